@@ -1,0 +1,259 @@
+"""Settings: frozen, checked where they are made, read from TOML; each one carries the sentence that explains it."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self
+
+from gdpnet.errors import ConfigError, nearest
+
+
+def setting(
+    default: Any,
+    about: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """Declare one setting: its default, its sentence, and the values that it may have."""
+    return field(default=default, metadata={"about": about, "low": low, "high": high, "choices": choices})
+
+
+@dataclass(frozen=True)
+class Section:
+    """A group of settings that checks its own values."""
+
+    def __post_init__(self) -> None:
+        """Check every value against its declaration."""
+        for item in fields(self):
+            object.__setattr__(self, item.name, _checked(type(self).__name__, item, getattr(self, item.name)))
+
+
+@dataclass(frozen=True)
+class FeaturesSettings(Section):
+    """How node features are prepared; stored with the model and applied to every graph it meets."""
+
+    normalise: str = setting("row", "how each feature row is scaled", choices=("none", "row", "l2"))
+
+
+@dataclass(frozen=True)
+class PolicySettings(Section):
+    """The policy network, what it sees, and how an episode runs."""
+
+    hidden: tuple[int, int] = setting((64, 36), "width of the two hidden layers", low=1)
+    state: str = setting(
+        "structure",
+        "what the policy sees beside [h_v, h_u]: nothing (paper), agreement of features and predictions (pairs), "
+        "or these and the graph around both nodes (structure)",
+        choices=("paper", "pairs", "structure"),
+    )
+    order: str = setting("learned", "how the next neighbour is drawn", choices=("learned", "random"))
+    early_stop: bool = setting(True, "whether the ending neighbour is among the candidates")
+    max_candidates: int = setting(
+        256, "a target with more neighbours plays one episode for each part of this size", low=1
+    )
+
+
+@dataclass(frozen=True)
+class RewardSettings(Section):
+    """What a decision earns."""
+
+    kind: str = setting(
+        "marginal", "which reward a decision earns", choices=("paper", "counterfactual", "marginal")
+    )
+    score: str = setting(
+        "probability",
+        "f_c of the paper and counterfactual rewards: the hit (0 or 1) or the probability of the true class",
+        choices=("hit", "probability"),
+    )
+    folds: int = setting(
+        3, "parts that training nodes are cut into for cross-fitted scores; 1 means none", low=1, high=20
+    )
+    clip: float = setting(2.0, "largest size of one marginal reward", low=1e-6)
+
+
+@dataclass(frozen=True)
+class PPOSettings(Section):
+    """How the policy is improved."""
+
+    discount: float = setting(0.95, "weight of the next step's return", low=0.0, high=1.0)
+    advantage: str = setting(
+        "exact",
+        "immediate part of the advantage: sampled return, or its exact expectation over keep and drop",
+        choices=("sampled", "exact"),
+    )
+    learning_rate: float = setting(0.003, "step size of the policy's optimiser", low=0.0)
+    passes: int = setting(4, "passes over one roll-out", low=1)
+    batch_size: int = setting(256, "targets in one policy update", low=1)
+    rollout_targets: int = setting(2048, "targets played with one policy before it is updated", low=1)
+    clip: float = setting(0.2, "clip range of the importance ratio", low=0.0)
+    kl_limit: float = setting(0.05, "largest mean KL between the policy that acted and its update", low=0.0)
+    entropy: float = setting(0.0, "weight of the entropy bonus", low=0.0)
+
+
+@dataclass(frozen=True)
+class RepresentationSettings(Section):
+    """The aggregator and how it is trained."""
+
+    width: int = setting(128, "width of a representation", low=1)
+    self_weight: bool = setting(False, "whether the node itself gets a weight matrix of its own")
+    dropout: float = setting(0.5, "share of inputs and hidden units dropped in training", low=0.0, high=0.99)
+    learning_rate: float = setting(0.01, "step size of the aggregator's optimiser", low=0.0)
+    weight_decay: float = setting(5e-4, "L2 penalty of the aggregator's weights", low=0.0)
+    passes: int = setting(2, "passes over the training nodes in one epoch", low=1)
+    batch_size: int = setting(256, "training nodes in one step", low=1)
+
+
+@dataclass(frozen=True)
+class TrainingSettings(Section):
+    """How the two phases take turns."""
+
+    epochs: int = setting(60, "largest number of turns of the two phases", low=1)
+    warmup: int = setting(10, "representation epochs on all neighbours before the policy starts", low=0)
+    patience: int = setting(20, "epochs without a better validation score before training stops", low=1)
+    selection: bool = setting(True, "whether neighbours are selected; if not, all are kept")
+
+
+@dataclass(frozen=True)
+class InferenceSettings(Section):
+    """How a trained policy is read."""
+
+    mode: str = setting(
+        "sampled",
+        "greedy order and keep above one half, or the average over sampled episodes",
+        choices=("greedy", "sampled"),
+    )
+    episodes: int = setting(8, "sampled episodes a target", low=1)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Every setting of a model."""
+
+    features: FeaturesSettings = field(default_factory=FeaturesSettings)
+    policy: PolicySettings = field(default_factory=PolicySettings)
+    reward: RewardSettings = field(default_factory=RewardSettings)
+    ppo: PPOSettings = field(default_factory=PPOSettings)
+    representation: RepresentationSettings = field(default_factory=RepresentationSettings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    inference: InferenceSettings = field(default_factory=InferenceSettings)
+
+    def with_values(self, values: Mapping[str, Mapping[str, Any]]) -> Self:
+        """Return a copy with the values of a nested mapping in place."""
+        sections = {item.name: getattr(self, item.name) for item in fields(self)}
+        for name, changes in values.items():
+            if name not in sections:
+                raise ConfigError(f"there is no section '{name}' of settings{nearest(name, sections)}")
+            if not isinstance(changes, Mapping):
+                raise ConfigError(f"'{name}' is a section of settings and must hold keys, found {changes!r}")
+            known = [item.name for item in fields(sections[name])]
+            for key in changes:
+                if key not in known:
+                    raise ConfigError(f"there is no setting '{name}.{key}'{nearest(key, known)}")
+            sections[name] = dataclasses.replace(sections[name], **changes)
+        return type(self)(**sections)
+
+    def with_overrides(self, overrides: Iterable[str]) -> Self:
+        """Return a copy with ``section.key=value`` strings in place, values written as in TOML."""
+        config = self
+        for override in overrides:
+            path, separator, text = override.partition("=")
+            section, dot, key = path.strip().partition(".")
+            if not (separator and dot and key):
+                raise ConfigError(f"an override has the form section.key=value, found '{override}'")
+            config = config.with_values({section: {key: _toml_value(text.strip())}})
+        return config
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Return the settings as a nested dictionary of plain values."""
+        return {
+            section.name: {
+                item.name: list(value) if isinstance(value, tuple) else value
+                for item in fields(getattr(self, section.name))
+                for value in [getattr(getattr(self, section.name), item.name)]
+            }
+            for section in fields(self)
+        }
+
+    def to_toml(self) -> str:
+        """Write the settings as TOML, each with its sentence as a comment."""
+        lines = []
+        for section in fields(self):
+            values = getattr(self, section.name)
+            lines.append(f"[{section.name}]")
+            lines += [
+                f"{item.name} = {_toml_text(getattr(values, item.name))}  # {item.metadata['about']}"
+                for item in fields(values)
+            ]
+            lines.append("")
+        return "\n".join(lines)
+
+
+def read_config(path: Path) -> Config:
+    """Read settings from a TOML file; what it leaves out has its default."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    return Config().with_values(values)
+
+
+def shipped_config(name: str) -> Config:
+    """Return the shipped settings of a dataset, or the defaults where none are shipped."""
+    file = resources.files("gdpnet") / "configs" / f"{name}.toml"
+    return Config().with_values(tomllib.loads(file.read_text(encoding="utf-8"))) if file.is_file() else Config()
+
+
+def _toml_value(text: str) -> Any:
+    """Read one TOML value; a bare word is taken as a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _toml_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml_text(part) for part in value) + "]"
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _checked(owner: str, item: dataclasses.Field[Any], value: Any) -> Any:
+    """Return a value in the type of its default, or say what it must be."""
+    name = f"{owner.removesuffix('Settings').lower()}.{item.name}"
+    default, limits = item.default, item.metadata
+    if isinstance(default, tuple):
+        if not isinstance(value, list | tuple) or len(value) != len(default):
+            raise ConfigError(f"{name} must be a list of {len(default)} numbers, found {value!r}")
+        return tuple(_number(name, part, part_default, limits) for part, part_default in zip(value, default, strict=True))
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise ConfigError(f"{name} must be true or false, found {value!r}")
+        return value
+    if isinstance(default, str):
+        if value not in limits["choices"]:
+            raise ConfigError(f"{name} must be one of {', '.join(limits['choices'])}, found {value!r}")
+        return value
+    return _number(name, value, default, limits)
+
+
+def _number(name: str, value: Any, default: int | float, limits: Mapping[str, Any]) -> int | float:
+    kind = "a whole number" if isinstance(default, int) else "a number"
+    allowed = int if isinstance(default, int) else (int, float)
+    if isinstance(value, bool) or not isinstance(value, allowed) or value != value:
+        raise ConfigError(f"{name} must be {kind}, found {value!r}")
+    low, high = limits["low"], limits["high"]
+    if (low is not None and value < low) or (high is not None and value > high):
+        bounds = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise ConfigError(f"{name} must be {bounds}, found {value!r}")
+    return type(default)(value)

@@ -1,0 +1,127 @@
+"""Node features, dense or sparse; sparse ones are never densified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gdpnet.ragged import offsets_of, owners_of, ranges, sum_by_owner
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """A sparse matrix by rows: the columns and values of row i lie at ``row_ptr[i] : row_ptr[i + 1]``."""
+
+    row_ptr: Int[Tensor, "offsets"]
+    column: Int[Tensor, "values"]
+    value: Float[Tensor, "values"]
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return rows and columns, as a dense tensor would."""
+        return self.row_ptr.numel() - 1, self.width
+
+    @property
+    def device(self) -> torch.device:
+        """Return where the values lie."""
+        return self.value.device
+
+    @property
+    def row(self) -> Int[Tensor, "values"]:
+        """Return the row of each value."""
+        return owners_of(self.row_ptr.diff())
+
+    def to(self, device: torch.device) -> Self:
+        """Return a copy on another device."""
+        return type(self)(self.row_ptr.to(device), self.column.to(device), self.value.to(device), self.width)
+
+    def with_value(self, value: Float[Tensor, "values"]) -> Self:
+        """Return the same pattern with other values."""
+        return type(self)(self.row_ptr, self.column, value, self.width)
+
+    def take(self, rows: Int[Tensor, "taken"]) -> Self:
+        """Return the rows asked for, in that order."""
+        length = self.row_ptr[rows + 1] - self.row_ptr[rows]
+        _, position = ranges(self.row_ptr[rows], length)
+        return type(self)(offsets_of(length), self.column[position], self.value[position], self.width)
+
+    @classmethod
+    def identity(cls, nodes: int) -> Self:
+        """Return one-hot features: the node's own number."""
+        return cls(torch.arange(nodes + 1), torch.arange(nodes), torch.ones(nodes), nodes)
+
+    @classmethod
+    def from_scipy(cls, matrix: sp.spmatrix) -> Self:
+        """Take over a scipy sparse matrix."""
+        csr = sp.csr_matrix(matrix)
+        if not csr.has_canonical_format:
+            csr = csr.copy()  # summing works in place, and the memory is the giver's
+            csr.sum_duplicates()
+        return cls(
+            torch.from_numpy(csr.indptr.astype(np.int64)),
+            torch.from_numpy(csr.indices.astype(np.int64)),
+            torch.from_numpy(csr.data.astype(np.float32)),
+            csr.shape[1],
+        )
+
+    def to_scipy(self) -> sp.csr_matrix:
+        """Return the same matrix as scipy's."""
+        parts = (self.value.cpu().numpy(), self.column.cpu().numpy(), self.row_ptr.cpu().numpy())
+        return sp.csr_matrix(parts, shape=self.shape)
+
+
+Features = Tensor | SparseRows
+
+
+def take_rows(features: Features, rows: Int[Tensor, "taken"]) -> Features:
+    """Return the feature rows asked for, in that order."""
+    return features.take(rows) if isinstance(features, SparseRows) else features[rows]
+
+
+def project(features: Features, weight: Float[Tensor, "features out"]) -> Float[Tensor, "nodes out"]:
+    """Multiply feature rows with a weight matrix, X W."""
+    if not isinstance(features, SparseRows):
+        return features @ weight
+    return F.embedding_bag(
+        features.column,
+        weight,
+        features.row_ptr,
+        mode="sum",
+        per_sample_weights=features.value,
+        include_last_offset=True,
+    )
+
+
+def drop_inputs(features: Features, share: float, generator: torch.Generator) -> Features:
+    """Set a random share of the feature values to zero and scale up the rest."""
+    if share == 0.0:
+        return features
+    value = features.value if isinstance(features, SparseRows) else features
+    kept = torch.rand(value.shape, generator=generator, device=value.device) >= share
+    dropped = value * kept / (1.0 - share)
+    return features.with_value(dropped) if isinstance(features, SparseRows) else dropped
+
+
+def normalise(features: Features, kind: str) -> Features:
+    """Scale each row to sum one (``row``) or to length one (``l2``); rows of zeros stay."""
+    if kind == "none":
+        return features
+    if isinstance(features, SparseRows):
+        size = features.value.abs() if kind == "row" else features.value.square()
+        total = sum_by_owner(size, features.row, features.shape[0])
+        return features.with_value(features.value / _scale(total, kind)[features.row])
+    size = features.abs() if kind == "row" else features.square()
+    return features / _scale(size.sum(dim=1), kind)[:, None]
+
+
+def _scale(total: Float[Tensor, "nodes"], kind: str) -> Float[Tensor, "nodes"]:
+    length = total if kind == "row" else total.sqrt()
+    return torch.where(length > 0, length, torch.ones_like(length))

@@ -1,0 +1,51 @@
+"""Arithmetic on ragged rows: values of many rows laid end to end, cut by offsets (CSR)."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+def offsets_of(lengths: Int[Tensor, "rows"]) -> Int[Tensor, "offsets"]:
+    """Return where each row begins, and after the last one where it ends."""
+    offsets = torch.zeros(lengths.numel() + 1, dtype=torch.long, device=lengths.device)
+    torch.cumsum(lengths, dim=0, out=offsets[1:])
+    return offsets
+
+
+def owners_of(lengths: Int[Tensor, "rows"]) -> Int[Tensor, "values"]:
+    """Return for each value the row that it belongs to."""
+    return torch.repeat_interleave(torch.arange(lengths.numel(), device=lengths.device), lengths)
+
+
+def ranges(
+    start: Int[Tensor, "rows"], length: Int[Tensor, "rows"]
+) -> tuple[Int[Tensor, "values"], Int[Tensor, "values"]]:
+    """Lay the ranges ``start[i] .. start[i] + length[i]`` end to end; return their owners and their values."""
+    owner = owners_of(length)
+    shift = start - offsets_of(length)[:-1]
+    return owner, torch.arange(owner.numel(), device=start.device) + shift[owner]
+
+
+def sum_by_owner(
+    values: Float[Tensor, "values *width"], owner: Int[Tensor, "values"], rows: int
+) -> Float[Tensor, "rows *width"]:
+    """Add up the values of each row."""
+    return values.new_zeros(rows, *values.shape[1:]).index_add_(0, owner, values)
+
+
+def running_sum_before(
+    values: Float[Tensor, "values *width"], owner: Int[Tensor, "values"]
+) -> Float[Tensor, "values *width"]:
+    """Return for each value the sum of those before it in its row; ``owner`` must ascend.
+
+    The sum runs over all rows in double precision and each row's start is taken off.
+    """
+    if values.shape[0] == 0:
+        return values
+    total = values.double().cumsum(dim=0) - values.double()
+    first = torch.ones_like(owner, dtype=torch.bool)
+    first[1:] = owner[1:] != owner[:-1]
+    row = first.long().cumsum(dim=0) - 1
+    return (total - total[first][row]).to(values.dtype)

@@ -1,0 +1,1 @@
+"""Phase two: learn from the selected neighbours."""

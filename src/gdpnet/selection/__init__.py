@@ -1,0 +1,1 @@
+"""Phase one: choose the signal neighbours."""

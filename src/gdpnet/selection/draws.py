@@ -1,0 +1,43 @@
+"""Counter-based random numbers: a draw depends on its key alone, not on batch, order or device."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+_MASK = 0xFFFFFFFF
+
+
+def mix(key: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+    """Scramble 32-bit keys so that near keys give unrelated numbers (two multiply-shift rounds)."""
+    bits = key ^ ((key >> 16) & 0xFFFF)
+    bits = bits * 0x45D9F3B
+    bits = bits ^ ((bits >> 15) & 0x1FFFF)
+    bits = bits * -0x61C88647
+    return bits ^ ((bits >> 16) & 0xFFFF)
+
+
+def keys(seed: int, *parts: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+    """Fold a seed and some numbers into one 32-bit key each."""
+    folded = torch.zeros_like(parts[0], dtype=torch.int32) + _signed(seed)
+    for number, part in enumerate(parts):
+        folded = mix(folded + mix(part.to(torch.int32) + _signed(0x9E3779B9 * (number + 1))))
+    return folded
+
+
+def uniforms(key: Int[Tensor, "*shape"], counter: int) -> Float[Tensor, "*shape"]:
+    """Draw a number in (0, 1), never 0 or 1, for each key at this count."""
+    bits = mix(key + _signed(counter * 0x9E3779B9 + 0x7F4A7C15))
+    return (((bits >> 9) & 0x7FFFFF).float() + 0.5) * (1.0 / 0x800000)
+
+
+def gumbels(key: Int[Tensor, "*shape"], counter: int) -> Float[Tensor, "*shape"]:
+    """Draw a standard Gumbel number for each key: the largest of score plus Gumbel is a softmax draw."""
+    return -(-uniforms(key, counter).log()).log()
+
+
+def _signed(number: int) -> int:
+    """Read the low 32 bits of a number as a signed one, as an int32 tensor holds it."""
+    low = number & _MASK
+    return low - (1 << 32) if low >= 1 << 31 else low

@@ -1,0 +1,115 @@
+"""The neighbour-selection MDP: one episode a target, all episodes of a batch on flat tensors.
+
+The state of an episode is the running sum of what its kept neighbours give, and their count; an observer turns
+it into what the policy sees, ``h_v^t`` and the beliefs about v. Keeping neighbour u adds u's row to the sum;
+dropping it changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gdpnet.ragged import offsets_of, owners_of, ranges
+from gdpnet.selection.draws import keys
+
+Observer = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""From target rows, running sums and counts to embeddings ``h_v^t`` and beliefs."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What a policy may see and how keeping a neighbour changes it: tables by row, made once a roll-out.
+
+    A row is a node as one classifier sees it; with cross-fitting a node has one row for each classifier.
+    """
+
+    given: Float[Tensor, "rows width"]
+    embedded: Float[Tensor, "rows width"]
+    beliefs: Float[Tensor, "rows classes"]
+    pairs: Float[Tensor, "edges pairs"]
+    observe: Observer
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """The candidates of a batch of episodes, laid end to end, longest episode first."""
+
+    target: Int[Tensor, "episodes"]
+    target_row: Int[Tensor, "episodes"]
+    offsets: Int[Tensor, "offsets"]
+    row: Int[Tensor, "candidates"]
+    edge: Int[Tensor, "candidates"]
+    key: Int[Tensor, "candidates"]
+    """Key of each candidate's random draws: target and neighbour, so that batches do not matter."""
+    ending_key: Int[Tensor, "episodes"]
+
+    @property
+    def count(self) -> int:
+        """Return the number of episodes."""
+        return self.target.numel()
+
+    @property
+    def length(self) -> Int[Tensor, "episodes"]:
+        """Return the number of candidates of each episode."""
+        return self.offsets.diff()
+
+    @property
+    def owner(self) -> Int[Tensor, "candidates"]:
+        """Return the episode of each candidate."""
+        return owners_of(self.length)
+
+
+def begin_episodes(
+    row_ptr: Int[Tensor, "offsets"],
+    neighbour: Int[Tensor, "edges"],
+    targets: Int[Tensor, "targets"],
+    *,
+    row_shift: Int[Tensor, "targets"] | None = None,
+    max_candidates: int,
+    seed: int,
+) -> Episodes:
+    """Lay out one episode for each target that has neighbours.
+
+    A target with more than ``max_candidates`` neighbours plays one episode for each of several random parts of
+    equal size, so that every neighbour is decided on and no episode is longer than the bound. ``row_shift`` is
+    added to node numbers to give rows, a shift a target.
+    """
+    degree = row_ptr[targets + 1] - row_ptr[targets]
+    owner, edge = ranges(row_ptr[targets], degree)
+    parts = (degree + max_candidates - 1) // max_candidates
+    rank = torch.arange(edge.numel(), device=edge.device) - offsets_of(degree)[:-1][owner]
+    if edge.numel() and int(parts.max()) > 1:
+        rank = _shuffled_rank(owner, edge, degree, seed)
+    part = rank * parts[owner] // degree[owner].clamp(min=1)
+    episode = offsets_of(parts)[:-1][owner] + part
+    length = torch.bincount(episode, minlength=int(parts.sum()))
+    by_length = torch.argsort(length, descending=True, stable=True)
+    place = torch.empty_like(by_length)
+    place[by_length] = torch.arange(by_length.numel(), device=edge.device)
+    order = torch.argsort(place[episode], stable=True)
+    owner, edge = owner[order], edge[order]
+    target_of = owners_of(parts)[by_length]
+    shift = torch.zeros_like(targets) if row_shift is None else row_shift
+    return Episodes(
+        target=targets[target_of],
+        target_row=targets[target_of] + shift[target_of],
+        offsets=offsets_of(length[by_length]),
+        row=neighbour[edge] + shift[owner],
+        edge=edge,
+        key=keys(seed, targets[owner], neighbour[edge]),
+        ending_key=keys(seed + 1, targets[target_of], by_length - offsets_of(parts)[:-1][target_of]),
+    )
+
+
+def _shuffled_rank(owner: Tensor, edge: Tensor, degree: Tensor, seed: int) -> Tensor:
+    """Rank each target's edges by a random number, so that the parts of a hub are random."""
+    noise = keys(seed + 2, edge).long() & 0xFFFFFFFF
+    order = torch.argsort(owner * (1 << 32) + noise)
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(order.numel(), device=edge.device)
+    return rank - offsets_of(degree)[:-1][owner]

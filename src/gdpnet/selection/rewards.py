@@ -1,0 +1,42 @@
+"""What keeping a neighbour earns: one small pure function a reward. Dropping one, and ending, earn nothing."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor
+
+_SMALL = 1e-6
+
+
+def paper_reward(
+    score: Float[Tensor, "decisions"], kept_scores: Float[Tensor, "decisions"]
+) -> Float[Tensor, "decisions"]:
+    """Return r = f(u) / (sum of f over the kept neighbours and u), equation (5) read literally.
+
+    Args:
+        score: f_c of the target with neighbour u alone.
+        kept_scores: sum of f_c over the neighbours that were kept before.
+    """
+    return score / (kept_scores + score).clamp(min=_SMALL)
+
+
+def counterfactual_reward(
+    score: Float[Tensor, "decisions"], alone: Float[Tensor, "decisions"], kept_scores: Float[Tensor, "decisions"]
+) -> Float[Tensor, "decisions"]:
+    """Return r = (f(u) - f(nobody)) / (sum of f over the kept neighbours and u): below zero where u hurts."""
+    return (score - alone) / (kept_scores + score).clamp(min=_SMALL)
+
+
+def marginal_reward(
+    before: Float[Tensor, "decisions"], after: Float[Tensor, "decisions"], clip: float
+) -> Float[Tensor, "decisions"]:
+    """Return r = log p(y | S and u) - log p(y | S), held within ±clip; its sum is the task's own objective.
+
+    Args:
+        before: probability of the true class with the neighbours kept so far.
+        after: the same with u among them.
+        clip: largest size of a reward.
+    """
+    gain = after.clamp(min=_SMALL).log() - before.clamp(min=_SMALL).log()
+    return gain.clamp(-clip, clip)
+

@@ -1,0 +1,340 @@
+"""Alternate the two phases; the only module that trains both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gdpnet.config import Config
+from gdpnet.errors import GraphError
+from gdpnet.graph.features import drop_inputs, take_rows
+from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
+from gdpnet.inference import Prepared, make_view, play_of, prepare, represent, roll_outs, select
+from gdpnet.ragged import ranges, running_sum_before
+from gdpnet.representation.aggregator import Aggregators, add_neighbours
+from gdpnet.representation.tasks import classification_loss, hit_or_probability, micro_f1
+from gdpnet.selection.episodes import View, begin_episodes
+from gdpnet.selection.policy import Policy
+from gdpnet.selection.ppo import update_policy
+from gdpnet.selection.rewards import counterfactual_reward, marginal_reward, paper_reward
+from gdpnet.selection.rollout import Rollout, roll_out
+
+_EVALUATION_SEED = 1 << 20
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one epoch did."""
+
+    epoch: int
+    loss: float
+    validation_f1: float
+    reward: float
+    kept_share: float
+    kl: float
+    decisions: int
+
+
+@dataclass
+class TrainingState:
+    """Everything that changes while training; saved whole, so that a stopped run goes on as if it had not."""
+
+    policy: Policy
+    aggregators: Aggregators
+    policy_optimiser: torch.optim.Adam
+    optimiser: torch.optim.Adam
+    epoch: int = 0
+    best_f1: float = -1.0
+    best_epoch: int = 0
+    best: dict[str, Tensor] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the weights of both phases, by name."""
+        policy = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
+        return policy | {f"aggregators.{name}": value for name, value in self.aggregators.state_dict().items()}
+
+    def remember_best(self, score: float) -> None:
+        """Keep a copy of the weights."""
+        self.best_f1, self.best_epoch = score, self.epoch
+        self.best = {name: value.detach().clone() for name, value in self.weights().items()}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What training sees: the training graph, its targets and folds, and the validation nodes on their graph."""
+
+    train: Prepared
+    labels: Int[Tensor, "nodes"]
+    targets: Int[Tensor, "targets"]
+    fold: Int[Tensor, "nodes"]
+    whole: Prepared
+    validation: Int[Tensor, "validation"]
+    validation_labels: Int[Tensor, "validation"]
+
+
+def split_for_training(graph: Graph, seed: int) -> Int[Tensor, "nodes"]:
+    """Return the split to train with: the graph's own, or a tenth of the labelled nodes held out for validation."""
+    split = graph.split.clone()
+    train, validation = SPLITS.index("train"), SPLITS.index("validation")
+    generator = torch.Generator().manual_seed(seed)
+    if not bool((split == train).any()):
+        split[(split == 0) & (graph.labels != UNKNOWN)] = train
+    if not bool((split == validation).any()):
+        pool = (split == train).nonzero().flatten()
+        pool = pool[graph.labels[pool] != UNKNOWN]
+        held = torch.randperm(pool.numel(), generator=generator)[: pool.numel() // 10]
+        split[pool[held]] = validation
+    return split
+
+
+def make_scene(graph: Graph, config: Config, seed: int, device: torch.device) -> Scene:
+    """Cut the training graph out of the whole one: validation and test nodes are not in it."""
+    split = split_for_training(graph, seed)
+    seen = ((split == SPLITS.index("train")) | (split == SPLITS.index("none"))).nonzero().flatten()
+    inner = graph.induced(seen)
+    is_target = (split[seen] == SPLITS.index("train")) & (inner.labels != UNKNOWN)
+    targets = is_target.nonzero().flatten()
+    classes = torch.unique(inner.labels[targets]).numel()
+    if classes == 0:
+        raise GraphError("at least one training node must have a label, found none")
+    if classes == 1:
+        raise GraphError("training nodes must be of two classes or more, found one class alone")
+    folds = config.reward.folds if config.training.selection and config.reward.kind != "paper" else 1
+    fold = torch.full((inner.num_nodes,), -1)
+    if folds > 1:
+        order = torch.randperm(targets.numel(), generator=torch.Generator().manual_seed(seed + 1))
+        fold[targets[order]] = torch.arange(targets.numel()) % folds
+    validation = ((split == SPLITS.index("validation")) & (graph.labels != UNKNOWN)).nonzero().flatten()
+    return Scene(
+        train=prepare(inner, config, device),
+        labels=inner.labels.to(device),
+        targets=targets.to(device),
+        fold=fold.to(device),
+        whole=prepare(graph, config, device),
+        validation=validation.to(device),
+        validation_labels=graph.labels[validation].to(device),
+    )
+
+
+def begin_training(graph: Graph, scene: Scene, config: Config, seed: int, device: torch.device) -> TrainingState:
+    """Make fresh networks and optimisers."""
+    generator = torch.Generator().manual_seed(seed)
+    members = int(scene.fold.max()) + 2 if scene.fold.numel() else 1
+    aggregators = Aggregators(
+        graph.num_features,
+        config.representation.width,
+        graph.num_classes,
+        members,
+        self_weight=config.representation.self_weight,
+    )
+    aggregators.initialise(generator)
+    policy = make_policy(config, scene.train.pairs.shape[1])
+    policy.initialise(generator)
+    policy.fit_pairs(scene.train.pairs.cpu())
+    aggregators, policy = aggregators.to(device), policy.to(device)
+    return TrainingState(policy, aggregators, *make_optimisers(policy, aggregators, config))
+
+
+def make_policy(config: Config, pairs: int) -> Policy:
+    """Make a policy of the configured shape, its weights not yet drawn."""
+    extras = config.policy.state != "paper"
+    return Policy(config.representation.width, pairs, config.policy.hidden, extras=extras)
+
+
+def make_optimisers(
+    policy: Policy, aggregators: Aggregators, config: Config
+) -> tuple[torch.optim.Adam, torch.optim.Adam]:
+    """Make the optimisers of both phases; biases and heads are not decayed."""
+    decayed = [aggregators.weight] + ([] if aggregators.self_weight is None else [aggregators.self_weight])
+    plain = [aggregators.bias, aggregators.head_weight, aggregators.head_bias]
+    settings = config.representation
+    return (
+        torch.optim.Adam(policy.parameters(), lr=config.ppo.learning_rate),
+        torch.optim.Adam(
+            [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": plain}],
+            lr=settings.learning_rate,
+        ),
+    )
+
+
+def train_epochs(
+    state: TrainingState, scene: Scene, config: Config, seed: int, on_epoch: Callable[[Epoch], None]
+) -> None:
+    """Train until the last epoch, or until validation has not improved for the configured patience.
+
+    An epoch's random numbers depend on the seed and its number alone. The best weights by validation F1 are in
+    ``state.best`` at the end; without validation nodes, the last ones.
+    """
+    total = config.training.warmup + config.training.epochs
+    while state.epoch < total and not _is_over(state, config):
+        state.epoch += 1
+        epoch = _one_epoch(state, scene, config, seed * 1_000_003 + state.epoch)
+        better = epoch.validation_f1 > state.best_f1 or scene.validation.numel() == 0
+        if state.epoch > config.training.warmup and better:
+            state.remember_best(epoch.validation_f1)
+        state.history.append(asdict(epoch))
+        on_epoch(epoch)
+
+
+def _is_over(state: TrainingState, config: Config) -> bool:
+    started = max(state.best_epoch, config.training.warmup)
+    return state.epoch - started >= config.training.patience
+
+
+def _one_epoch(state: TrainingState, scene: Scene, config: Config, seed: int) -> Epoch:
+    """Run both phases once and look at the validation nodes."""
+    generator = torch.Generator(device=scene.targets.device).manual_seed(seed)
+    selecting = config.training.selection and state.epoch > config.training.warmup
+    reward, divergence, decisions = 0.0, 0.0, 0
+    if selecting:
+        reward, divergence, decisions = _selection_phase(state, scene, config, seed)
+    owner, neighbour, share = _selected_sets(state, scene, config, seed, selecting)
+    loss = _representation_phase(state, scene, config, generator, owner, neighbour)
+    score = validate(state.policy if selecting else None, state.aggregators, scene, config)
+    return Epoch(state.epoch, loss, score, reward, share, divergence, decisions)
+
+
+def _members_of(scene: Scene, targets: Int[Tensor, "targets"]) -> Int[Tensor, "targets"]:
+    """Return the member that plays each target: the one that never learned its label, else member 0."""
+    return scene.fold[targets] + 1
+
+
+def _selection_phase(state: TrainingState, scene: Scene, config: Config, seed: int) -> tuple[float, float, int]:
+    """Play and improve the policy on all targets; return mean reward, largest KL and the number of decisions."""
+    host = torch.Generator().manual_seed(seed)
+    view = make_view(state.aggregators, scene.train, slice(None))
+    order = torch.randperm(scene.targets.numel(), generator=host).to(scene.targets.device)
+    rewards, divergence, decisions = 0.0, 0.0, 0
+    for targets in torch.split(scene.targets[order], config.ppo.rollout_targets):
+        episodes = begin_episodes(
+            scene.train.row_ptr,
+            scene.train.neighbour,
+            targets,
+            row_shift=_members_of(scene, targets) * scene.train.num_nodes,
+            max_candidates=config.policy.max_candidates,
+            seed=seed,
+        )
+        rollout = roll_out(state.policy, view, episodes, play_of(config, greedy=False))
+        gain = reward_if_kept(rollout, view, scene.labels, config)
+        update = update_policy(state.policy, state.policy_optimiser, rollout, view, gain, config.ppo, host)
+        rewards += float((gain * rollout.kept).sum())
+        decisions += rollout.decisions
+        divergence = max(divergence, update.kl)
+    return rewards / max(decisions, 1), divergence, decisions
+
+
+@torch.no_grad()
+def reward_if_kept(
+    rollout: Rollout, view: View, labels: Int[Tensor, "nodes"], config: Config
+) -> Float[Tensor, "decisions"]:
+    """Return what keeping the drawn neighbour earns at each decision, kept or not; ending earns nothing."""
+    settings, episodes = config.reward, rollout.episodes
+    row = episodes.target_row[rollout.episode]
+    label = labels[episodes.target[rollout.episode]]
+    given = view.given[episodes.row[rollout.candidate.clamp(min=0)]]
+    sums, counts = rollout.states(view)
+    if settings.kind == "marginal":
+        before = hit_or_probability(view.observe(row, sums, counts)[1], label, "probability")
+        after = hit_or_probability(view.observe(row, sums + given, counts + 1.0)[1], label, "probability")
+        gain = marginal_reward(before, after, settings.clip)
+    else:
+        single = view.observe(row, given, torch.ones_like(counts))[1]
+        score = hit_or_probability(single, label, settings.score)
+        kept_scores = running_sum_before(score * rollout.kept, rollout.episode)
+        if settings.kind == "paper":
+            gain = paper_reward(score, kept_scores)
+        else:
+            nobody = view.observe(row, torch.zeros_like(given), torch.zeros_like(counts))[1]
+            gain = counterfactual_reward(
+                score, hit_or_probability(nobody, label, settings.score), kept_scores
+            )
+    return torch.where(rollout.is_ending, 0.0, gain)
+
+
+def _selected_sets(
+    state: TrainingState, scene: Scene, config: Config, seed: int, selecting: bool
+) -> tuple[Int[Tensor, "kept"], Int[Tensor, "kept"], float]:
+    """Return the neighbours that the current policy selects for each target, and the share of all that they are."""
+    train = scene.train
+    owner, edge = ranges(train.row_ptr[scene.targets], (train.row_ptr.diff())[scene.targets])
+    if not selecting:
+        return owner, train.neighbour[edge], 1.0
+    kept = torch.zeros(train.neighbour.numel(), dtype=torch.bool, device=train.device)
+    view = make_view(state.aggregators, train, slice(None))
+    shift = _members_of(scene, scene.targets) * train.num_nodes
+    play = play_of(config, greedy=False)
+    for rollout in roll_outs(state.policy, view, train, scene.targets, config, play, seed + 17, shift):
+        kept[rollout.episodes.edge] = rollout.selected
+    chosen = kept[edge]
+    share = float(chosen.float().mean()) if chosen.numel() else 1.0
+    return owner[chosen], train.neighbour[edge[chosen]], share
+
+
+def _representation_phase(
+    state: TrainingState,
+    scene: Scene,
+    config: Config,
+    generator: torch.Generator,
+    owner: Int[Tensor, "kept"],
+    neighbour: Int[Tensor, "kept"],
+) -> float:
+    """Train the aggregators on the selected sets; return the mean loss of a member."""
+    count = scene.targets.numel()
+    offsets = torch.cat([owner.new_zeros(1), torch.bincount(owner, minlength=count).cumsum(0)])
+    losses = []
+    for batch in _shuffled_batches(count, config, generator):
+        place, edge = ranges(offsets[batch], offsets.diff()[batch])
+        loss = _batch_loss(state.aggregators, scene, config, generator, scene.targets[batch], place, neighbour[edge])
+        state.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        state.optimiser.step()
+        losses.append(loss.detach())
+    return float(torch.stack(losses).mean()) / state.aggregators.members
+
+
+def _shuffled_batches(
+    count: int, config: Config, generator: torch.Generator
+) -> Iterator[Int[Tensor, "batch"]]:
+    for _ in range(config.representation.passes):
+        order = torch.randperm(count, generator=generator, device=generator.device)
+        yield from torch.split(order, config.representation.batch_size)
+
+
+def _batch_loss(
+    aggregators: Aggregators,
+    scene: Scene,
+    config: Config,
+    generator: torch.Generator,
+    targets: Int[Tensor, "batch"],
+    place: Int[Tensor, "edges"],
+    neighbour: Int[Tensor, "edges"],
+) -> Float[Tensor, ""]:
+    """Return the loss of one batch; only the rows that it needs are projected."""
+    dropout = config.representation.dropout
+    nodes, where = torch.unique(torch.cat([targets, neighbour]), return_inverse=True)
+    inputs = drop_inputs(take_rows(scene.train.features, nodes), dropout, generator)
+    own, given = aggregators.project(inputs)
+    total, weight = add_neighbours(given, place, where[targets.numel() :], None, targets.numel())
+    hidden = aggregators.embed(own[where[: targets.numel()]], total, weight, aggregators.bias)
+    if dropout:
+        kept = torch.rand(hidden.shape, generator=generator, device=hidden.device) >= dropout
+        hidden = hidden * kept / (1.0 - dropout)
+    member = torch.arange(aggregators.members, device=hidden.device)
+    learns = (member == 0) | (member != scene.fold[targets][:, None] + 1)
+    return classification_loss(aggregators.logits(hidden), scene.labels[targets], learns)
+
+
+def validate(policy: Policy | None, aggregators: Aggregators, scene: Scene, config: Config) -> float:
+    """Return micro-F1 on the validation nodes, predicted on the whole graph."""
+    if scene.validation.numel() == 0:
+        return float("nan")
+    chosen = select(policy, aggregators, scene.whole, scene.validation, config, _EVALUATION_SEED)
+    weight = chosen.weight(config.inference.mode)
+    _, logits = represent(aggregators, scene.whole, scene.validation, weight)
+    return micro_f1(logits.argmax(dim=1), scene.validation_labels)
