@@ -39,7 +39,7 @@ class Section:
 class FeaturesSettings(Section):
     """How node features are prepared; stored with the model and applied to every graph it meets."""
 
-    normalise: str = setting("row", "how each feature row is scaled", choices=("none", "row", "l2"))
+    normalise: str = setting("l2", "how each feature row is scaled", choices=("none", "row", "l2"))
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,9 @@ class RepresentationSettings(Section):
     """The aggregator and how it is trained."""
 
     width: int = setting(128, "width of a representation", low=1)
+    hops: int = setting(
+        2, "1: a neighbour gives its own features; 2: the mean over itself and its selected neighbours", low=1, high=2
+    )
     self_weight: bool = setting(False, "whether the node itself gets a weight matrix of its own")
     dropout: float = setting(0.5, "share of inputs and hidden units dropped in training", low=0.0, high=0.99)
     learning_rate: float = setting(0.01, "step size of the aggregator's optimiser", low=0.0)

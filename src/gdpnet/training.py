@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet.config import Config
 from gdpnet.errors import GraphError
 from gdpnet.graph.features import drop_inputs, take_rows
 from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
-from gdpnet.inference import Prepared, make_view, play_of, prepare, represent, roll_outs, select
+from gdpnet.inference import Prepared, make_view, play_of, prepare, represent, roll_outs, select, with_circle
 from gdpnet.ragged import ranges, running_sum_before
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.tasks import classification_loss, hit_or_probability, micro_f1
@@ -193,6 +193,8 @@ def _one_epoch(state: TrainingState, scene: Scene, config: Config, seed: int) ->
     selecting = config.training.selection and state.epoch > config.training.warmup
     reward, divergence, decisions = 0.0, 0.0, 0
     if selecting:
+        if config.representation.hops == 2:
+            scene = _with_selected_circle(state, scene, config, seed)
         reward, divergence, decisions = _selection_phase(state, scene, config, seed)
     owner, neighbour, share = _selected_sets(state, scene, config, seed, selecting)
     loss = _representation_phase(state, scene, config, generator, owner, neighbour)
@@ -257,6 +259,29 @@ def reward_if_kept(
     return torch.where(rollout.is_ending, 0.0, gain)
 
 
+def _with_selected_circle(state: TrainingState, scene: Scene, config: Config, seed: int) -> Scene:
+    """Let every node of the training graph give the mean over the neighbours that the current policy selects."""
+    everyone = torch.arange(scene.train.num_nodes, device=scene.train.device)
+    weight, _ = _play_once(state, scene, config, everyone, seed + 29)
+    return replace(scene, train=with_circle(scene.train, weight))
+
+
+def _play_once(
+    state: TrainingState, scene: Scene, config: Config, targets: Int[Tensor, "targets"], seed: int
+) -> tuple[Float[Tensor, "edges"], Bool[Tensor, "edges"]]:
+    """Play one sampled episode a target; return the keep probability of each edge, and whether it was kept."""
+    edges = scene.train.neighbour.numel()
+    probability = torch.ones(edges, device=scene.train.device)
+    kept = torch.zeros(edges, dtype=torch.bool, device=scene.train.device)
+    view = make_view(state.aggregators, scene.train, slice(None))
+    shift = _members_of(scene, targets) * scene.train.num_nodes
+    play = play_of(config, greedy=False)
+    for rollout in roll_outs(state.policy, view, scene.train, targets, config, play, seed, shift):
+        probability[rollout.episodes.edge] = rollout.keep_probability
+        kept[rollout.episodes.edge] = rollout.selected
+    return probability, kept
+
+
 def _selected_sets(
     state: TrainingState, scene: Scene, config: Config, seed: int, selecting: bool
 ) -> tuple[Int[Tensor, "kept"], Int[Tensor, "kept"], float]:
@@ -265,13 +290,7 @@ def _selected_sets(
     owner, edge = ranges(train.row_ptr[scene.targets], (train.row_ptr.diff())[scene.targets])
     if not selecting:
         return owner, train.neighbour[edge], 1.0
-    kept = torch.zeros(train.neighbour.numel(), dtype=torch.bool, device=train.device)
-    view = make_view(state.aggregators, train, slice(None))
-    shift = _members_of(scene, scene.targets) * train.num_nodes
-    play = play_of(config, greedy=False)
-    for rollout in roll_outs(state.policy, view, train, scene.targets, config, play, seed + 17, shift):
-        kept[rollout.episodes.edge] = rollout.selected
-    chosen = kept[edge]
+    chosen = _play_once(state, scene, config, scene.targets, seed + 17)[1][edge]
     share = float(chosen.float().mean()) if chosen.numel() else 1.0
     return owner[chosen], train.neighbour[edge[chosen]], share
 
@@ -317,11 +336,11 @@ def _batch_loss(
 ) -> Float[Tensor, ""]:
     """Return the loss of one batch; only the rows that it needs are projected."""
     dropout = config.representation.dropout
-    nodes, where = torch.unique(torch.cat([targets, neighbour]), return_inverse=True)
-    inputs = drop_inputs(take_rows(scene.train.features, nodes), dropout, generator)
-    own, given = aggregators.project(inputs)
-    total, weight = add_neighbours(given, place, where[targets.numel() :], None, targets.numel())
-    hidden = aggregators.embed(own[where[: targets.numel()]], total, weight, aggregators.bias)
+    nodes, where = torch.unique(neighbour, return_inverse=True)
+    own = aggregators.project_own(drop_inputs(take_rows(scene.train.features, targets), dropout, generator))
+    given = aggregators.project_given(drop_inputs(take_rows(scene.train.given, nodes), dropout, generator))
+    total, weight = add_neighbours(given, place, where, None, targets.numel())
+    hidden = aggregators.embed(own, total, weight, aggregators.bias)
     if dropout:
         kept = torch.rand(hidden.shape, generator=generator, device=hidden.device) >= dropout
         hidden = hidden * kept / (1.0 - dropout)
@@ -336,5 +355,5 @@ def validate(policy: Policy | None, aggregators: Aggregators, scene: Scene, conf
         return float("nan")
     chosen = select(policy, aggregators, scene.whole, scene.validation, config, _EVALUATION_SEED)
     weight = chosen.weight(config.inference.mode)
-    _, logits = represent(aggregators, scene.whole, scene.validation, weight)
+    _, logits = represent(aggregators, chosen.prepared, scene.validation, weight)
     return micro_f1(logits.argmax(dim=1), scene.validation_labels)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +12,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet.ragged import offsets_of, owners_of, ranges, sum_by_owner
+
+ONE_HOT_NOTE = "nodes have no features, so each got its own number, one-hot"
+"""What is said of a graph that came without features."""
 
 
 @dataclass(frozen=True)
@@ -39,38 +41,36 @@ class SparseRows:
         """Return the row of each value."""
         return owners_of(self.row_ptr.diff())
 
-    def to(self, device: torch.device) -> Self:
+    def to(self, device: torch.device) -> SparseRows:
         """Return a copy on another device."""
         return type(self)(self.row_ptr.to(device), self.column.to(device), self.value.to(device), self.width)
 
-    def with_value(self, value: Float[Tensor, "values"]) -> Self:
+    def with_value(self, value: Float[Tensor, "values"]) -> SparseRows:
         """Return the same pattern with other values."""
         return type(self)(self.row_ptr, self.column, value, self.width)
 
-    def take(self, rows: Int[Tensor, "taken"]) -> Self:
+    def take(self, rows: Int[Tensor, "taken"]) -> SparseRows:
         """Return the rows asked for, in that order."""
         length = self.row_ptr[rows + 1] - self.row_ptr[rows]
         _, position = ranges(self.row_ptr[rows], length)
         return type(self)(offsets_of(length), self.column[position], self.value[position], self.width)
 
     @classmethod
-    def identity(cls, nodes: int) -> Self:
+    def identity(cls, nodes: int) -> SparseRows:
         """Return one-hot features: the node's own number."""
         return cls(torch.arange(nodes + 1), torch.arange(nodes), torch.ones(nodes), nodes)
 
     @classmethod
-    def from_scipy(cls, matrix: sp.spmatrix) -> Self:
+    def from_scipy(cls, matrix: sp.spmatrix | sp.sparray) -> SparseRows:
         """Take over a scipy sparse matrix."""
         csr = sp.csr_matrix(matrix)
         if not csr.has_canonical_format:
             csr = csr.copy()  # summing works in place, and the memory is the giver's
             csr.sum_duplicates()
-        return cls(
-            torch.from_numpy(csr.indptr.astype(np.int64)),
-            torch.from_numpy(csr.indices.astype(np.int64)),
-            torch.from_numpy(csr.data.astype(np.float32)),
-            csr.shape[1],
-        )
+        with np.errstate(over="ignore"):  # too large a number becomes infinite, and the graph refuses it
+            value = csr.data.astype(np.float32)
+        pointer, column = csr.indptr.astype(np.int64), csr.indices.astype(np.int64)
+        return cls(torch.from_numpy(pointer), torch.from_numpy(column), torch.from_numpy(value), csr.shape[1])
 
     def to_scipy(self) -> sp.csr_matrix:
         """Return the same matrix as scipy's."""
@@ -125,3 +125,26 @@ def normalise(features: Features, kind: str) -> Features:
 def _scale(total: Float[Tensor, "nodes"], kind: str) -> Float[Tensor, "nodes"]:
     length = total if kind == "row" else total.sqrt()
     return torch.where(length > 0, length, torch.ones_like(length))
+
+
+def mix_rows(
+    features: Features,
+    row_ptr: Int[Tensor, "offsets"],
+    neighbour: Int[Tensor, "edges"],
+    weight: Float[Tensor, "edges"],
+) -> Features:
+    """Return for each node the mean of its own row and its neighbours' rows, the latter weighted.
+
+    Kept sparse unless a dense matrix takes less memory (a value of a sparse row takes three times the bytes).
+    """
+    nodes = row_ptr.numel() - 1
+    shape = (nodes, nodes)
+    parts = (weight.cpu().numpy(), neighbour.cpu().numpy(), row_ptr.cpu().numpy())
+    mixing = sp.csr_matrix(parts, shape=shape) + sp.identity(nodes, dtype=np.float32, format="csr")
+    mixing = sp.diags(1.0 / np.asarray(mixing.sum(axis=1)).ravel()).astype(np.float32) @ mixing
+    if not isinstance(features, SparseRows):
+        return torch.from_numpy(mixing @ features.cpu().numpy()).to(features.device)
+    mixed = mixing @ features.to_scipy()
+    if 3 * mixed.nnz > mixed.shape[0] * mixed.shape[1]:
+        return torch.from_numpy(mixed.toarray()).to(features.device)
+    return SparseRows.from_scipy(mixed).to(features.device)

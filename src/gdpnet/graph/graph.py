@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,7 +84,7 @@ class Graph:
         """Return the nodes of a split, ascending."""
         return (self.split == SPLITS.index(split)).nonzero().flatten()
 
-    def induced(self, nodes: Int[Tensor, "kept"]) -> Self:
+    def induced(self, nodes: Int[Tensor, "kept"]) -> Graph:
         """Return the subgraph of some nodes (ascending) and the edges among them."""
         place = torch.full((self.num_nodes,), -1, dtype=torch.long)
         place[nodes] = torch.arange(nodes.numel())
@@ -107,7 +107,7 @@ class Graph:
             notes=(),
         )
 
-    def keep_edges(self, kept: Bool[Tensor, "edges"], weight: Float[Tensor, "edges"] | None = None) -> Self:
+    def keep_edges(self, kept: Bool[Tensor, "edges"], weight: Float[Tensor, "edges"] | None = None) -> Graph:
         """Return the graph with only some of its edges, and with weights on them if given."""
         truth = self.truth and replace(self.truth, spurious=self.truth.spurious[kept])
         weights = weight if weight is not None else self.edge_weight
@@ -119,9 +119,13 @@ class Graph:
             truth=truth,
         )
 
+    def with_notes(self, *notes: str) -> Graph:
+        """Return the graph with more notes of what happened to it on entry."""
+        return replace(self, notes=(*self.notes, *notes))
+
     def node_number(self, node_id: str) -> int:
         """Return the number of the node that the user calls ``node_id``."""
-        found = np.flatnonzero(self.node_ids.astype(str) == str(node_id))
+        found = np.flatnonzero(id_text(self.node_ids) == str(node_id))
         if found.size == 0:
             raise GraphError(f"the graph has no node '{node_id}'")
         return int(found[0])
@@ -140,7 +144,7 @@ class Graph:
         spurious: Any = None,
         corrupted: Any = None,
         clean_labels: Any = None,
-    ) -> Self:
+    ) -> Graph:
         """Check everything about a graph and lay it out.
 
         Args:
@@ -182,6 +186,13 @@ class Graph:
         )
 
 
+def id_text(node_ids: np.ndarray) -> np.ndarray:
+    """Return ids as text; those of NetworkX may be any object."""
+    if node_ids.dtype.kind != "O":
+        return node_ids.astype(str)
+    return np.array([str(node_id) for node_id in node_ids.tolist()], dtype=str)
+
+
 def _tensor_of(values: Any, what: str) -> Tensor:
     """Take over numbers from a tensor, an array or a list."""
     if isinstance(values, Tensor):
@@ -202,8 +213,13 @@ def _checked_features(features: Any) -> Features:
     if not isinstance(features, SparseRows):
         features = _tensor_of(features, "features").to(torch.float32)
         if features.dim() != 2:
-            raise GraphError(f"features must have one row a node, found an array of {features.dim()} dimensions")
-    elif features.column.numel() and not 0 <= int(features.column.min()) <= int(features.column.max()) < features.width:
+            raise GraphError(
+                f"features must have one row a node, found an array of {features.dim()} dimensions"
+            )
+    elif (
+        features.column.numel()
+        and not 0 <= int(features.column.min()) <= int(features.column.max()) < features.width
+    ):
         raise GraphError(f"sparse features must lie in columns 0 to {features.width - 1}, found one outside")
     if features.shape[0] == 0:
         raise GraphError("the graph is empty: it has no node")
@@ -225,12 +241,16 @@ def _checked_labels(labels: Any, nodes: int) -> Tensor:
         return torch.full((nodes,), UNKNOWN, dtype=torch.long)
     label = _tensor_of(labels, "labels")
     if label.dim() != 1 or label.numel() != nodes:
-        raise GraphError(f"there must be one label a node ({nodes}), found an array of shape {tuple(label.shape)}")
+        raise GraphError(
+            f"there must be one label a node ({nodes}), found an array of shape {tuple(label.shape)}"
+        )
     if label.is_floating_point() or label.dtype == torch.bool:
         raise GraphError("labels must be class numbers, with -1 for unknown")
     label = label.long()
     if int(label.min()) < UNKNOWN:
-        raise GraphError(f"labels must be class numbers from 0, with -1 for unknown, found {int(label.min())}")
+        raise GraphError(
+            f"labels must be class numbers from 0, with -1 for unknown, found {int(label.min())}"
+        )
     return label
 
 
@@ -267,7 +287,7 @@ def _checked_ids(node_ids: Any, nodes: int) -> np.ndarray:
     ids = np.asarray(node_ids)
     if ids.shape != (nodes,):
         raise GraphError(f"there must be one id a node ({nodes}), found an array of shape {ids.shape}")
-    values, counts = np.unique(ids.astype(str), return_counts=True)
+    values, counts = np.unique(id_text(ids), return_counts=True)
     if values.size != nodes:
         first = int((counts > 1).argmax())
         raise GraphError(f"node ids must be unique, found '{values[first]}' {counts[first]} times")
@@ -282,12 +302,16 @@ def _checked_edges(
     if edges.numel() == 0:
         edges = torch.zeros(2, 0, dtype=torch.long)
     if edges.dim() != 2 or edges.shape[0] != 2 or edges.is_floating_point():
-        raise GraphError(f"edges must be two rows of node numbers, found an array of shape {tuple(edges.shape)}")
+        raise GraphError(
+            f"edges must be two rows of node numbers, found an array of shape {tuple(edges.shape)}"
+        )
     edges = edges.long()
     outside = ((edges < 0) | (edges >= nodes)).any(dim=0).nonzero()
     if outside.numel():
         source, target = edges[:, outside[0, 0]].tolist()
-        raise GraphError(f"edge {source} to {target} names a node that does not exist: there are {nodes} nodes")
+        raise GraphError(
+            f"edge {source} to {target} names a node that does not exist: there are {nodes} nodes"
+        )
     noise = _checked_flags(spurious, edges.shape[1], "spurious", "edge")
     loops = edges[0] == edges[1]
     edges, noise = edges[:, ~loops], noise[~loops]

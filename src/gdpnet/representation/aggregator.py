@@ -43,16 +43,22 @@ class Aggregators(nn.Module):
             nn.init.xavier_uniform_(head, generator=generator)
             self.head_weight.copy_(head.expand_as(self.head_weight))
 
-    def project(
+    def project_own(
         self, features: Features, members: slice = slice(None)
-    ) -> tuple[Float[Tensor, "nodes members width"], Float[Tensor, "nodes members width"]]:
-        """Return what each node is for itself and what it gives to others, before bias and nonlinearity."""
+    ) -> Float[Tensor, "nodes members width"]:
+        """Return what each node is for itself, before bias and nonlinearity."""
+        return self._project(features, self.weight if self.self_weight is None else self.self_weight, members)
+
+    def project_given(
+        self, features: Features, members: slice = slice(None)
+    ) -> Float[Tensor, "nodes members width"]:
+        """Return what each node gives to its neighbours, before bias and nonlinearity."""
+        return self._project(features, self.weight, members)
+
+    def _project(self, features: Features, weight: Tensor, members: slice) -> Tensor:
         picked = range(self.members)[members]
         columns = slice(picked[0] * self.width, (picked[-1] + 1) * self.width)
-        given = project(features, self.weight[:, columns]).unflatten(1, (len(picked), self.width))
-        if self.self_weight is None:
-            return given, given
-        return project(features, self.self_weight[:, columns]).unflatten(1, (len(picked), self.width)), given
+        return project(features, weight[:, columns]).unflatten(1, (len(picked), self.width))
 
     def embed(
         self,

@@ -82,8 +82,9 @@ class _Board:
         self.scores = view.given.new_zeros(episodes.row.numel())
         self.ending = view.given.new_zeros(episodes.count)
         used, place = torch.unique(episodes.row, return_inverse=True)
-        table = policy.neighbour_half(view.embedded[used], view.beliefs[used])
-        self.neighbour_half = table[place]
+        table = policy.neighbour_half(view.embedded.index_select(0, used), view.beliefs[used])
+        self.neighbour_half = table.index_select(0, place)
+        self.neighbour_beliefs = view.beliefs.index_select(0, episodes.row)
         if view.pairs.shape[1]:
             self.neighbour_half += policy.pair_half(view.pairs[episodes.edge])
         self.live = torch.arange(episodes.row.numel(), device=device)
@@ -97,7 +98,7 @@ class _Board:
             return
         policy = self.policy
         embedded, beliefs = self.view.observe(
-            self.episodes.target_row[moved], self.sums[moved], self.counts[moved]
+            self.episodes.target_row[moved], self.sums.index_select(0, moved), self.counts[moved]
         )
         half = policy.target_half(embedded, beliefs, self.counts[moved])
         self.half[moved], self.beliefs[moved] = half, beliefs
@@ -105,11 +106,12 @@ class _Board:
         stale = self.changed[self.live_episode].nonzero().flatten()
         for part in torch.split(stale, _SCORE_CHUNK if half.device.type == "cpu" else 1 << 20):
             candidate, episode = self.live[part], self.live_episode[part]
-            first = self.neighbour_half[candidate]
-            first += self.half[episode]
+            first = self.neighbour_half.index_select(0, candidate)
+            first += self.half.index_select(0, episode)
             if policy.extras:
-                other = self.view.beliefs[self.episodes.row[candidate]]
-                first.addr_(agreement(self.beliefs[episode], other), policy.agreement_weight)
+                other = self.neighbour_beliefs.index_select(0, candidate)
+                agree = agreement(self.beliefs.index_select(0, episode), other)
+                first.addr_(agree, policy.agreement_weight)
             self.scores[candidate] = policy.score(first)
         self.changed.zero_()
 

@@ -1,0 +1,273 @@
+"""Graphs in files: a folder with an edge table and a node table, or one npz file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy.sparse as sp
+
+from gdpnet.errors import GraphError
+from gdpnet.graph.codes import code_labels, code_split
+from gdpnet.graph.features import ONE_HOT_NOTE, SparseRows
+from gdpnet.graph.graph import SPLITS, Graph, id_text
+from gdpnet.graph.npz import read_npz, write_npz
+from gdpnet.graph.tables import (
+    SUFFIXES,
+    column_of,
+    find_ids,
+    read_ids,
+    read_numbers,
+    read_table,
+    write_table,
+)
+from gdpnet.graph.weights import with_weights
+
+__all__ = ["Columns", "edge_table", "read_graph", "write_npz", "write_table", "write_tables"]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns; ``label``, ``split`` and ``weight`` may be absent under their usual names.
+
+    ``features`` names the feature columns in order; without it they are all the remaining ones.
+    """
+
+    source: str = "source"
+    target: str = "target"
+    weight: str = "weight"
+    node: str = "id"
+    label: str = "label"
+    split: str = "split"
+    features: tuple[str, ...] | None = None
+
+
+USUAL_COLUMNS = Columns()
+"""The names that columns have unless the user says otherwise."""
+
+
+def read_graph(path: Path, *, columns: Columns = USUAL_COLUMNS, directed: bool = False) -> Graph:
+    """Read a graph from a folder of tables or from an npz file.
+
+    The folder holds ``edges`` and ``nodes``, and ``features`` in long form (node, feature, value) where they
+    are sparse; each as ``.csv`` or ``.parquet``. Ids stay as they are written: in CSV they are text.
+    """
+    if not path.exists():
+        raise GraphError(f"there is no file or folder {path}")
+    if path.is_dir():
+        return _read_folder(path, columns, directed)
+    if path.suffix == ".npz":
+        return read_npz(path, directed=directed)
+    raise GraphError(
+        f"a graph must be a folder with an edge table and a node table, or a .npz file, found {path}"
+    )
+
+
+def write_tables(
+    graph: Graph,
+    folder: Path,
+    format: str = "parquet",
+    extra_edge_columns: Mapping[str, np.ndarray] | None = None,
+) -> None:
+    """Write the tables that :func:`read_graph` reads, as ``csv`` or ``parquet``; known noise is left out.
+
+    Every edge is written in its direction: read a graph whose edges are not all mutual as a directed one.
+    Classes without a node are not written, and reading puts the others in order.
+    """
+    if f".{format}" not in SUFFIXES:
+        raise GraphError(f"the format of tables must be csv or parquet, found '{format}'")
+    tables = {"nodes": _node_table(graph), "edges": _full_edge_table(graph, extra_edge_columns or {})}
+    if isinstance(graph.features, SparseRows):
+        tables["features"] = _long_table(graph.features, graph.node_ids)
+    for stem in ("nodes", "edges", "features"):
+        for suffix in SUFFIXES:
+            other = folder / f"{stem}{suffix}"
+            if other.exists() and not (stem in tables and suffix == f".{format}"):
+                raise GraphError(
+                    f"{other} is from another graph and would be read with this one; remove it first"
+                )
+    for stem, table in tables.items():
+        write_table(table, folder / f"{stem}.{format}")
+
+
+def edge_table(graph: Graph, ids: bool = True) -> Any:
+    """Return an Arrow table of the edges, source and target, by the user's ids or by node numbers."""
+    names = _id_array(graph.node_ids) if ids else pa.array(np.arange(graph.num_nodes))
+    ends = {"source": graph.neighbour, "target": graph.target}
+    return pa.table({end: names.take(pa.array(node.numpy())) for end, node in ends.items()})
+
+
+def _read_folder(folder: Path, columns: Columns, directed: bool) -> Graph:
+    node_path = _required(folder, "nodes", "a node table")
+    edge_path = _required(folder, "edges", "an edge table")
+    nodes = read_table(node_path, text=(columns.node, columns.label, columns.split))
+    ids = read_ids(nodes, columns.node, node_path)
+    label = _optional(nodes, columns, "label", node_path)
+    split = _optional(nodes, columns, "split", node_path)
+    parts = None if split is None else code_split(split, f"column '{columns.split}' of {node_path}")
+    codes, names = (
+        (None, None) if label is None else code_labels(label, f"column '{columns.label}' of {node_path}")
+    )
+    features, notes = _read_features(folder, nodes, ids, columns, node_path)
+    edge_index, weight = _read_edges(edge_path, columns, ids, node_path)
+    try:
+        graph = Graph.build(
+            edge_index,
+            features,
+            codes,
+            split=parts,
+            node_ids=np.array(ids) if pa.types.is_integer(ids.type) else id_text(np.array(ids)),
+            class_names=names,
+            directed=directed,
+        ).with_notes(*notes)
+    except GraphError as error:
+        raise GraphError(f"{node_path} does not hold usable nodes: {error}") from error
+    return graph if weight is None else with_weights(graph, edge_index, weight, directed=directed)
+
+
+def _read_edges(
+    path: Path, columns: Columns, ids: Any, node_path: Path
+) -> tuple[np.ndarray, np.ndarray | None]:
+    ends = (columns.source, columns.target)
+    edges = read_table(path, text=ends)
+    place = [find_ids(read_ids(edges, end, path), ids, end, path, node_path) for end in ends]
+    weighted = _optional(edges, columns, "weight", path) is not None
+    return np.stack(place), read_numbers(edges, columns.weight, path) if weighted else None
+
+
+def _read_features(
+    folder: Path, nodes: Any, ids: Any, columns: Columns, node_path: Path
+) -> tuple[Any, tuple[str, ...]]:
+    """Read dense features from the node table, sparse ones from the long table, or make one-hot ones."""
+    names, long_path = _feature_columns(nodes, columns), _table_path(folder, "features")
+    if long_path is not None:
+        if names:
+            raise GraphError(
+                f"features must be in one place, found {long_path} and column '{names[0]}' of {node_path}"
+            )
+        return _read_long(long_path, ids, node_path)
+    if not names:
+        return SparseRows.identity(len(ids)), (ONE_HOT_NOTE,)
+    if columns.features is not None:
+        return _dense(nodes, names, node_path, ids), ()
+    some = ", ".join(names) if len(names) <= 5 else f"{names[0]} to {names[-1]} ({len(names):,})"
+    try:
+        return _dense(nodes, names, node_path, ids), (f"feature columns: {some}",)
+    except GraphError as error:
+        raise GraphError(f"{error}; name the feature columns to leave it out") from error
+
+
+def _dense(nodes: Any, names: tuple[str, ...], path: Path, ids: Any) -> np.ndarray:
+    dense = np.empty((len(ids), len(names)), dtype=np.float32)
+    for place, name in enumerate(names):
+        dense[:, place] = read_numbers(nodes, name, path, ids)
+    return dense
+
+
+def _feature_columns(nodes: Any, columns: Columns) -> tuple[str, ...]:
+    if columns.features is not None:
+        return columns.features
+    others = (columns.node, columns.label, columns.split)
+    # pandas writes its row numbers as a column without a name, or under a name of its own
+    return tuple(
+        n for n in nodes.column_names if n and n not in others and not n.startswith("__index_level_")
+    )
+
+
+def _read_long(path: Path, ids: Any, node_path: Path) -> tuple[sp.csr_matrix, tuple[str, ...]]:
+    """Read one row a value; features are numbers of up to nine digits, or names, which are put in order."""
+    table = read_table(path, text=("node", "feature"))
+    row = find_ids(read_ids(table, "node", path), ids, "node", path, node_path)
+    value = read_numbers(table, "value", path)
+    column, width = _feature_numbers(column_of(table, "feature", path), path)
+    matrix = sp.csr_matrix((value, (row, column)), shape=(len(ids), width))
+    repeated = value.size - matrix.nnz
+    matrix.eliminate_zeros()
+    return matrix, (f"{repeated:,} repeated feature values were added up",) if repeated else ()
+
+
+def _feature_numbers(column: Any, path: Path) -> tuple[np.ndarray, int]:
+    text = pc.cast(column, pa.string())
+    if text.null_count or pc.any(pc.equal(text, "")).as_py():
+        raise GraphError(
+            f"column 'feature' of {path} must name a feature in every row, found a row with none"
+        )
+    if not pc.all(pc.match_substring_regex(text, r"^\d{1,9}$")).as_py():
+        names = pa.array(sorted(pc.unique(text).to_pylist()), pa.string())
+        return np.array(pc.index_in(text, value_set=names), dtype=np.int64), len(names)
+    number = np.array(pc.cast(text, pa.int64()))
+    return number, int(number.max(initial=-1)) + 1
+
+
+def _node_table(graph: Graph) -> Any:
+    table = {"id": _id_array(graph.node_ids)}
+    if graph.num_classes:
+        table["label"] = pa.array(
+            np.array([*graph.class_names, None], dtype=object)[graph.labels.numpy()], pa.string()
+        )
+    if bool(graph.split.any()):
+        table["split"] = pa.array(
+            np.array([None, *SPLITS[1:]], dtype=object)[graph.split.numpy()], pa.string()
+        )
+    if not isinstance(graph.features, SparseRows):
+        dense = graph.features.numpy()
+        table |= {f"f{place}": pa.array(dense[:, place]) for place in range(graph.num_features)}
+    return pa.table(table)
+
+
+def _full_edge_table(graph: Graph, extra: Mapping[str, np.ndarray]) -> Any:
+    table = edge_table(graph)
+    if graph.edge_weight is not None:
+        table = table.append_column("weight", pa.array(graph.edge_weight.numpy()))
+    for name, values in extra.items():
+        if name in ("source", "target", "weight") or len(values) != graph.num_edges:
+            raise GraphError(
+                f"an extra edge column must have a name of its own and one value an edge "
+                f"({graph.num_edges}), found '{name}' with {len(values)}"
+            )
+        table = table.append_column(name, pa.array(values))
+    return table
+
+
+def _long_table(features: SparseRows, node_ids: np.ndarray) -> Any:
+    row, column, value = features.row.numpy(), features.column.numpy(), features.value.numpy()
+    if features.width - 1 > column.max(initial=-1):  # a zero in the last column keeps the width
+        row, column, value = (
+            np.append(row, 0),
+            np.append(column, features.width - 1),
+            np.append(value, np.float32(0)),
+        )
+    return pa.table({"node": _id_array(node_ids).take(pa.array(row)), "feature": column, "value": value})
+
+
+def _id_array(node_ids: np.ndarray) -> Any:
+    return pa.array(node_ids if node_ids.dtype.kind in "iu" else id_text(node_ids))
+
+
+def _table_path(folder: Path, stem: str) -> Path | None:
+    found = [path for suffix in SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()]
+    if len(found) > 1:
+        raise GraphError(f"{folder} must hold one table '{stem}', found {found[0].name} and {found[1].name}")
+    return found[0] if found else None
+
+
+def _required(folder: Path, stem: str, what: str) -> Path:
+    path = _table_path(folder, stem)
+    if path is None:
+        names = sorted(entry.name for entry in folder.iterdir())
+        found = f"found {', '.join(names[:5])}" if names else "found nothing"
+        raise GraphError(f"{folder} must hold {what}, {stem}.csv or {stem}.parquet, {found}")
+    return path
+
+
+def _optional(table: Any, columns: Columns, role: str, path: Path) -> Any:
+    """Return a column that may be absent, but not if the user gave it a name."""
+    name, usual = getattr(columns, role), getattr(USUAL_COLUMNS, role)
+    if name == usual and name not in table.column_names:
+        return None
+    return column_of(table, name, path)

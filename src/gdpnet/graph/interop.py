@@ -1,0 +1,167 @@
+"""Graphs from and to the objects of other libraries: torch_geometric, NetworkX, scipy."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from gdpnet.errors import GraphError
+from gdpnet.graph.features import ONE_HOT_NOTE, Features, SparseRows
+from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
+from gdpnet.graph.networks import from_networkx, to_networkx
+from gdpnet.graph.weights import with_weights
+
+__all__ = ["from_networkx", "from_pyg", "from_scipy", "to_networkx", "to_pyg"]
+
+_MASKS = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}
+
+
+def from_pyg(data: Any, split: Any = None, *, directed: bool = False) -> Graph:
+    """Take over a torch_geometric ``Data``: x, edge_index, y, the masks and edge_weight.
+
+    Args:
+        data: the graph; x may be sparse, y is -1 (or NaN) where unknown.
+        split: one code a node as in :meth:`Graph.build`, instead of the masks.
+        directed: keep the direction of edges; otherwise every edge counts both ways.
+    """
+    from torch_geometric.data import Data
+
+    if not isinstance(data, Data):
+        raise GraphError(f"the graph must be a torch_geometric Data, found {type(data).__name__}")
+    if data.x is None:
+        raise GraphError(
+            "the Data must have node features x, found none; for one-hot features set "
+            "data.x = SparseRows.identity(data.num_nodes)"
+        )
+    if data.edge_index is None:
+        raise GraphError("the Data must have an edge_index, found none")
+    edges = data.edge_index.as_tensor() if hasattr(data.edge_index, "as_tensor") else data.edge_index
+    graph = Graph.build(
+        edges,
+        _pyg_features(data.x),
+        _pyg_labels(data.y),
+        split=_split_of_masks(data) if split is None else split,
+        directed=directed,
+    )
+    if data.edge_weight is None:
+        return graph
+    weight = data.edge_weight.detach().cpu().reshape(-1).float().numpy()
+    return with_weights(graph, edges.cpu().numpy(), weight, directed=directed)
+
+
+def to_pyg(graph: Graph) -> Any:
+    """Return a torch_geometric ``Data``; sparse features become a sparse CSR tensor.
+
+    Edges point from the neighbour to its target; y (-1 unknown), masks and edge_weight are there if known.
+    """
+    from torch_geometric.data import Data
+
+    data = Data(x=_torch_features(graph.features), edge_index=torch.stack([graph.neighbour, graph.target]))
+    if graph.num_classes:
+        data.y = graph.labels.clone()
+    if bool(graph.split.any()):
+        for name, mask in _MASKS.items():
+            data[mask] = graph.split == SPLITS.index(name)
+    if graph.edge_weight is not None:
+        data.edge_weight = graph.edge_weight.clone()
+    return data
+
+
+def from_scipy(
+    adjacency: Any,
+    features: Any = None,
+    labels: Any = None,
+    *,
+    split: Any = None,
+    node_ids: Any = None,
+    class_names: Sequence[str] | None = None,
+    directed: bool = False,
+) -> Graph:
+    """Take over a square adjacency matrix (row to column) and one feature row a node, one-hot if not given.
+
+    A value that is not zero is an edge; what it is does not matter.
+    """
+    matrix = sp.coo_matrix(adjacency)
+    if matrix.shape[0] != matrix.shape[1]:
+        raise GraphError(f"the adjacency matrix must be square, found shape {matrix.shape}")
+    rows = SparseRows.identity(matrix.shape[0]) if features is None else features
+    if not isinstance(rows, SparseRows | Tensor):
+        rows = rows if sp.issparse(rows) else np.asarray(rows)
+    if rows.shape[:1] != matrix.shape[:1]:
+        raise GraphError(
+            f"there must be one feature row a row of the adjacency matrix ({matrix.shape[0]}), "
+            f"found features of shape {tuple(rows.shape)}"
+        )
+    real = matrix.data != 0
+    graph = Graph.build(
+        np.stack([matrix.row[real], matrix.col[real]]),
+        rows,
+        labels,
+        split=split,
+        node_ids=node_ids,
+        class_names=class_names,
+        directed=directed,
+    )
+    return graph.with_notes(ONE_HOT_NOTE) if features is None else graph
+
+
+def _pyg_features(x: Any) -> Any:
+    """Return x as it is, or as a scipy matrix if it is a sparse tensor."""
+    if not isinstance(x, Tensor) or x.layout == torch.strided:
+        return x
+    x = x.detach().cpu()
+    if x.layout == torch.sparse_coo:
+        x = x.coalesce()
+        return sp.coo_matrix((x.values().numpy(), tuple(x.indices().numpy())), shape=tuple(x.shape))
+    if x.layout == torch.sparse_csr:
+        parts = (x.values(), x.col_indices(), x.crow_indices())
+        return sp.csr_matrix(tuple(part.numpy() for part in parts), shape=tuple(x.shape))
+    if x.layout == torch.sparse_csc:
+        parts = (x.values(), x.row_indices(), x.ccol_indices())
+        return sp.csc_matrix(tuple(part.numpy() for part in parts), shape=tuple(x.shape))
+    raise GraphError(f"sparse x must be a COO, CSR or CSC tensor, found {x.layout}")
+
+
+def _torch_features(features: Features) -> Tensor:
+    if not isinstance(features, SparseRows):
+        return features.clone()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
+        parts = (features.row_ptr.clone(), features.column.clone(), features.value.clone())
+        return torch.sparse_csr_tensor(*parts, size=features.shape, check_invariants=False)
+
+
+def _pyg_labels(y: Tensor | None) -> Tensor | None:
+    if y is None:
+        return None
+    label = y.squeeze(1) if y.dim() == 2 and y.shape[1] == 1 else y
+    if not label.is_floating_point():
+        return label
+    whole = label.nan_to_num(nan=UNKNOWN).long()
+    return whole if bool((label.isnan() | (whole == label)).all()) else label
+
+
+def _split_of_masks(data: Any) -> Tensor:
+    nodes = int(data.x.shape[0])
+    code = torch.zeros(nodes, dtype=torch.int8)
+    for name, mask in _MASKS.items():
+        chosen = data.get(mask)
+        if chosen is None:
+            continue
+        if chosen.shape != code.shape or chosen.dtype != torch.bool:
+            raise GraphError(
+                f"{mask} must hold true or false for each of {nodes} nodes, found shape "
+                f"{tuple(chosen.shape)}; choose one column if it holds several splits"
+            )
+        chosen = chosen.cpu()
+        twice = (chosen & (code > 0)).nonzero()
+        if twice.numel():
+            raise GraphError(f"a node must be in one mask at most, found node {int(twice[0])} also in {mask}")
+        code[chosen] = SPLITS.index(name)
+    return code

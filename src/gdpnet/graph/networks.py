@@ -1,0 +1,181 @@
+"""Graphs from and to NetworkX, whose nodes and edges are Python objects one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+import torch
+
+from gdpnet.errors import GraphError, nearest
+from gdpnet.graph.codes import code_labels, code_split
+from gdpnet.graph.features import ONE_HOT_NOTE, Features, SparseRows
+from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
+from gdpnet.graph.weights import with_weights
+
+
+def from_networkx(
+    network: Any,
+    features: str | Sequence[str] | None = None,
+    label: str | None = None,
+    split: str | None = None,
+    *,
+    weight: str | None = None,
+    directed: bool | None = None,
+) -> Graph:
+    """Take over a NetworkX graph; its nodes become the node ids.
+
+    Args:
+        network: the graph.
+        features: the node attribute, or several, that hold a number or a row of numbers; one attribute may
+            instead hold a dictionary from feature number to value. One-hot features if not given.
+        label: the node attribute that holds the class, absent or empty where unknown.
+        split: the node attribute that holds train, validation, test or nothing.
+        weight: the edge attribute that holds a weight.
+        directed: false to forget the direction of a directed graph; an undirected one has none to keep.
+    """
+    nodes = list(network.nodes)
+    follow = network.is_directed() and directed is not False
+    place = {node: number for number, node in enumerate(nodes)}
+    edges = [(place[source], place[target]) for source, target in network.edges()]
+    edge_index = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+    classes = None if label is None else code_labels(_texts(network, label), f"node attribute '{label}'")
+    graph = Graph.build(
+        edge_index,
+        _features(network, features),
+        None if classes is None else classes[0],
+        split=None if split is None else code_split(_texts(network, split), f"node attribute '{split}'"),
+        node_ids=_id_array(nodes),
+        class_names=None if classes is None else classes[1],
+        directed=follow,
+    )
+    graph = graph.with_notes(ONE_HOT_NOTE) if features is None else graph
+    if weight is None:
+        return graph
+    return with_weights(graph, edge_index, _weights(network, weight), directed=follow)
+
+
+def to_networkx(graph: Graph) -> Any:
+    """Return a NetworkX graph by the user's ids: undirected if every edge goes both ways with one weight.
+
+    Nodes have ``x`` (an array, or a dictionary if features are sparse), ``label`` and ``split`` where known.
+    """
+    import networkx as nx
+
+    ids = graph.node_ids.tolist()
+    network = nx.Graph() if _is_mutual(graph) else nx.DiGraph()
+    network.graph["num_features"] = graph.num_features
+    network.add_nodes_from((node, {"x": row}) for node, row in zip(ids, _rows(graph.features), strict=True))
+    label, split = graph.labels.tolist(), graph.split.tolist()
+    named = {node: graph.class_names[code] for node, code in zip(ids, label, strict=True) if code != UNKNOWN}
+    nx.set_node_attributes(network, named, "label")
+    placed = {node: SPLITS[code] for node, code in zip(ids, split, strict=True) if code}
+    nx.set_node_attributes(network, placed, "split")
+    ends = [[ids[node] for node in end.tolist()] for end in (graph.neighbour, graph.target)]
+    if graph.edge_weight is None:
+        network.add_edges_from(zip(*ends, strict=True))
+    else:
+        network.add_weighted_edges_from(zip(*ends, graph.edge_weight.tolist(), strict=True))
+    return network
+
+
+def _id_array(nodes: Sequence[Hashable]) -> np.ndarray:
+    """Keep whole numbers and text as such, anything else (tuples, mixtures) as the objects they are."""
+    if all(type(node) is int for node in nodes) or all(type(node) is str for node in nodes):
+        return np.array(nodes)
+    return np.fromiter(nodes, dtype=object, count=len(nodes))
+
+
+def _texts(network: Any, name: str) -> Any:
+    values = [value for _, value in network.nodes(data=name)]
+    if values and all(value is None for value in values):
+        known = {attribute for _, data in network.nodes(data=True) for attribute in data}
+        hint = nearest(name, map(str, known)) if known else ""
+        raise GraphError(f"some node must have the attribute '{name}', found none{hint}")
+    blank = [value is None or (isinstance(value, float) and math.isnan(value)) for value in values]
+    texts = [None if empty else str(value) for value, empty in zip(values, blank, strict=True)]
+    return pa.array(texts, pa.string())
+
+
+def _features(network: Any, names: str | Sequence[str] | None) -> Any:
+    if names is None:
+        return SparseRows.identity(len(network))
+    chosen = [names] if isinstance(names, str) else list(names)
+    values = {name: _values(network, name) for name in chosen}
+    if len(chosen) == 1 and len(network) and isinstance(values[chosen[0]][0], dict):
+        return _sparse_rows(values[chosen[0]], chosen[0], network)
+    blocks = [_dense_rows(values[name], name, network) for name in chosen]
+    return np.concatenate([np.empty((len(network), 0)), *blocks], axis=1)
+
+
+def _values(network: Any, name: str) -> list[Any]:
+    for node, data in network.nodes(data=True):
+        if data.get(name) is None:
+            hint = nearest(name, map(str, data)) if data else ""
+            raise GraphError(
+                f"every node must have the attribute '{name}', found none at node '{node}'{hint}"
+            )
+    return [value for _, value in network.nodes(data=name)]
+
+
+def _dense_rows(values: list[Any], name: str, network: Any) -> np.ndarray:
+    width = np.size(values[0]) if values else 0
+    for node, value in zip(network.nodes, values, strict=True):
+        if np.asarray(value).dtype.kind not in "biuf" or np.size(value) != width:
+            raise GraphError(
+                f"node attribute '{name}' must hold a number or a row of {width} numbers, "
+                f"found {value!r} at node '{node}'"
+            )
+    return np.array(values, dtype=np.float64).reshape(len(values), width)
+
+
+def _sparse_rows(values: list[Any], name: str, network: Any) -> sp.csr_matrix:
+    for node, value in zip(network.nodes, values, strict=True):
+        if not isinstance(value, dict) or not all(isinstance(key, int) and key >= 0 for key in value):
+            raise GraphError(
+                f"node attribute '{name}' must hold a dictionary from feature number to value, "
+                f"found {value!r} at node '{node}'"
+            )
+    column = np.fromiter(chain.from_iterable(values), dtype=np.int64)
+    try:
+        value = np.fromiter(chain.from_iterable(row.values() for row in values), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise GraphError(f"node attribute '{name}' must hold numbers: {error}") from error
+    row_ptr = np.cumsum([0, *map(len, values)])
+    width = max(network.graph.get("num_features", 0), int(column.max(initial=-1)) + 1)
+    return sp.csr_matrix((value, column, row_ptr), shape=(len(values), width))
+
+
+def _weights(network: Any, name: str) -> np.ndarray:
+    weights = [(source, target, value) for source, target, value in network.edges(data=name)]
+    for source, target, value in weights:
+        if not isinstance(value, int | float | np.number):
+            raise GraphError(
+                f"edge attribute '{name}' must hold a number, found {value!r} from '{source}' to '{target}'"
+            )
+    return np.array([value for _, _, value in weights], dtype=np.float32)
+
+
+def _rows(features: Features) -> list[Any]:
+    if not isinstance(features, SparseRows):
+        return list(features.numpy().copy())
+    cuts = features.row_ptr[1:-1].numpy()
+    columns, values = (np.split(part.numpy(), cuts) for part in (features.column, features.value))
+    return [
+        dict(zip(column.tolist(), value.tolist(), strict=True))
+        for column, value in zip(columns, values, strict=True)
+    ]
+
+
+def _is_mutual(graph: Graph) -> bool:
+    key = graph.target * graph.num_nodes + graph.neighbour
+    back = graph.neighbour * graph.num_nodes + graph.target
+    order = back.argsort()
+    if not torch.equal(back[order], key):
+        return False
+    return graph.edge_weight is None or torch.equal(graph.edge_weight[order], graph.edge_weight)

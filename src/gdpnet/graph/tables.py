@@ -1,0 +1,138 @@
+"""Tables in CSV and Parquet files: read, checked column by column, written whole. Rows count from 1."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from jaxtyping import Float
+from pyarrow import csv
+
+from gdpnet.atomic import atomic_path
+from gdpnet.errors import GraphError, nearest
+
+SUFFIXES = (".csv", ".parquet")
+"""Kinds of tables, by the end of the file's name."""
+
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+
+
+def read_table(path: Path, text: Iterable[str] = ()) -> Any:
+    """Read a CSV or Parquet file; in CSV the columns named in ``text`` stay as they are written."""
+    try:
+        if path.suffix == ".csv":
+            table = _read_csv(path, text)
+            return table.rename_columns(table.column_names)  # fails here if names are not UTF-8
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            return file.read()
+    except (pa.ArrowException, ValueError, OSError) as error:
+        number = getattr(error, "errno", None)
+        reason = os.strerror(number) if number else " ".join(str(error).split()).rstrip(".")
+        raise GraphError(f"{path} cannot be read as a {path.suffix[1:].upper()} table: {reason}") from error
+
+
+def _read_csv(path: Path, text: Iterable[str]) -> Any:
+    return csv.read_csv(
+        path,
+        parse_options=csv.ParseOptions(newlines_in_values=True),
+        convert_options=csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string())),
+    )
+
+
+def write_table(table: Any, path: Path) -> None:
+    """Write an Arrow table whole, as CSV or Parquet by the end of the file's name."""
+    if path.suffix not in SUFFIXES:
+        raise GraphError(f"a table must be written to a .csv or .parquet file, found {path.name}")
+    with atomic_path(path) as temporary:
+        if path.suffix == ".csv":
+            csv.write_csv(table, temporary)
+        else:
+            pq.write_table(table, temporary, write_page_checksum=True)
+
+
+def column_of(table: Any, name: str, path: Path) -> Any:
+    """Return a column by its name, or say which names there are."""
+    found = table.column_names.count(name)
+    if found == 0:
+        raise GraphError(f"{path} must have a column '{name}'{nearest(name, table.column_names)}")
+    if found > 1:
+        raise GraphError(f"{path} must have one column '{name}', found {found}")
+    return table.column(name)
+
+
+def read_ids(table: Any, name: str, path: Path) -> Any:
+    """Return a column of ids as text or as whole numbers; each row must have one."""
+    column = column_of(table, name, path)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_integer(kind) or _is_text(kind) or pa.types.is_null(kind)):
+        raise GraphError(f"column '{name}' of {path} must hold text or whole numbers, found {kind}")
+    whole = pa.types.is_integer(kind) and kind != pa.uint64()  # hashes of 64 bits do not fit and stay text
+    ids = pc.cast(column, pa.int64() if whole else pa.string())
+    blank = pc.is_null(ids) if whole else pc.fill_null(pc.equal(ids, ""), True)
+    if pc.any(blank).as_py():
+        row = pc.index(blank, True).as_py() + 1
+        raise GraphError(
+            f"column '{name}' of {path} must name a node in every row, found nothing in row {row}"
+        )
+    return ids
+
+
+def find_ids(ids: Any, known: Any, name: str, path: Path, known_path: Path) -> np.ndarray:
+    """Return the place of each id among the known ones."""
+    if ids.type != known.type:
+        ids, known = pc.cast(ids, pa.string()), pc.cast(known, pa.string())
+    place = pc.index_in(ids, value_set=known)
+    if place.null_count:
+        row = pc.index(pc.is_null(place), True).as_py()
+        raise GraphError(
+            f"column '{name}' of {path} must name nodes of {known_path.name}, found '{ids[row].as_py()}' "
+            f"in row {row + 1}"
+        )
+    return np.array(place, dtype=np.int64)
+
+
+def read_numbers(table: Any, name: str, path: Path, ids: Any = None) -> Float[np.ndarray, "rows"]:
+    """Return a column of finite numbers; a row without one is named by its node's id, if ids are given."""
+    value = _as_double(column_of(table, name, path), name, path)
+    with np.errstate(over="ignore"):
+        number = np.array(value, dtype=np.float64).astype(np.float32)
+    bad = np.flatnonzero(~np.isfinite(number))
+    if bad.size:
+        row = int(bad[0])
+        given = value[row].as_py()
+        found = "nothing" if given is None else f"{given:g}"
+        place = f"in row {row + 1}" if ids is None else f"for node '{ids[row].as_py()}'"
+        raise GraphError(
+            f"column '{name}' of {path} must hold a finite number in every row, found {found} {place}"
+        )
+    return number
+
+
+def _as_double(column: Any, name: str, path: Path) -> Any:
+    if pa.types.is_dictionary(column.type):
+        column = pc.cast(column, column.type.value_type)
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        return pc.cast(pc.cast(column, pa.int8()), pa.float64())
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return pc.cast(column, pa.float64(), safe=False)
+    wrong = pc.is_valid(column)
+    if _is_text(kind):
+        column = pc.utf8_trim_whitespace(column)
+        column = pc.if_else(pc.equal(column, ""), None, column)
+        wrong = pc.invert(pc.fill_null(pc.match_substring_regex(column, _NUMBER), True))
+    if pc.any(wrong).as_py():
+        row = pc.index(wrong, True).as_py()
+        found = column[row].as_py()
+        raise GraphError(f"column '{name}' of {path} must hold numbers, found '{found}' in row {row + 1}")
+    return pc.cast(column, pa.float64()) if _is_text(kind) else pa.nulls(len(column), pa.float64())
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

@@ -1,0 +1,67 @@
+"""Small graphs, and what it means that two are the same, for the tests of this folder."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from gdpnet.graph.features import SparseRows
+from gdpnet.graph.graph import Graph
+
+
+def small_graph(*, sparse: bool = False, node_ids: list | None = None) -> Graph:
+    """Return four nodes, three links, one isolated node, an unknown label and a node in no split."""
+    features = np.array(
+        [[0.5, 0.0, 0.0], [0.0, -1.25, 0.0], [0.0, 0.0, 0.0], [1e-7, 3.0, 0.0]], dtype=np.float32
+    )
+    rows = SparseRows(
+        torch.tensor([0, 1, 2, 2, 4]),
+        torch.tensor([0, 1, 0, 1]),
+        torch.tensor([0.5, -1.25, 1e-7, 3.0]),
+        3,
+    )
+    return Graph.build(
+        [[0, 1, 3], [1, 3, 0]],
+        rows if sparse else features,
+        [1, 0, -1, 1],
+        split=[1, 2, 0, 3],
+        node_ids=["n1", "007", "a, b", 'say "x"'] if node_ids is None else node_ids,
+        class_names=["cat", "dog"],
+    )
+
+
+def assert_same(found: Graph, expected: Graph) -> None:
+    """Compare everything but the notes; ids as they are written."""
+    assert torch.equal(found.row_ptr, expected.row_ptr)
+    assert torch.equal(found.neighbour, expected.neighbour)
+    assert torch.equal(found.labels, expected.labels)
+    assert torch.equal(found.split, expected.split)
+    assert found.class_names == expected.class_names
+    assert [str(name) for name in found.node_ids] == [str(name) for name in expected.node_ids]
+    _assert_same_features(found, expected)
+    _assert_same_optional(found.edge_weight, expected.edge_weight)
+    assert (found.truth is None) == (expected.truth is None)
+    if found.truth is not None and expected.truth is not None:
+        for part in ("spurious", "corrupted", "clean_labels"):
+            assert torch.equal(getattr(found.truth, part), getattr(expected.truth, part))
+
+
+def without_truth(graph: Graph) -> Graph:
+    """Return the graph as if nothing were known of its noise."""
+    return replace(graph, truth=None)
+
+
+def _assert_same_features(found: Graph, expected: Graph) -> None:
+    assert type(found.features) is type(expected.features)
+    assert found.features.shape == expected.features.shape
+    if isinstance(found.features, SparseRows) and isinstance(expected.features, SparseRows):
+        for part in ("row_ptr", "column", "value"):
+            assert torch.equal(getattr(found.features, part), getattr(expected.features, part))
+    else:
+        assert torch.equal(found.features, expected.features)
+
+
+def _assert_same_optional(found: torch.Tensor | None, expected: torch.Tensor | None) -> None:
+    assert (found is None) == (expected is None)
+    if found is not None and expected is not None:
+        assert torch.equal(found, expected)

@@ -1,0 +1,303 @@
+"""Graphs come from and go to torch_geometric, NetworkX and scipy without losing anything."""
+
+import re
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.nn import GCNConv
+
+from gdpnet.errors import GraphError
+from gdpnet.graph.features import SparseRows
+from gdpnet.graph.graph import Graph
+from gdpnet.graph.interop import from_networkx, from_pyg, from_scipy, to_networkx, to_pyg
+from graphs import assert_same, small_graph
+
+X = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
+EDGES = torch.tensor([[0, 1], [1, 2]])
+
+
+def refused(sentence: str):
+    return pytest.raises(GraphError, match=f"^{re.escape(sentence)}$")
+
+
+def weighted(graph: Graph) -> Graph:
+    return graph.keep_edges(torch.tensor([True, True, False, True, True, True]), torch.arange(6.0) / 7)
+
+
+# --- torch_geometric ---
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_a_graph_survives_torch_geometric(sparse):
+    graph = weighted(small_graph(sparse=sparse, node_ids=[0, 1, 2, 3]))
+    back = from_pyg(to_pyg(graph), directed=True)
+    assert back.class_names == ("0", "1")
+    assert_same(Graph(**{**vars(back), "class_names": graph.class_names}), graph)
+
+
+def test_data_points_from_the_neighbour_to_its_target():
+    data = to_pyg(Graph.build([[2], [0]], X, directed=True))
+    assert data.edge_index.tolist() == [[2], [0]]
+    assert data.validate()
+
+
+def test_data_has_labels_masks_and_weights_only_where_there_are_any():
+    assert set(to_pyg(Graph.build(EDGES, X)).keys()) == {"x", "edge_index"}
+    full = to_pyg(weighted(small_graph()))
+    assert full.y.tolist() == [1, 0, -1, 1]
+    assert full.train_mask.tolist() == [True, False, False, False]
+    assert full.val_mask.tolist() == [False, True, False, False]
+    assert full.test_mask.tolist() == [False, False, False, True]
+    assert full.edge_weight.shape == (5,)
+
+
+def test_sparse_features_stay_sparse_in_data_and_a_convolution_takes_them():
+    data = to_pyg(Graph.build(EDGES, sp.csr_matrix(X.numpy())))
+    assert data.x.layout == torch.sparse_csr
+    assert data.num_nodes == 3
+    layer = GCNConv(2, 2)
+    torch.testing.assert_close(layer(data.x, data.edge_index), layer(X, data.edge_index))
+    assert to_pyg(Graph.build([], SparseRows.identity(100_000))).x.values().numel() == 100_000
+
+
+def test_changing_the_data_does_not_change_the_graph():
+    graph = Graph.build(EDGES, X.clone(), [0, 1, 0])
+    data = to_pyg(graph)
+    data.x.zero_()
+    data.y.zero_()
+    assert torch.equal(graph.features, X)
+    assert graph.labels.tolist() == [0, 1, 0]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CS. tensor support is in beta state")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
+def test_sparse_tensors_are_taken_over_without_densifying(layout):
+    graph = from_pyg(Data(x=X.to_sparse(layout=layout), edge_index=EDGES))
+    assert isinstance(graph.features, SparseRows)
+    assert graph.features.value.tolist() == [1.0, 2.0]
+    assert np.array_equal(graph.features.to_scipy().toarray(), X.numpy())
+
+
+def test_data_without_direction_counts_both_ways_and_directed_data_one_way():
+    data = Data(x=X, edge_index=EDGES)
+    assert from_pyg(data).neighbour.tolist() == [1, 0, 2, 1]
+    assert from_pyg(data, directed=True).neighbour.tolist() == [0, 1]
+
+
+def test_a_split_given_counts_instead_of_the_masks():
+    data = Data(x=X, edge_index=EDGES, train_mask=torch.tensor([True, False, False]))
+    assert from_pyg(data).split.tolist() == [1, 0, 0]
+    assert from_pyg(data, [3, 1, 2]).split.tolist() == [3, 1, 2]
+
+
+def test_labels_in_a_column_or_with_nan_are_read():
+    label = torch.tensor([[1.0], [float("nan")], [0.0]])
+    assert from_pyg(Data(x=X, edge_index=EDGES, y=label)).labels.tolist() == [1, -1, 0]
+
+
+def test_an_edge_index_object_is_read():
+    data = Data(x=X, edge_index=EdgeIndex(EDGES, sparse_size=(3, 3)))
+    assert from_pyg(data).neighbour.tolist() == [1, 0, 2, 1]
+
+
+def test_one_hot_features_can_be_put_into_data_as_the_message_says():
+    data = Data(edge_index=EDGES, num_nodes=3)
+    with refused(
+        "the Data must have node features x, found none; for one-hot features set "
+        "data.x = SparseRows.identity(data.num_nodes)"
+    ):
+        from_pyg(data)
+    data.x = SparseRows.identity(data.num_nodes)
+    assert from_pyg(data).num_features == 3
+
+
+def test_data_that_cannot_be_a_graph_is_refused():
+    with refused("the Data must have an edge_index, found none"):
+        from_pyg(Data(x=X))
+    with refused("the graph must be a torch_geometric Data, found HeteroData"):
+        from_pyg(HeteroData())
+    with refused("labels must be class numbers, with -1 for unknown"):
+        from_pyg(Data(x=X, edge_index=EDGES, y=torch.tensor([0.5, 1.0, 2.0])))
+    with refused("edge 0 to 5 names a node that does not exist: there are 3 nodes"):
+        from_pyg(Data(x=X, edge_index=torch.tensor([[0], [5]])))
+
+
+def test_masks_that_overlap_or_hold_several_splits_are_refused():
+    mask = torch.tensor([True, True, False])
+    with refused("a node must be in one mask at most, found node 1 also in test_mask"):
+        from_pyg(Data(x=X, edge_index=EDGES, train_mask=mask, test_mask=mask.flip(0)))
+    with refused(
+        "train_mask must hold true or false for each of 3 nodes, found shape (3, 10); "
+        "choose one column if it holds several splits"
+    ):
+        from_pyg(Data(x=X, edge_index=EDGES, train_mask=torch.ones(3, 10, dtype=torch.bool)))
+
+
+# --- NetworkX ---
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("node_ids", [[30, 10, 20, 40], ["a", "007", "c", "d"]], ids=["numbers", "text"])
+def test_a_graph_survives_networkx(sparse, node_ids):
+    graph = small_graph(sparse=sparse, node_ids=node_ids)
+    network = to_networkx(graph)
+    assert type(network) is nx.Graph
+    assert list(network) == node_ids
+    assert network.number_of_edges() == 3
+    assert network.nodes[node_ids[0]]["label"] == "dog"
+    assert "label" not in network.nodes[node_ids[2]]
+    back = from_networkx(network, "x", "label", "split")
+    assert back.node_ids.tolist() == node_ids
+    assert_same(back, graph)
+
+
+def test_a_graph_with_one_way_edges_and_weights_survives_networkx():
+    graph = weighted(small_graph())
+    network = to_networkx(graph)
+    assert type(network) is nx.DiGraph
+    assert network.edges["007", 'say "x"']["weight"] == pytest.approx(5 / 7)
+    assert_same(from_networkx(network, "x", "label", "split", weight="weight"), graph)
+
+
+def test_a_mutual_graph_with_two_weights_a_link_keeps_both():
+    graph = small_graph().keep_edges(torch.ones(6, dtype=torch.bool), torch.arange(6.0))
+    assert type(to_networkx(graph)) is nx.DiGraph
+    even = graph.keep_edges(torch.ones(6, dtype=torch.bool), torch.ones(6))
+    assert type(to_networkx(even)) is nx.Graph
+
+
+def flowers() -> nx.DiGraph:
+    network = nx.DiGraph()
+    network.add_node(("rose", 1), height=1.5, petals=[3, 4], kind="b", part="train")
+    network.add_node("tulip", height=2, petals=[5, 6], kind="a", part="val")
+    network.add_node(7, height=np.float32(3), petals=(7, 8))
+    network.add_edge(("rose", 1), "tulip", strength=0.5)
+    network.add_edge("tulip", 7, strength=2)
+    return network
+
+
+def test_any_hashable_is_an_id_and_comes_back_as_it_was():
+    graph = from_networkx(flowers(), "height")
+    assert graph.node_ids.tolist() == [("rose", 1), "tulip", 7]
+    assert list(to_networkx(graph)) == [("rose", 1), "tulip", 7]
+
+
+def test_attributes_become_features_side_by_side_labels_and_splits():
+    graph = from_networkx(flowers(), ["petals", "height"], "kind", "part")
+    assert graph.features.tolist() == [[3, 4, 1.5], [5, 6, 2], [7, 8, 3]]
+    assert graph.class_names == ("a", "b")
+    assert graph.labels.tolist() == [1, 0, -1]
+    assert graph.split.tolist() == [1, 2, 0]
+
+
+def test_direction_follows_the_network_unless_it_is_to_be_forgotten():
+    graph = from_networkx(flowers(), "height", weight="strength")
+    assert (graph.neighbour.tolist(), graph.target.tolist()) == ([0, 1], [1, 2])
+    assert graph.edge_weight is not None
+    assert graph.edge_weight.tolist() == [0.5, 2.0]
+    assert from_networkx(flowers(), "height", directed=False).num_edges == 4
+    assert from_networkx(nx.path_graph(3)).num_edges == 4
+    assert from_networkx(nx.path_graph(3), directed=True).num_edges == 4
+
+
+def test_a_network_without_features_gets_one_hot_ones_and_says_so():
+    graph = from_networkx(nx.MultiGraph([(0, 1), (0, 1)]))
+    assert graph.num_edges == 2
+    assert graph.num_features == 2
+    assert any("one-hot" in note for note in graph.notes)
+
+
+def test_attributes_that_are_missing_or_do_not_fit_are_refused():
+    network = flowers()
+    with refused(
+        "every node must have the attribute 'kind', found none at node '7'; known are height, petals"
+    ):
+        from_networkx(network, "kind")
+    with refused("some node must have the attribute 'kid', found none; did you mean 'kind'?"):
+        from_networkx(network, "height", "kid")
+    with refused(
+        "node attribute 'part' must hold train, validation, test or nothing, found 'tests'; "
+        "did you mean 'test'?"
+    ):
+        network.nodes[7]["part"] = "tests"
+        from_networkx(network, "height", split="part")
+    with refused(
+        "node attribute 'petals' must hold a number or a row of 2 numbers, found [1] at node 'tulip'"
+    ):
+        network.nodes["tulip"]["petals"] = [1]
+        from_networkx(network, "petals")
+    with refused(
+        "node attribute 'height' must hold a number or a row of 1 numbers, found 'tall' at node '7'"
+    ):
+        network.nodes[7]["height"] = "tall"
+        from_networkx(network, "height")
+    with refused("edge attribute 'colour' must hold a number, found None from '('rose', 1)' to 'tulip'"):
+        from_networkx(network, weight="colour")
+    with refused("features must be finite, found NaN or infinity in the row of node 'tulip'"):
+        network.nodes["tulip"]["height"], network.nodes[7]["height"] = 1e300, 1
+        from_networkx(network, "height")
+    with refused("the graph is empty: it has no node"):
+        from_networkx(nx.Graph())
+    with refused("the graph is empty: it has no node"):
+        from_networkx(nx.Graph(), "height", "kind", "part")
+
+
+def test_sparse_attributes_must_be_dictionaries_of_feature_numbers():
+    network = nx.path_graph(2)
+    nx.set_node_attributes(network, {0: {4: 1.0}, 1: {"red": 1.0}}, "x")
+    with refused(
+        "node attribute 'x' must hold a dictionary from feature number to value, "
+        "found {'red': 1.0} at node '1'"
+    ):
+        from_networkx(network, "x")
+    network.nodes[1]["x"] = {}
+    assert from_networkx(network, "x").num_features == 5
+
+
+# --- scipy ---
+
+
+def test_a_scipy_matrix_is_read_from_row_to_column():
+    adjacency = sp.csr_matrix(np.array([[0, 3, 0], [0, 0, 0.5], [0, 0, 0]]))
+    graph = from_scipy(
+        adjacency, X.numpy(), [0, 1, -1], split=[1, 2, 3], node_ids=["a", "b", "c"], directed=True
+    )
+    assert (graph.neighbour.tolist(), graph.target.tolist()) == ([0, 1], [1, 2])
+    assert graph.node_ids.tolist() == ["a", "b", "c"]
+    assert graph.labels.tolist() == [0, 1, -1]
+    assert graph.split.tolist() == [1, 2, 3]
+    assert from_scipy(adjacency, X.numpy()).num_edges == 4
+
+
+def test_a_stored_zero_is_not_an_edge():
+    adjacency = sp.csr_matrix((np.array([0.0, 1.0]), np.array([1, 2]), np.array([0, 1, 2, 2])), shape=(3, 3))
+    assert from_scipy(adjacency, X.numpy(), directed=True).neighbour.tolist() == [1]
+
+
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_array, sp.coo_array, sp.lil_matrix])
+def test_every_kind_of_scipy_matrix_is_taken_for_edges_and_features(kind):
+    graph = from_scipy(kind(np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]])), kind(X.numpy()))
+    assert graph.neighbour.tolist() == [1, 0, 2, 1]
+    assert isinstance(graph.features, SparseRows)
+    assert np.array_equal(graph.features.to_scipy().toarray(), X.numpy())
+
+
+def test_a_scipy_matrix_without_features_gets_one_hot_ones():
+    graph = from_scipy(sp.eye_array(4, k=1))
+    assert isinstance(graph.features, SparseRows)
+    assert graph.features.column.tolist() == [0, 1, 2, 3]
+    assert any("one-hot" in note for note in graph.notes)
+
+
+def test_matrices_that_do_not_fit_are_refused():
+    with refused("the adjacency matrix must be square, found shape (2, 3)"):
+        from_scipy(sp.csr_matrix((2, 3)), X.numpy())
+    with refused(
+        "there must be one feature row a row of the adjacency matrix (4), found features of shape (3, 2)"
+    ):
+        from_scipy(sp.csr_matrix((4, 4)), X.numpy())
