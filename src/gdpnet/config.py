@@ -89,6 +89,7 @@ class PPOSettings(Section):
         choices=("sampled", "exact"),
     )
     learning_rate: float = setting(0.003, "step size of the policy's optimiser", low=0.0)
+    weight_decay: float = setting(0.0, "L2 penalty of the policy's weights", low=0.0)
     passes: int = setting(4, "passes over one roll-out", low=1)
     batch_size: int = setting(256, "targets in one policy update", low=1)
     rollout_targets: int = setting(2048, "targets played with one policy before it is updated", low=1)
@@ -103,7 +104,10 @@ class RepresentationSettings(Section):
 
     width: int = setting(128, "width of a representation", low=1)
     hops: int = setting(
-        2, "1: a neighbour gives its own features; 2: the mean over itself and its selected neighbours", low=1, high=2
+        2,
+        "1: a neighbour gives its own features; 2: the mean over itself and its selected neighbours",
+        low=1,
+        high=2,
     )
     self_weight: bool = setting(False, "whether the node itself gets a weight matrix of its own")
     dropout: float = setting(0.5, "share of inputs and hidden units dropped in training", low=0.0, high=0.99)
@@ -212,7 +216,9 @@ def read_config(path: Path) -> Config:
 def shipped_config(name: str) -> Config:
     """Return the shipped settings of a dataset, or the defaults where none are shipped."""
     file = resources.files("gdpnet") / "configs" / f"{name}.toml"
-    return Config().with_values(tomllib.loads(file.read_text(encoding="utf-8"))) if file.is_file() else Config()
+    return (
+        Config().with_values(tomllib.loads(file.read_text(encoding="utf-8"))) if file.is_file() else Config()
+    )
 
 
 def _toml_value(text: str) -> Any:
@@ -238,7 +244,10 @@ def _checked(owner: str, item: dataclasses.Field[Any], value: Any) -> Any:
     if isinstance(default, tuple):
         if not isinstance(value, list | tuple) or len(value) != len(default):
             raise ConfigError(f"{name} must be a list of {len(default)} numbers, found {value!r}")
-        return tuple(_number(name, part, part_default, limits) for part, part_default in zip(value, default, strict=True))
+        return tuple(
+            _number(name, part, part_default, limits)
+            for part, part_default in zip(value, default, strict=True)
+        )
     if isinstance(default, bool):
         if not isinstance(value, bool):
             raise ConfigError(f"{name} must be true or false, found {value!r}")

@@ -13,13 +13,13 @@ from gdpnet.config import Config
 from gdpnet.graph.features import Features, mix_rows, normalise, take_rows
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.pairs import pair_features
-from gdpnet.ragged import ranges
+from gdpnet.ragged import ranges, sum_by_owner
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
-from gdpnet.selection.episodes import View, begin_episodes
+from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Play, Rollout, roll_out
 
-_CANDIDATES_AT_ONCE = 1 << 19
+_CANDIDATES_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,14 @@ class Prepared:
 
     row_ptr: Int[Tensor, "offsets"]
     neighbour: Int[Tensor, "edges"]
+    back: Int[Tensor, "edges"]
+    """The edge that runs the other way; -1 where there is none."""
     features: Features
-    given: Features
-    """What a node gives to its neighbours: its features, or with two hops their mean over its neighbourhood."""
     pairs: Float[Tensor, "edges pairs"]
+    circle: Features
+    """What a node can give: its features, or with two hops their mean over itself and its neighbours."""
+    edge_weight: Float[Tensor, "edges"] | None
+    """With two hops, the weight of each edge in that mean."""
 
     @property
     def num_nodes(self) -> int:
@@ -43,55 +47,87 @@ class Prepared:
         """Return where the graph lies."""
         return self.row_ptr.device
 
+    def share_of_target(
+        self, edge: Int[Tensor, "n"], node: Int[Tensor, "n"]
+    ) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]] | None:
+        """Return the weight of each edge's target in its neighbour's circle, and the circle's whole weight."""
+        if self.edge_weight is None:
+            return None
+        owner = torch.arange(self.num_nodes, device=self.device).repeat_interleave(self.row_ptr.diff())
+        whole = 1.0 + sum_by_owner(self.edge_weight, owner, self.num_nodes)
+        back = self.back[edge]
+        return torch.where(back >= 0, self.edge_weight[back.clamp(min=0)], 0.0), whole[node]
+
 
 def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:
     """Normalise features and compute pair features, then move everything to the device."""
-    features = normalise(graph.features, config.features.normalise)
-    pairs = pair_features(graph, config.policy.state if config.training.selection else "paper")
-    features = features.to(device)
-    prepared = Prepared(graph.row_ptr.to(device), graph.neighbour.to(device), features, features, pairs.to(device))
-    return prepared if config.representation.hops == 1 else with_circle(prepared, torch.ones(graph.num_edges))
+    features = normalise(graph.features, config.features.normalise).to(device)
+    pairs = pair_features(graph, config.policy.state if config.training.selection else "paper").to(device)
+    row_ptr, neighbour = graph.row_ptr.to(device), graph.neighbour.to(device)
+    prepared = Prepared(row_ptr, neighbour, graph.reverse.to(device), features, pairs, features, None)
+    if config.representation.hops == 1:
+        return prepared
+    return with_circle(prepared, torch.ones(graph.num_edges, device=device))
 
 
 def with_circle(prepared: Prepared, weight: Float[Tensor, "edges"]) -> Prepared:
     """Let every node give the mean over itself and its neighbours, weighted."""
-    given = mix_rows(prepared.features, prepared.row_ptr, prepared.neighbour, weight)
-    return replace(prepared, given=given)
+    circle = mix_rows(prepared.features, prepared.row_ptr, prepared.neighbour, weight)
+    return replace(prepared, circle=circle, edge_weight=weight)
+
+
+def given_to_target(
+    circle: Float[Tensor, "n *width"],
+    target: Float[Tensor, "n *width"],
+    share: tuple[Float[Tensor, "n"], Float[Tensor, "n"]] | None,
+) -> Float[Tensor, "n *width"]:
+    """Take the target's own part out of the mean that its neighbour gives, so that nothing comes back to it.
+
+    With W the weight of the neighbour's circle and k the target's in it: (W mean - k target) / (W - k).
+    """
+    if share is None:
+        return circle
+    own, whole = (part.reshape(-1, *[1] * (circle.dim() - 1)) for part in share)
+    return (circle * whole - target * own) / (whole - own)
 
 
 @torch.no_grad()
 def make_view(aggregators: Aggregators, prepared: Prepared, members: slice = slice(0, 1)) -> View:
     """Lay out what the policy sees, a row for each node and each of the members asked for (member by member)."""
     own = aggregators.project_own(prepared.features, members)
-    given = own if prepared.given is prepared.features and aggregators.self_weight is None else (
-        aggregators.project_given(prepared.given, members)
-    )
+    single = own if aggregators.self_weight is None else aggregators.project_given(prepared.features, members)
+    plain = prepared.edge_weight is None
+    circle = single if plain else aggregators.project_given(prepared.circle, members)
+    own_rows, single_rows, circle_rows = _member_rows(own), _member_rows(single), _member_rows(circle)
+    bias, head_bias = aggregators.bias[members], aggregators.head_bias[members]
+    heads = aggregators.head_weight[members].permute(1, 0, 2).flatten(1)  # width, members * classes
     count = own.shape[1]
-    bias, head = aggregators.bias[members], aggregators.head_weight[members]
-    head_bias = aggregators.head_bias[members]
-    embedded = torch.relu(given + bias)
-    logits = torch.einsum("nmd,mdc->nmc", embedded, head) + head_bias
-    own_rows = _member_rows(own)
-    heads = head.permute(1, 0, 2).flatten(1)  # width, members * classes
 
-    def observe(row: Tensor, total: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-        own_row = own_rows.index_select(0, row)
-        if count == 1:
-            state = aggregators.embed(own_row, total, kept, bias[0])
-            return state, torch.softmax(torch.addmm(head_bias[0], state, heads), dim=1)
-        member = row // prepared.num_nodes
-        state = aggregators.embed(own_row, total, kept, bias.index_select(0, member))
+    def believe(state: Tensor, member: Tensor | None) -> Tensor:
+        if member is None:
+            return torch.softmax(torch.addmm(head_bias[0], state, heads), dim=1)
         scores = (state @ heads).unflatten(1, (count, -1))
         scores = scores.gather(1, member[:, None, None].expand(-1, 1, scores.shape[2]))
-        return state, torch.softmax(scores[:, 0] + head_bias[member], dim=1)
+        return torch.softmax(scores[:, 0] + head_bias[member], dim=1)
 
-    return View(
-        given=_member_rows(given),
-        embedded=_member_rows(embedded),
-        beliefs=_member_rows(logits.softmax(dim=2)),
-        pairs=prepared.pairs,
-        observe=observe,
-    )
+    def observe(row: Tensor, total: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+        member = None if count == 1 else row // prepared.num_nodes
+        shift = bias[0] if member is None else bias.index_select(0, member)
+        state = aggregators.embed(own_rows.index_select(0, row), total, kept, shift)
+        return state, believe(state, member)
+
+    def meet(episodes: Episodes) -> Met:
+        member = None if count == 1 else episodes.row // prepared.num_nodes
+        shift = bias[0] if member is None else bias.index_select(0, member)
+        given = circle_rows.index_select(0, episodes.row)
+        if not plain:
+            target = single_rows.index_select(0, episodes.target_row[episodes.owner])
+            share = prepared.share_of_target(episodes.edge, episodes.row % prepared.num_nodes)
+            given = given_to_target(given, target, share)
+        embedded = torch.relu(given + shift)
+        return Met(given, embedded, believe(embedded, member), prepared.pairs.index_select(0, episodes.edge))
+
+    return View(meet, observe)
 
 
 def _member_rows(table: Float[Tensor, "nodes members width"]) -> Float[Tensor, "rows width"]:
@@ -214,13 +250,20 @@ def represent(
         owner, edge = ranges(prepared.row_ptr[part], prepared.row_ptr[part + 1] - prepared.row_ptr[part])
         edge, owner = edge[edge_weight[edge] > 0], owner[edge_weight[edge] > 0]
         nodes, place = torch.unique(prepared.neighbour[edge], return_inverse=True)
-        own = aggregators.project_own(take_rows(prepared.features, part), slice(0, 1))
-        given = aggregators.project_given(take_rows(prepared.given, nodes), slice(0, 1))
-        total, weight = add_neighbours(given[:, 0], owner, place, edge_weight[edge], part.numel())
-        embedded = aggregators.embed(own[:, 0], total, weight, aggregators.bias[0])
+        own_rows = take_rows(prepared.features, part)
+        own = aggregators.project_own(own_rows, slice(0, 1))[:, 0]
+        circle = aggregators.project_given(take_rows(prepared.circle, nodes), slice(0, 1))[:, 0]
+        single = (
+            own if aggregators.self_weight is None else aggregators.project_given(own_rows, slice(0, 1))[:, 0]
+        )
+        share = prepared.share_of_target(edge, prepared.neighbour[edge])
+        given = given_to_target(circle[place], single[owner], share)
+        total, weight = add_neighbours(given, owner, edge_weight[edge], part.numel())
+        embedded = aggregators.embed(own, total, weight, aggregators.bias[0])
         embeddings.append(embedded)
         logits.append(embedded @ aggregators.head_weight[0] + aggregators.head_bias[0])
     if not embeddings:
-        return aggregators.bias.new_zeros(0, aggregators.width), aggregators.bias.new_zeros(0, aggregators.classes)
+        return aggregators.bias.new_zeros(0, aggregators.width), aggregators.bias.new_zeros(
+            0, aggregators.classes
+        )
     return torch.cat(embeddings), torch.cat(logits)
-

@@ -14,15 +14,25 @@ from gdpnet.config import Config
 from gdpnet.errors import GraphError
 from gdpnet.graph.features import drop_inputs, take_rows
 from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
-from gdpnet.inference import Prepared, make_view, play_of, prepare, represent, roll_outs, select, with_circle
+from gdpnet.inference import (
+    Prepared,
+    given_to_target,
+    make_view,
+    play_of,
+    prepare,
+    represent,
+    roll_outs,
+    select,
+    with_circle,
+)
 from gdpnet.ragged import ranges, running_sum_before
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.tasks import classification_loss, hit_or_probability, micro_f1
 from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.policy import Policy
-from gdpnet.selection.ppo import update_policy
 from gdpnet.selection.rewards import counterfactual_reward, marginal_reward, paper_reward
 from gdpnet.selection.rollout import Rollout, roll_out
+from gdpnet.selection.update import update_policy
 
 _EVALUATION_SEED = 1 << 20
 
@@ -57,7 +67,9 @@ class TrainingState:
     def weights(self) -> dict[str, Tensor]:
         """Return the weights of both phases, by name."""
         policy = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
-        return policy | {f"aggregators.{name}": value for name, value in self.aggregators.state_dict().items()}
+        return policy | {
+            f"aggregators.{name}": value for name, value in self.aggregators.state_dict().items()
+        }
 
     def remember_best(self, score: float) -> None:
         """Keep a copy of the weights."""
@@ -122,7 +134,9 @@ def make_scene(graph: Graph, config: Config, seed: int, device: torch.device) ->
     )
 
 
-def begin_training(graph: Graph, scene: Scene, config: Config, seed: int, device: torch.device) -> TrainingState:
+def begin_training(
+    graph: Graph, scene: Scene, config: Config, seed: int, device: torch.device
+) -> TrainingState:
     """Make fresh networks and optimisers."""
     generator = torch.Generator().manual_seed(seed)
     members = int(scene.fold.max()) + 2 if scene.fold.numel() else 1
@@ -155,7 +169,9 @@ def make_optimisers(
     plain = [aggregators.bias, aggregators.head_weight, aggregators.head_bias]
     settings = config.representation
     return (
-        torch.optim.Adam(policy.parameters(), lr=config.ppo.learning_rate),
+        torch.optim.Adam(
+            policy.parameters(), lr=config.ppo.learning_rate, weight_decay=config.ppo.weight_decay
+        ),
         torch.optim.Adam(
             [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": plain}],
             lr=settings.learning_rate,
@@ -196,8 +212,8 @@ def _one_epoch(state: TrainingState, scene: Scene, config: Config, seed: int) ->
         if config.representation.hops == 2:
             scene = _with_selected_circle(state, scene, config, seed)
         reward, divergence, decisions = _selection_phase(state, scene, config, seed)
-    owner, neighbour, share = _selected_sets(state, scene, config, seed, selecting)
-    loss = _representation_phase(state, scene, config, generator, owner, neighbour)
+    owner, edge, share = _selected_sets(state, scene, config, seed, selecting)
+    loss = _representation_phase(state, scene, config, generator, owner, edge)
     score = validate(state.policy if selecting else None, state.aggregators, scene, config)
     return Epoch(state.epoch, loss, score, reward, share, divergence, decisions)
 
@@ -207,7 +223,9 @@ def _members_of(scene: Scene, targets: Int[Tensor, "targets"]) -> Int[Tensor, "t
     return scene.fold[targets] + 1
 
 
-def _selection_phase(state: TrainingState, scene: Scene, config: Config, seed: int) -> tuple[float, float, int]:
+def _selection_phase(
+    state: TrainingState, scene: Scene, config: Config, seed: int
+) -> tuple[float, float, int]:
     """Play and improve the policy on all targets; return mean reward, largest KL and the number of decisions."""
     host = torch.Generator().manual_seed(seed)
     view = make_view(state.aggregators, scene.train, slice(None))
@@ -239,8 +257,8 @@ def reward_if_kept(
     settings, episodes = config.reward, rollout.episodes
     row = episodes.target_row[rollout.episode]
     label = labels[episodes.target[rollout.episode]]
-    given = view.given[episodes.row[rollout.candidate.clamp(min=0)]]
-    sums, counts = rollout.states(view)
+    given = rollout.met.given[rollout.candidate.clamp(min=0)]
+    sums, counts = rollout.states()
     if settings.kind == "marginal":
         before = hit_or_probability(view.observe(row, sums, counts)[1], label, "probability")
         after = hit_or_probability(view.observe(row, sums + given, counts + 1.0)[1], label, "probability")
@@ -289,10 +307,10 @@ def _selected_sets(
     train = scene.train
     owner, edge = ranges(train.row_ptr[scene.targets], (train.row_ptr.diff())[scene.targets])
     if not selecting:
-        return owner, train.neighbour[edge], 1.0
+        return owner, edge, 1.0
     chosen = _play_once(state, scene, config, scene.targets, seed + 17)[1][edge]
     share = float(chosen.float().mean()) if chosen.numel() else 1.0
-    return owner[chosen], train.neighbour[edge[chosen]], share
+    return owner[chosen], edge[chosen], share
 
 
 def _representation_phase(
@@ -301,15 +319,17 @@ def _representation_phase(
     config: Config,
     generator: torch.Generator,
     owner: Int[Tensor, "kept"],
-    neighbour: Int[Tensor, "kept"],
+    edge: Int[Tensor, "kept"],
 ) -> float:
     """Train the aggregators on the selected sets; return the mean loss of a member."""
     count = scene.targets.numel()
     offsets = torch.cat([owner.new_zeros(1), torch.bincount(owner, minlength=count).cumsum(0)])
     losses = []
     for batch in _shuffled_batches(count, config, generator):
-        place, edge = ranges(offsets[batch], offsets.diff()[batch])
-        loss = _batch_loss(state.aggregators, scene, config, generator, scene.targets[batch], place, neighbour[edge])
+        place, position = ranges(offsets[batch], offsets.diff()[batch])
+        loss = _batch_loss(
+            state.aggregators, scene, config, generator, scene.targets[batch], place, edge[position]
+        )
         state.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         state.optimiser.step()
@@ -331,15 +351,19 @@ def _batch_loss(
     config: Config,
     generator: torch.Generator,
     targets: Int[Tensor, "batch"],
-    place: Int[Tensor, "edges"],
-    neighbour: Int[Tensor, "edges"],
+    owner: Int[Tensor, "kept"],
+    edge: Int[Tensor, "kept"],
 ) -> Float[Tensor, ""]:
     """Return the loss of one batch; only the rows that it needs are projected."""
-    dropout = config.representation.dropout
-    nodes, where = torch.unique(neighbour, return_inverse=True)
-    own = aggregators.project_own(drop_inputs(take_rows(scene.train.features, targets), dropout, generator))
-    given = aggregators.project_given(drop_inputs(take_rows(scene.train.given, nodes), dropout, generator))
-    total, weight = add_neighbours(given, place, where, None, targets.numel())
+    dropout, train = config.representation.dropout, scene.train
+    own_rows = take_rows(train.features, targets)
+    own = aggregators.project_own(drop_inputs(own_rows, dropout, generator))
+    nodes, place = torch.unique(train.neighbour[edge], return_inverse=True)
+    given = aggregators.project_given(take_rows(train.circle, nodes))[place]
+    if train.edge_weight is not None:
+        share = train.share_of_target(edge, train.neighbour[edge])
+        given = given_to_target(given, aggregators.project_given(own_rows)[owner], share)
+    total, weight = add_neighbours(given, owner, None, targets.numel())
     hidden = aggregators.embed(own, total, weight, aggregators.bias)
     if dropout:
         kept = torch.rand(hidden.shape, generator=generator, device=hidden.device) >= dropout

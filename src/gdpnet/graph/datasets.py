@@ -40,7 +40,15 @@ class Dataset:
 
 DATASETS = {
     "cora": Dataset(
-        "Planetoid", "Cora", "ind.cora", 2708, 5278, 1433, 7, 1208, "machine-learning papers, binary words",
+        "Planetoid",
+        "Cora",
+        "ind.cora",
+        2708,
+        5278,
+        1433,
+        7,
+        1208,
+        "machine-learning papers, binary words",
         (
             ("allx", "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543"),
             ("ally", "2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71"),
@@ -51,10 +59,27 @@ DATASETS = {
         ),
     ),
     "citeseer": Dataset(
-        "CitationFull", "citeseer", "citeseer.npz", 4230, 5337, 602, 6, 2730, "computer-science papers, words", ()
+        "CitationFull",
+        "citeseer",
+        "citeseer.npz",
+        4230,
+        5337,
+        602,
+        6,
+        2730,
+        "computer-science papers, words",
+        (),
     ),
     "pubmed": Dataset(
-        "Planetoid", "PubMed", "ind.pubmed", 19717, 44324, 500, 3, 18217, "diabetes papers, tf-idf words",
+        "Planetoid",
+        "PubMed",
+        "ind.pubmed",
+        19717,
+        44324,
+        500,
+        3,
+        18217,
+        "diabetes papers, tf-idf words",
         (
             ("allx", "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e"),
             ("ally", "0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e"),

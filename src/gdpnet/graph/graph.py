@@ -80,6 +80,14 @@ class Graph:
         """Return the number of neighbours of each node."""
         return self.row_ptr.diff()
 
+    @property
+    def reverse(self) -> Int[Tensor, "edges"]:
+        """Return for each edge the one that runs the other way, -1 where there is none."""
+        key = self.target * self.num_nodes + self.neighbour
+        wanted = self.neighbour * self.num_nodes + self.target
+        place = torch.searchsorted(key, wanted).clamp(max=max(key.numel() - 1, 0))
+        return torch.where(key[place] == wanted, place, -1) if key.numel() else place
+
     def nodes_in(self, split: str) -> Int[Tensor, "targets"]:
         """Return the nodes of a split, ascending."""
         return (self.split == SPLITS.index(split)).nonzero().flatten()

@@ -157,7 +157,9 @@ def _add_matches(
     key = (many_row[edges][owner] * many.width + few.column[position]).numpy()
     place = np.searchsorted(many_keys, key).clip(max=many_keys.size - 1)
     product = few.value[position].numpy() * many.value.numpy()[place] * (many_keys[place] == key)
-    result[edges.numpy()] += np.bincount(owner.numpy(), weights=product, minlength=edges.numel()).astype(np.float32)
+    result[edges.numpy()] += np.bincount(owner.numpy(), weights=product, minlength=edges.numel()).astype(
+        np.float32
+    )
 
 
 def _parts_of(edges: Int[Tensor, "edges"], length: Int[Tensor, "edges"]) -> list[Int[Tensor, "part"]]:

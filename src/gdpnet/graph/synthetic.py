@@ -31,9 +31,15 @@ class SyntheticSettings:
     def __post_init__(self) -> None:
         """Check sizes and shares."""
         if self.nodes < 10 or self.classes < 2 or self.words < self.classes or self.words_per_node < 1:
-            raise GraphError("a synthetic graph needs 10 nodes, 2 classes, a word a class and a word a node or more")
+            raise GraphError(
+                "a synthetic graph needs 10 nodes, 2 classes, a word a class and a word a node or more"
+            )
         shares = (self.homophily, self.topic_share, self.corrupted_features, self.wrong_labels)
-        if min(*shares, self.train, self.validation) < 0 or max(shares) > 1 or self.train + self.validation > 1:
+        if (
+            min(*shares, self.train, self.validation) < 0
+            or max(shares) > 1
+            or self.train + self.validation > 1
+        ):
             raise GraphError("every share of a synthetic graph must lie between 0 and 1")
         if self.spurious_links < 0 or self.links_per_node < 0:
             raise GraphError("a synthetic graph cannot have a negative number of links")
@@ -52,7 +58,9 @@ def synthetic_graph(settings: SyntheticSettings | None = None, seed: int = 0) ->
     corrupted = rng.random(chosen.nodes) < chosen.corrupted_features
     split = _split(rng, chosen)
     wrong = (rng.random(chosen.nodes) < chosen.wrong_labels) & (split != SPLITS.index("test"))
-    given = np.where(wrong, (label + rng.integers(1, chosen.classes, size=chosen.nodes)) % chosen.classes, label)
+    given = np.where(
+        wrong, (label + rng.integers(1, chosen.classes, size=chosen.nodes)) % chosen.classes, label
+    )
     return Graph.build(
         edges,
         _words(rng, label, corrupted, chosen),
@@ -83,7 +91,9 @@ def _links(
             target[asked] = rng.choice(members, size=int(asked.sum()), p=share)
     genuine = np.unique(_link_keys(source, target, nodes))
     added = round(settings.spurious_links * genuine.size)
-    drawn = _link_keys(rng.integers(nodes, size=2 * added + 16), rng.integers(nodes, size=2 * added + 16), nodes)
+    drawn = _link_keys(
+        rng.integers(nodes, size=2 * added + 16), rng.integers(nodes, size=2 * added + 16), nodes
+    )
     fresh = drawn[~np.isin(drawn, genuine)]
     _, first = np.unique(fresh, return_index=True)
     planted = fresh[np.sort(first)][:added]

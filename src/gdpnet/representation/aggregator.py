@@ -79,16 +79,13 @@ class Aggregators(nn.Module):
 
 
 def add_neighbours(
-    given: Float[Tensor, "rows *width"],
+    given: Float[Tensor, "edges *width"],
     owner: Int[Tensor, "edges"],
-    neighbour: Int[Tensor, "edges"],
     weight: Float[Tensor, "edges"] | None,
     targets: int,
 ) -> tuple[Float[Tensor, "targets *width"], Float[Tensor, "targets"]]:
-    """Add up the rows of each target's neighbours, weighted; return the sums and the weights' sums."""
-    rows = given[neighbour]
+    """Add up what each target's neighbours give, weighted; return the sums and the weights' sums."""
     if weight is None:
-        weight = rows.new_ones(owner.numel())
-    else:
-        rows = rows * weight.reshape(-1, *[1] * (given.dim() - 1))
-    return sum_by_owner(rows, owner, targets), sum_by_owner(weight, owner, targets)
+        return sum_by_owner(given, owner, targets), torch.bincount(owner, minlength=targets).to(given.dtype)
+    weighted = given * weight.reshape(-1, *[1] * (given.dim() - 1))
+    return sum_by_owner(weighted, owner, targets), sum_by_owner(weight, owner, targets)

@@ -17,22 +17,29 @@ from torch import Tensor
 from gdpnet.ragged import offsets_of, owners_of, ranges
 from gdpnet.selection.draws import keys
 
-Observer = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""From target rows, running sums and counts to embeddings ``h_v^t`` and beliefs."""
+
+@dataclass(frozen=True)
+class Met:
+    """The candidates of a batch as their targets meet them, one row a candidate."""
+
+    given: Float[Tensor, "candidates width"]
+    """What keeping the candidate adds to its target's running sum."""
+    embedded: Float[Tensor, "candidates width"]
+    beliefs: Float[Tensor, "candidates classes"]
+    pairs: Float[Tensor, "candidates pairs"]
 
 
 @dataclass(frozen=True)
 class View:
-    """What a policy may see and how keeping a neighbour changes it: tables by row, made once a roll-out.
+    """The two things that selection must be told of representation.
 
     A row is a node as one classifier sees it; with cross-fitting a node has one row for each classifier.
     """
 
-    given: Float[Tensor, "rows width"]
-    embedded: Float[Tensor, "rows width"]
-    beliefs: Float[Tensor, "rows classes"]
-    pairs: Float[Tensor, "edges pairs"]
-    observe: Observer
+    meet: Callable[[Episodes], Met]
+    """Look at the candidates of some episodes."""
+    observe: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+    """From target rows, running sums and counts to embeddings ``h_v^t`` and beliefs."""
 
 
 @dataclass(frozen=True)

@@ -48,12 +48,15 @@ class Policy(nn.Module):
 
     def fit_pairs(self, pairs: Float[Tensor, "edges pairs"]) -> None:
         """Remember the mean and spread of the pair features, to bring them to one scale."""
-        if pairs.shape[0] > 1:
+        if pairs.shape[0] > 1 and pairs.shape[1]:
             self.pair_mean.copy_(pairs.mean(dim=0))
             self.pair_scale.copy_(pairs.std(dim=0).clamp(min=1e-6))
 
     def target_half(
-        self, embedded: Float[Tensor, "n width"], beliefs: Float[Tensor, "n classes"], kept: Float[Tensor, "n"]
+        self,
+        embedded: Float[Tensor, "n width"],
+        beliefs: Float[Tensor, "n classes"],
+        kept: Float[Tensor, "n"],
     ) -> Float[Tensor, "n first"]:
         """Return the first layer's part that depends on the target's state."""
         if not self.extras:
@@ -64,18 +67,18 @@ class Policy(nn.Module):
         return half + kept.log1p()[:, None] * self.target_weight[width + 1]
 
     def neighbour_half(
-        self, embedded: Float[Tensor, "n width"], beliefs: Float[Tensor, "n classes"]
+        self,
+        embedded: Float[Tensor, "n width"],
+        beliefs: Float[Tensor, "n classes"],
+        pairs: Float[Tensor, "n pairs"],
     ) -> Float[Tensor, "n first"]:
-        """Return the first layer's part that depends on the neighbour alone."""
-        width = embedded.shape[1]
+        """Return the first layer's part that depends on the neighbour and on its edge, not on the state."""
+        width, columns = embedded.shape[1], pairs.shape[1]
         half = embedded @ self.neighbour_weight[:width]
+        if columns:
+            scaled = (pairs - self.pair_mean) / self.pair_scale
+            half = torch.addmm(half, scaled, self.neighbour_weight[width : width + columns])
         return half + beliefs.amax(dim=1, keepdim=True) * self.neighbour_weight[-1] if self.extras else half
-
-    def pair_half(self, pairs: Float[Tensor, "n pairs"]) -> Float[Tensor, "n first"]:
-        """Return the first layer's part that depends on the edge."""
-        width = self.target_weight.shape[0] - 2 * self.extras
-        scaled = (pairs - self.pair_mean) / self.pair_scale
-        return scaled @ self.neighbour_weight[width : width + pairs.shape[1]]
 
     def ending_half(self) -> Float[Tensor, "first"]:
         """Return the first layer's part of the ending neighbour."""

@@ -21,7 +21,9 @@ def paper_reward(
 
 
 def counterfactual_reward(
-    score: Float[Tensor, "decisions"], alone: Float[Tensor, "decisions"], kept_scores: Float[Tensor, "decisions"]
+    score: Float[Tensor, "decisions"],
+    alone: Float[Tensor, "decisions"],
+    kept_scores: Float[Tensor, "decisions"],
 ) -> Float[Tensor, "decisions"]:
     """Return r = (f(u) - f(nobody)) / (sum of f over the kept neighbours and u): below zero where u hurts."""
     return (score - alone) / (kept_scores + score).clamp(min=_SMALL)
@@ -39,4 +41,3 @@ def marginal_reward(
     """
     gain = after.clamp(min=_SMALL).log() - before.clamp(min=_SMALL).log()
     return gain.clamp(-clip, clip)
-

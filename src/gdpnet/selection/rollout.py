@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gdpnet.ragged import offsets_of, running_sum_before, sum_by_owner
 from gdpnet.selection.draws import gumbels, uniforms
-from gdpnet.selection.episodes import Episodes, View
+from gdpnet.selection.episodes import Episodes, Met, View
 from gdpnet.selection.policy import Policy, agreement
 
 ENDING = -1
@@ -41,6 +41,7 @@ class Rollout:
     """What happened: one row a decision, sorted by episode and step; and what became of each candidate."""
 
     episodes: Episodes
+    met: Met
     play: Play
     episode: Int[Tensor, "decisions"]
     step: Int[Tensor, "decisions"]
@@ -62,10 +63,9 @@ class Rollout:
         """Say which decisions drew the ending neighbour."""
         return self.candidate == ENDING
 
-    def states(self, view: View) -> tuple[Float[Tensor, "decisions width"], Float[Tensor, "decisions"]]:
+    def states(self) -> tuple[Float[Tensor, "decisions width"], Float[Tensor, "decisions"]]:
         """Return the running sum and count that each decision met."""
-        row = self.episodes.row[self.candidate.clamp(min=0)]
-        added = view.given[row] * self.kept[:, None]
+        added = self.met.given[self.candidate.clamp(min=0)] * self.kept[:, None]
         return running_sum_before(added, self.episode), running_sum_before(self.kept.float(), self.episode)
 
 
@@ -74,22 +74,17 @@ class _Board:
 
     def __init__(self, policy: Policy, view: View, episodes: Episodes) -> None:
         self.policy, self.view, self.episodes = policy, view, episodes
-        device = view.given.device
-        self.sums = view.given.new_zeros(episodes.count, view.given.shape[1])
-        self.counts = view.given.new_zeros(episodes.count)
-        self.half = view.given.new_zeros(episodes.count, policy.first_bias.numel())
-        self.beliefs = view.beliefs.new_zeros(episodes.count, view.beliefs.shape[1])
-        self.scores = view.given.new_zeros(episodes.row.numel())
-        self.ending = view.given.new_zeros(episodes.count)
-        used, place = torch.unique(episodes.row, return_inverse=True)
-        table = policy.neighbour_half(view.embedded.index_select(0, used), view.beliefs[used])
-        self.neighbour_half = table.index_select(0, place)
-        self.neighbour_beliefs = view.beliefs.index_select(0, episodes.row)
-        if view.pairs.shape[1]:
-            self.neighbour_half += policy.pair_half(view.pairs[episodes.edge])
-        self.live = torch.arange(episodes.row.numel(), device=device)
+        self.met = met = view.meet(episodes)
+        self.sums = met.given.new_zeros(episodes.count, met.given.shape[1])
+        self.counts = met.given.new_zeros(episodes.count)
+        self.half = met.given.new_zeros(episodes.count, policy.first_bias.numel())
+        self.beliefs = met.beliefs.new_zeros(episodes.count, met.beliefs.shape[1])
+        self.scores = met.given.new_zeros(episodes.row.numel())
+        self.ending = met.given.new_zeros(episodes.count)
+        self.neighbour_half = policy.neighbour_half(met.embedded, met.beliefs, met.pairs)
+        self.live = torch.arange(episodes.row.numel(), device=met.given.device)
         self.live_episode = episodes.owner
-        self.changed = torch.ones(episodes.count, dtype=torch.bool, device=device)
+        self.changed = torch.ones(episodes.count, dtype=torch.bool, device=met.given.device)
 
     def observe(self) -> None:
         """Bring the halves, beliefs and scores of the episodes whose state changed up to date."""
@@ -109,7 +104,7 @@ class _Board:
             first = self.neighbour_half.index_select(0, candidate)
             first += self.half.index_select(0, episode)
             if policy.extras:
-                other = self.neighbour_beliefs.index_select(0, candidate)
+                other = self.met.beliefs.index_select(0, candidate)
                 agree = agreement(self.beliefs.index_select(0, episode), other)
                 first.addr_(agree, policy.agreement_weight)
             self.scores[candidate] = policy.score(first)
@@ -131,7 +126,9 @@ def roll_out(policy: Policy, view: View, episodes: Episodes, play: Play) -> Roll
         chosen = (candidate != ENDING).nonzero().flatten()
         drawn = candidate[chosen]
         score = board.scores[drawn]
-        keep = score > 0 if play.greedy else uniforms(episodes.key[drawn], 2 * step + 1) < torch.sigmoid(score)
+        keep = (
+            score > 0 if play.greedy else uniforms(episodes.key[drawn], 2 * step + 1) < torch.sigmoid(score)
+        )
         keep_log_prob = torch.nn.functional.logsigmoid(torch.where(keep, score, -score))
         ended = stop.nonzero().flatten()
         steps.append(
@@ -147,7 +144,7 @@ def roll_out(policy: Policy, view: View, episodes: Episodes, play: Play) -> Roll
         visited_at[drawn] = step
         selected[drawn] = keep
         grown = chosen[keep]
-        board.sums[grown] += view.given[episodes.row[drawn[keep]]]
+        board.sums[grown] += board.met.given[drawn[keep]]
         board.counts[grown] += 1.0
         board.changed[grown] = True
         remaining[chosen] -= 1
@@ -169,7 +166,9 @@ def _draw(
     count = int(board.live_episode[-1]) + 1
     live, owner = board.live, board.live_episode
     score = board.scores[live] if play.learned_order else board.scores.new_zeros(live.numel())
-    contest = score if play.greedy and play.learned_order else score + gumbels(board.episodes.key[live], 2 * step)
+    contest = (
+        score if play.greedy and play.learned_order else score + gumbels(board.episodes.key[live], 2 * step)
+    )
     best = torch.segment_reduce(contest, "max", lengths=remaining[:count], initial=-torch.inf, unsafe=True)
     running = remaining[:count] > 0
     weight = sum_by_owner(score.exp(), owner, count)
@@ -177,7 +176,9 @@ def _draw(
     if play.can_end:
         ending = board.ending[:count]
         weight = weight + ending.exp()
-        contest_ending = ending if play.greedy else ending + gumbels(board.episodes.ending_key[:count], 2 * step)
+        contest_ending = (
+            ending if play.greedy else ending + gumbels(board.episodes.ending_key[:count], 2 * step)
+        )
         stop = running & (contest_ending > best)
     winner = ((contest >= best[owner]) & ~stop[owner]).nonzero().flatten()
     first = torch.ones_like(winner, dtype=torch.bool)
@@ -191,7 +192,12 @@ def _draw(
 
 
 def _record(
-    board: _Board, episodes: Episodes, play: Play, steps: list[tuple[Tensor, ...]], visited_at: Tensor, selected: Tensor
+    board: _Board,
+    episodes: Episodes,
+    play: Play,
+    steps: list[tuple[Tensor, ...]],
+    visited_at: Tensor,
+    selected: Tensor,
 ) -> Rollout:
     """Sort the decisions by episode and step, and give every candidate its keep probability.
 
@@ -211,8 +217,18 @@ def _record(
     )
     order = torch.argsort(episode * (int(step.max()) + 1 if step.numel() else 1) + step)
     return Rollout(
-        episodes, play, episode[order], step[order], candidate[order], kept[order],
-        order_log_prob[order], keep_log_prob[order], visited_at, selected, keep_probability,
+        episodes,
+        board.met,
+        play,
+        episode[order],
+        step[order],
+        candidate[order],
+        kept[order],
+        order_log_prob[order],
+        keep_log_prob[order],
+        visited_at,
+        selected,
+        keep_probability,
     )
 
 
