@@ -1,3 +1,39 @@
 """Graph Denoising Policy Network: learn which neighbours of a noisy graph to trust."""
 
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from gdpnet.graph.datasets import load_dataset as load_dataset
+    from gdpnet.graph.files import read_graph as read_graph
+    from gdpnet.graph.graph import Graph as Graph
+    from gdpnet.graph.interop import from_networkx as from_networkx
+    from gdpnet.graph.interop import from_pyg as from_pyg
+    from gdpnet.graph.interop import from_scipy as from_scipy
+    from gdpnet.graph.synthetic import synthetic_graph as synthetic_graph
+    from gdpnet.model import GDPNet as GDPNet
+    from gdpnet.transform import DenoiseTransform as DenoiseTransform
+
+_WHERE = {
+    "GDPNet": "gdpnet.model",
+    "Graph": "gdpnet.graph.graph",
+    "DenoiseTransform": "gdpnet.transform",
+    "load_dataset": "gdpnet.graph.datasets",
+    "read_graph": "gdpnet.graph.files",
+    "from_networkx": "gdpnet.graph.interop",
+    "from_pyg": "gdpnet.graph.interop",
+    "from_scipy": "gdpnet.graph.interop",
+    "synthetic_graph": "gdpnet.graph.synthetic",
+}
+
+__all__ = [*_WHERE, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is asked for, so that the command line answers at once."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'gdpnet' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(_WHERE[name]), name)

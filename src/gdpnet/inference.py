@@ -201,12 +201,25 @@ def select(
     if policy is None:
         everything = torch.ones(prepared.neighbour.numel(), device=prepared.device)
         return Selected(everything, everything > 0, prepared)
-    if config.representation.hops == 2:
-        degree = prepared.row_ptr[targets + 1] - prepared.row_ptr[targets]
-        circle = torch.unique(prepared.neighbour[ranges(prepared.row_ptr[targets], degree)[1]])
-        first = _decide(policy, aggregators, prepared, circle, config, seed + 1)
-        prepared = with_circle(prepared, first.weight(config.inference.mode))
+    prepared = with_selected_circle(policy, aggregators, prepared, targets, config, seed)
     return _decide(policy, aggregators, prepared, targets, config, seed)
+
+
+def with_selected_circle(
+    policy: Policy,
+    aggregators: Aggregators,
+    prepared: Prepared,
+    targets: Int[Tensor, "targets"],
+    config: Config,
+    seed: int,
+) -> Prepared:
+    """With two hops, let the neighbours of some targets give the mean over what the policy selects for them."""
+    if config.representation.hops == 1:
+        return prepared
+    degree = prepared.row_ptr[targets + 1] - prepared.row_ptr[targets]
+    circle = torch.unique(prepared.neighbour[ranges(prepared.row_ptr[targets], degree)[1]])
+    first = _decide(policy, aggregators, prepared, circle, config, seed + 1)
+    return with_circle(prepared, first.weight(config.inference.mode))
 
 
 def _decide(

@@ -1,0 +1,113 @@
+"""Why: the decisions of one node's episode, in order, and what each neighbour contributed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from gdpnet.config import Config
+from gdpnet.graph.graph import Graph
+from gdpnet.inference import Prepared, make_view, play_of, roll_outs, with_selected_circle
+from gdpnet.representation.aggregator import Aggregators
+from gdpnet.selection.episodes import View
+from gdpnet.selection.policy import Policy
+from gdpnet.selection.rollout import Rollout
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One neighbour: when it was drawn, how surely, what was done with it and what it brought."""
+
+    step: int | None
+    """Place in the order from 1; nothing if the episode ended before."""
+    neighbour: str
+    draw_probability: float | None
+    keep_probability: float
+    kept: bool
+    contribution: float
+    """Change of the predicted class's probability by keeping this neighbour at this point."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How a node came to its prediction."""
+
+    node: str
+    predicted: str
+    probability: float
+    probability_alone: float
+    """Probability of the predicted class from the node's own features."""
+    ended_early: bool
+    decisions: tuple[Decision, ...]
+
+
+@torch.no_grad()
+def explain_node(
+    policy: Policy | None,
+    aggregators: Aggregators,
+    prepared: Prepared,
+    graph: Graph,
+    node: int,
+    config: Config,
+    classes: np.ndarray,
+) -> Explanation:
+    """Play the node's greedy episode and tell what happened.
+
+    The greedy episode keeps or drops for good; the weights that `predict` uses by default are averages over
+    sampled episodes, so that the two may differ where the policy is unsure.
+    """
+    target = torch.tensor([node], device=prepared.device)
+    play = play_of(config, greedy=True)
+    if policy is not None:
+        prepared = with_selected_circle(policy, aggregators, prepared, target, config, seed=0)
+    view = make_view(aggregators, prepared)
+    rollouts = [] if policy is None else list(roll_outs(policy, view, prepared, target, config, play, seed=0))
+    width = aggregators.width
+    sums = aggregators.bias.new_zeros(1, width)
+    count = aggregators.bias.new_zeros(1)
+    alone = view.observe(target, sums, count)[1][0]
+    for rollout in rollouts:
+        sums = sums + rollout.met.given[rollout.selected].sum(dim=0)
+        count = count + rollout.selected.sum()
+    final = view.observe(target, sums, count)[1][0]
+    predicted = int(final.argmax())
+    decisions = [part for rollout in rollouts for part in _decisions(rollout, view, prepared, graph, predicted)]
+    return Explanation(
+        node=str(graph.node_ids[node]),
+        predicted=str(classes[predicted]),
+        probability=float(final[predicted]),
+        probability_alone=float(alone[predicted]),
+        ended_early=any(bool(rollout.is_ending.any()) for rollout in rollouts),
+        decisions=tuple(decisions),
+    )
+
+
+def _decisions(
+    rollout: Rollout, view: View, prepared: Prepared, graph: Graph, predicted: int
+) -> list[Decision]:
+    """List the visited neighbours in order, then those that the episode never reached."""
+    sums, counts = rollout.states()
+    visited = ~rollout.is_ending
+    drawn = rollout.candidate[visited]
+    row = rollout.episodes.target_row[rollout.episode[visited]]
+    sums, counts = sums[visited], counts[visited]
+    before = view.observe(row, sums, counts)[1][:, predicted]
+    after = view.observe(row, sums + rollout.met.given[drawn], counts + 1.0)[1][:, predicted]
+    names = graph.node_ids[prepared.neighbour[rollout.episodes.edge].cpu().numpy()]
+    keep = rollout.keep_probability
+    columns = zip(
+        rollout.step[visited].tolist(),
+        drawn.tolist(),
+        rollout.order_log_prob[visited].exp().tolist(),
+        rollout.kept[visited].tolist(),
+        (after - before).tolist(),
+        strict=True,
+    )
+    listed = [
+        Decision(step + 1, str(names[place]), chance, float(keep[place]), kept, gain)
+        for step, place, chance, kept, gain in columns
+    ]
+    missed = sorted(set(range(len(names))) - set(drawn.tolist()))
+    return listed + [Decision(None, str(names[place]), None, float(keep[place]), False, 0.0) for place in missed]

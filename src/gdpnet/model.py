@@ -1,0 +1,309 @@
+"""GDPNet: what users hold."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from torch import Tensor
+
+import gdpnet
+from gdpnet.config import (
+    Config,
+    FeaturesSettings,
+    InferenceSettings,
+    PolicySettings,
+    PPOSettings,
+    RepresentationSettings,
+    RewardSettings,
+    TrainingSettings,
+)
+from gdpnet.errors import ConfigError, GraphError, ModelFileError, nearest
+from gdpnet.explanation import Explanation, explain_node
+from gdpnet.graph.graph import UNKNOWN, Graph
+from gdpnet.graph.interop import to_pyg
+from gdpnet.graph.pairs import PAIR_NAMES
+from gdpnet.inference import Selected, prepare, represent, select
+from gdpnet.model_file import read_tensors, write_tensors
+from gdpnet.representation.aggregator import Aggregators
+from gdpnet.representation.tasks import micro_f1
+from gdpnet.run_folder import RunFolder, read_checkpoint, tensors_under, write_checkpoint
+from gdpnet.selection.policy import Policy
+from gdpnet.training import Epoch, TrainingState, begin_training, make_policy, make_scene, train_epochs
+
+SECTIONS = tuple(item.name for item in dataclasses.fields(Config))
+
+
+@dataclass(frozen=True)
+class Denoised:
+    """A cleaned graph, and how surely each edge of the original is kept."""
+
+    graph: Graph
+    """The kept edges, weighted by their keep probability."""
+    keep_probability: np.ndarray
+    """One number for each edge of the original graph."""
+    kept: np.ndarray
+    """Whether each edge of the original graph is in the cleaned one."""
+    threshold: float
+
+    def to_pyg(self) -> Any:
+        """Return the cleaned graph as torch_geometric ``Data`` with ``edge_weight``."""
+        return to_pyg(self.graph)
+
+
+class GDPNet(BaseEstimator):
+    """Learn which neighbours of each node to trust, and represent nodes from those.
+
+    Settings come in sections, each a frozen dataclass of `gdpnet.config`; a section left out has its defaults.
+    As in scikit-learn the constructor only stores, ``fit`` returns the model, and what was learned ends in ``_``.
+    Single settings are reached by ``section__key``: ``model.set_params(ppo__discount=0.9)``.
+    """
+
+    def __init__(
+        self,
+        *,
+        features: FeaturesSettings | None = None,
+        policy: PolicySettings | None = None,
+        reward: RewardSettings | None = None,
+        ppo: PPOSettings | None = None,
+        representation: RepresentationSettings | None = None,
+        training: TrainingSettings | None = None,
+        inference: InferenceSettings | None = None,
+        seed: int = 0,
+        device: str = "auto",
+    ) -> None:
+        self.features = features
+        self.policy = policy
+        self.reward = reward
+        self.ppo = ppo
+        self.representation = representation
+        self.training = training
+        self.inference = inference
+        self.seed = seed
+        self.device = device
+
+    @classmethod
+    def from_config(cls, config: Config, *, seed: int = 0, device: str = "auto") -> GDPNet:
+        """Make a model from a whole configuration."""
+        return cls(**{name: getattr(config, name) for name in SECTIONS}, seed=seed, device=device)
+
+    @property
+    def config(self) -> Config:
+        """Return the settings of all sections."""
+        given = {name: getattr(self, name) for name in SECTIONS}
+        return Config(**{name: value for name, value in given.items() if value is not None})
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's arguments and, if deep, every setting as ``section__key``."""
+        params: dict[str, Any] = super().get_params(deep=False)
+        if deep:
+            for section, values in self.config.to_dict().items():
+                params |= {f"{section}__{key}": value for key, value in values.items()}
+        return params
+
+    def set_params(self, **params: Any) -> GDPNet:
+        """Set constructor arguments, or single settings as ``section__key``."""
+        for name, value in params.items():
+            section, separator, key = name.partition("__")
+            if separator:
+                changed = self.config.with_values({section: {key: value}})
+                setattr(self, section, getattr(changed, section))
+            elif name in (*SECTIONS, "seed", "device"):
+                setattr(self, name, value)
+            else:
+                raise ConfigError(f"GDPNet has no parameter '{name}'{nearest(name, self.get_params())}")
+        return self
+
+    def fit(
+        self,
+        graph: Graph,
+        *,
+        run: RunFolder | None = None,
+        on_epoch: Callable[[Epoch], None] | None = None,
+    ) -> GDPNet:
+        """Train on a graph: on its training nodes, watched on its validation nodes, blind to its test nodes.
+
+        Without a split, a tenth of the labelled nodes is held out for validation. With a run folder a checkpoint
+        is written after every epoch, and training goes on from the one that is there.
+        """
+        config, device = self.config, pick_device(self.device)
+        scene = make_scene(graph, config, self.seed, device)
+        state = begin_training(graph, scene, config, self.seed, device)
+        if run is not None:
+            read_checkpoint(run, state)
+
+        def after(epoch: Epoch) -> None:
+            if run is not None:
+                write_checkpoint(run, state)
+            if on_epoch is not None:
+                on_epoch(epoch)
+
+        train_epochs(state, scene, config, self.seed, after)
+        self._take_over(state, graph, config, device)
+        return self
+
+    def _take_over(self, state: TrainingState, graph: Graph, config: Config, device: torch.device) -> None:
+        """Keep the best weights of training, of member 0 alone."""
+        best = state.best or state.weights()
+        weights = {name: value.detach().clone() for name, value in best.items()}
+        width = config.representation.width
+        for name in ("weight", "self_weight"):
+            if f"aggregators.{name}" in weights:
+                weights[f"aggregators.{name}"] = weights[f"aggregators.{name}"][:, :width].clone()
+        for name in ("bias", "head_weight", "head_bias"):
+            weights[f"aggregators.{name}"] = weights[f"aggregators.{name}"][:1].clone()
+        self._assemble(config, weights, graph.num_features, np.array(graph.class_names), device)
+        self.history_ = state.history
+        self.best_epoch_ = state.best_epoch
+        self.validation_f1_ = state.best_f1
+
+    def _assemble(
+        self, config: Config, weights: dict[str, Tensor], features: int, classes: np.ndarray, device: torch.device
+    ) -> None:
+        self.policy_: Policy | None = None
+        if config.training.selection:
+            self.policy_ = make_policy(config, len(PAIR_NAMES[config.policy.state]))
+            self.policy_.load_state_dict(tensors_under(weights, "policy."))
+            self.policy_ = self.policy_.to(device)
+        shape = (features, config.representation.width, len(classes))
+        self.aggregators_ = Aggregators(*shape, members=1, self_weight=config.representation.self_weight)
+        self.aggregators_.load_state_dict(tensors_under(weights, "aggregators."))
+        self.aggregators_ = self.aggregators_.to(device)
+        self.config_ = config
+        self.classes_ = classes
+        self.n_features_in_ = features
+        self.device_ = device
+
+    def embed(self, graph: Graph, nodes: Tensor | None = None) -> np.ndarray:
+        """Return the representations of some nodes (all by default) of any graph with the same feature columns."""
+        return self._represent(graph, nodes)[0].cpu().numpy()
+
+    def predict_proba(self, graph: Graph, nodes: Tensor | None = None) -> np.ndarray:
+        """Return the class probabilities of some nodes, columns in the order of ``classes_``."""
+        return torch.softmax(self._represent(graph, nodes)[1], dim=1).cpu().numpy()
+
+    def predict(self, graph: Graph, nodes: Tensor | None = None) -> np.ndarray:
+        """Return the class names that some nodes most probably have."""
+        return self.classes_[self.predict_proba(graph, nodes).argmax(axis=1)]
+
+    def score(self, graph: Graph, split: str = "test") -> float:
+        """Return micro-F1 on the labelled nodes of a split."""
+        nodes = graph.nodes_in(split)
+        label = self._labels_of(graph)[nodes]
+        known = label != UNKNOWN
+        if not bool(known.any()):
+            raise GraphError(f"the graph has no labelled {split} node to score on")
+        logits = self._represent(graph, nodes[known])[1]
+        return micro_f1(logits.argmax(dim=1).cpu(), label[known])
+
+    def denoise(self, graph: Graph, *, threshold: float = 0.5, symmetric: bool = True) -> Denoised:
+        """Decide on every edge and return the cleaned graph.
+
+        A decision belongs to its target: u may be kept for v and v dropped for u. With ``symmetric`` both
+        directions of a link have the mean of their two probabilities, so that a link stays or goes as a whole.
+        """
+        if not 0.0 <= threshold <= 1.0:
+            raise ConfigError(f"the threshold of a keep probability must lie between 0 and 1, found {threshold}")
+        probability = self._select(graph, torch.arange(graph.num_nodes)).probability.cpu()
+        if symmetric:
+            back = graph.reverse
+            probability = torch.where(back >= 0, (probability + probability[back.clamp(min=0)]) / 2, probability)
+        kept = probability >= threshold
+        return Denoised(graph.keep_edges(kept, probability), probability.numpy(), kept.numpy(), threshold)
+
+    def explain(self, graph: Graph, node: int | str) -> Explanation:
+        """Say how a node's neighbours were decided on, in order; a node is named by its id."""
+        self._check(graph)
+        number = graph.node_number(str(node))
+        return explain_node(
+            self.policy_,
+            self.aggregators_,
+            prepare(graph, self.config_, self.device_),
+            graph,
+            number,
+            self.config_,
+            self.classes_,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file."""
+        self._check_fitted()
+        tensors = {f"aggregators.{name}": value for name, value in self.aggregators_.state_dict().items()}
+        if self.policy_ is not None:
+            tensors |= {f"policy.{name}": value for name, value in self.policy_.state_dict().items()}
+        about = {
+            "config": self.config_.to_dict(),
+            "classes": [str(name) for name in self.classes_],
+            "num_features": self.n_features_in_,
+            "seed": self.seed,
+            "version": gdpnet.__version__,
+            "history": self.history_,
+            "best_epoch": self.best_epoch_,
+            "validation_f1": self.validation_f1_,
+        }
+        write_tensors(Path(path), "model", tensors, about)
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto") -> GDPNet:
+        """Read a model from its file."""
+        tensors, about = read_tensors(Path(path), "model")
+        try:
+            config = Config().with_values(about["config"])
+            model = cls.from_config(config, seed=about["seed"], device=device)
+            model._assemble(
+                config, tensors, about["num_features"], np.array(about["classes"]), pick_device(device)
+            )
+            model.history_, model.best_epoch_ = about["history"], about["best_epoch"]
+            model.validation_f1_ = about["validation_f1"]
+        except (KeyError, TypeError, RuntimeError, ConfigError) as error:
+            raise ModelFileError(f"{path} does not hold a whole model ({error})") from error
+        return model
+
+    def _select(self, graph: Graph, targets: Tensor) -> Selected:
+        self._check(graph)
+        prepared = prepare(graph, self.config_, self.device_)
+        return select(
+            self.policy_, self.aggregators_, prepared, targets.to(self.device_), self.config_, self.seed
+        )
+
+    def _represent(self, graph: Graph, nodes: Tensor | None) -> tuple[Tensor, Tensor]:
+        targets = torch.arange(graph.num_nodes) if nodes is None else torch.as_tensor(nodes).long()
+        if targets.numel() and not (0 <= int(targets.min()) and int(targets.max()) < graph.num_nodes):
+            raise GraphError(f"node numbers must lie between 0 and {graph.num_nodes - 1}")
+        chosen = self._select(graph, torch.unique(targets))
+        weight = chosen.weight(self.config_.inference.mode)
+        return represent(self.aggregators_, chosen.prepared, targets.to(self.device_), weight)
+
+    def _labels_of(self, graph: Graph) -> Tensor:
+        """Return a graph's labels in the order of this model's classes; a class it never saw is unknown."""
+        known = {str(name): number for number, name in enumerate(self.classes_)}
+        place = torch.tensor([*(known.get(name, UNKNOWN) for name in graph.class_names), UNKNOWN])
+        return place[graph.labels]
+
+    def _check(self, graph: Graph) -> None:
+        self._check_fitted()
+        if graph.num_features != self.n_features_in_:
+            raise GraphError(
+                f"the model was trained on {self.n_features_in_} features, this graph has {graph.num_features}"
+            )
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "aggregators_"):
+            raise NotFittedError("this GDPNet is not fitted yet: call fit, or load a model")
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device that a user means by auto, cpu or cuda."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"the device must be auto, cpu or cuda, found '{name}'")
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise ConfigError("the device cuda was asked for, but torch finds no CUDA GPU on this machine")
+    return torch.device("cuda" if name != "cpu" and available else "cpu")

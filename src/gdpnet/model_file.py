@@ -1,0 +1,66 @@
+"""Model files: safetensors with versioned metadata and a checksum; never pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from gdpnet.atomic import atomic_path
+from gdpnet.errors import ModelFileError
+
+FORMAT_VERSION = 1
+"""Raised when an older reader could not read a newer file."""
+
+
+def write_tensors(path: Path, kind: str, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+    """Write named tensors and what is known about them, all or nothing."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps(about, sort_keys=True)
+    metadata = {
+        "format": f"gdpnet-{kind}",
+        "format_version": str(FORMAT_VERSION),
+        "about": text,
+        "sha256": _checksum(plain, text),
+    }
+    content = save(plain, metadata)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what `write_tensors` wrote; anything else, or anything changed since, is refused."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    except FileNotFoundError as error:
+        raise ModelFileError(f"there is no {kind} file {path}") from error
+    except (SafetensorError, OSError) as error:
+        raise ModelFileError(f"{path} is not a readable {kind} file, it may be cut short ({error})") from error
+    if metadata.get("format") != f"gdpnet-{kind}":
+        raise ModelFileError(f"{path} is not a GDPNet {kind} file")
+    version = metadata.get("format_version", "")
+    if version != str(FORMAT_VERSION):
+        raise ModelFileError(
+            f"{path} has format version '{version}', this version of GDPNet reads {FORMAT_VERSION}"
+        )
+    text = metadata.get("about", "")
+    if metadata.get("sha256") != _checksum(tensors, text):
+        raise ModelFileError(f"{path} was changed after it was written: its checksum does not fit its content")
+    about: dict[str, Any] = json.loads(text)
+    return tensors, about
+
+
+def _checksum(tensors: dict[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,170 @@
+"""A run folder: settings, checkpoints, history and metrics of one training run; a stopped run goes on from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import gdpnet
+from gdpnet.atomic import atomic_path
+from gdpnet.config import Config, read_config
+from gdpnet.errors import ModelFileError, RunFolderError
+from gdpnet.graph.features import SparseRows
+from gdpnet.graph.graph import Graph
+from gdpnet.model_file import read_tensors, write_tensors
+from gdpnet.training import TrainingState
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where the files of a run lie."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """Return the file of effective settings."""
+        return self.path / "config.toml"
+
+    @property
+    def about(self) -> Path:
+        """Return the file that says what was trained on which graph."""
+        return self.path / "run.json"
+
+    @property
+    def model(self) -> Path:
+        """Return the model file."""
+        return self.path / "model.safetensors"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Return the file that a stopped run goes on from."""
+        return self.path / "checkpoint.safetensors"
+
+    @property
+    def history(self) -> Path:
+        """Return the file with one line an epoch."""
+        return self.path / "history.jsonl"
+
+    @property
+    def metrics(self) -> Path:
+        """Return the file of final metrics."""
+        return self.path / "metrics.json"
+
+    @property
+    def figures(self) -> Path:
+        """Return the folder of pictures."""
+        return self.path / "figures"
+
+
+def create_run(path: Path, config: Config, graph_name: str, graph: Graph, seed: int) -> RunFolder:
+    """Start a run in a new folder, or one that holds none."""
+    run = RunFolder(path)
+    if run.about.exists() or run.model.exists():
+        raise RunFolderError(f"{path} already holds a run; go on with --resume, or choose another --out")
+    if path.exists() and not path.is_dir():
+        raise RunFolderError(f"{path} is a file, a run needs a folder")
+    write_text(run.config, config.to_toml())
+    about = {
+        "graph": graph_name,
+        "seed": seed,
+        "version": gdpnet.__version__,
+        "fingerprint": fingerprint(graph),
+    }
+    write_json(run.about, about)
+    return run
+
+
+def open_run(path: Path) -> tuple[RunFolder, Config, dict[str, Any]]:
+    """Open a folder that holds a run; return it, its settings and what is known about it."""
+    run = RunFolder(path)
+    if not path.is_dir():
+        raise RunFolderError(f"there is no run folder {path}")
+    if not (run.about.is_file() and run.config.is_file()):
+        raise RunFolderError(f"{path} holds no run: it has no {run.about.name} and {run.config.name}")
+    try:
+        about: dict[str, Any] = json.loads(run.about.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"{run.about} cannot be read: {error}") from error
+    return run, read_config(run.config), about
+
+
+def check_same_graph(about: dict[str, Any], graph: Graph) -> None:
+    """Refuse to go on with a run on another graph than it began with."""
+    if about.get("fingerprint") != fingerprint(graph):
+        raise RunFolderError(f"the run was trained on another graph than this one (it was '{about.get('graph')}')")
+
+
+def fingerprint(graph: Graph) -> str:
+    """Return a short sum of a graph's edges, features, labels and split."""
+    digest = hashlib.sha256()
+    features = graph.features
+    values = [features.column, features.value] if isinstance(features, SparseRows) else [features]
+    for part in (graph.row_ptr, graph.neighbour, graph.labels, graph.split, *values):
+        digest.update(part.numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def write_checkpoint(run: RunFolder, state: TrainingState) -> None:
+    """Write everything that training needs to go on, and the history so far."""
+    tensors = dict(state.weights())
+    tensors |= {f"best.{name}": value for name, value in state.best.items()}
+    for title, optimiser in (("policy_optimiser", state.policy_optimiser), ("optimiser", state.optimiser)):
+        for number, moments in optimiser.state_dict()["state"].items():
+            tensors |= {f"{title}.{number}.{key}": value for key, value in moments.items()}
+    about = {
+        "epoch": state.epoch,
+        "best_f1": state.best_f1,
+        "best_epoch": state.best_epoch,
+        "history": state.history,
+    }
+    write_tensors(run.checkpoint, "checkpoint", tensors, about)
+    write_text(run.history, "".join(json.dumps(line) + "\n" for line in state.history))
+
+
+def read_checkpoint(run: RunFolder, state: TrainingState) -> None:
+    """Bring a fresh training state to where the run stopped; without a checkpoint it stays fresh."""
+    if not run.checkpoint.exists():
+        return
+    tensors, about = read_tensors(run.checkpoint, "checkpoint")
+    device = state.policy.score_bias.device
+    try:
+        for title, network in (("policy", state.policy), ("aggregators", state.aggregators)):
+            network.load_state_dict(tensors_under(tensors, f"{title}."))
+        state.best = {name: value.to(device) for name, value in tensors_under(tensors, "best.").items()}
+        for title, optimiser in (("policy_optimiser", state.policy_optimiser), ("optimiser", state.optimiser)):
+            _restore(optimiser, tensors_under(tensors, f"{title}."))
+    except (RuntimeError, KeyError) as error:
+        raise ModelFileError(f"{run.checkpoint} does not fit the run's settings ({error})") from error
+    state.epoch, state.best_epoch = about["epoch"], about["best_epoch"]
+    state.best_f1, state.history = about["best_f1"], about["history"]
+
+
+def tensors_under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """Return the tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _restore(optimiser: torch.optim.Optimizer, moments: dict[str, torch.Tensor]) -> None:
+    """Give an optimiser back the moments of its parameters."""
+    content = optimiser.state_dict()
+    for name, value in moments.items():
+        number, _, key = name.partition(".")
+        content["state"].setdefault(int(number), {})[key] = value
+    optimiser.load_state_dict(content)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, all or nothing."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file, all or nothing."""
+    write_text(path, json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,36 @@
+"""GDPNet's cleaning as a torch_geometric transform."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from torch_geometric.transforms import BaseTransform
+
+from gdpnet.graph.interop import from_pyg, to_pyg
+from gdpnet.model import GDPNet
+
+
+class DenoiseTransform(BaseTransform):
+    """Replace the edges of a ``Data`` by those that a trained model keeps, with ``edge_weight``.
+
+    Everything else of the ``Data`` stays as it is. Edges are taken as undirected unless ``directed``.
+    """
+
+    def __init__(
+        self, model: GDPNet, *, threshold: float = 0.5, symmetric: bool = True, directed: bool = False
+    ) -> None:
+        self.model = model
+        self.threshold = threshold
+        self.symmetric = symmetric
+        self.directed = directed
+
+    def forward(self, data: Any) -> Any:
+        """Return a shallow copy of ``data`` with cleaned edges."""
+        graph = from_pyg(data, directed=self.directed)
+        cleaned = to_pyg(self.model.denoise(graph, threshold=self.threshold, symmetric=self.symmetric).graph)
+        result = copy.copy(data)
+        result.edge_index, result.edge_weight = cleaned.edge_index, cleaned.edge_weight
+        if "edge_attr" in result:
+            del result.edge_attr
+        return result
