@@ -1,8 +1,9 @@
-"""Settings: frozen, checked where they are made, read from TOML; each one carries the sentence that explains it."""
+"""Settings: frozen, checked where they are made, read from TOML; each carries the sentence that explains it."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -49,8 +50,8 @@ class PolicySettings(Section):
     hidden: tuple[int, int] = setting((64, 36), "width of the two hidden layers", low=1)
     state: str = setting(
         "structure",
-        "what the policy sees beside [h_v, h_u]: nothing (paper), agreement of features and predictions (pairs), "
-        "or these and the graph around both nodes (structure)",
+        "what the policy sees beside [h_v, h_u]: nothing (paper), how features and predictions agree (pairs), "
+        "or that and the graph around both nodes (structure)",
         choices=("paper", "pairs", "structure"),
     )
     order: str = setting("learned", "how the next neighbour is drawn", choices=("learned", "random"))
@@ -89,7 +90,7 @@ class PPOSettings(Section):
         choices=("sampled", "exact"),
     )
     learning_rate: float = setting(0.003, "step size of the policy's optimiser", low=0.0)
-    weight_decay: float = setting(0.0, "L2 penalty of the policy's weights", low=0.0)
+    weight_decay: float = setting(1e-3, "L2 penalty of the policy's weights", low=0.0)
     passes: int = setting(4, "passes over one roll-out", low=1)
     batch_size: int = setting(256, "targets in one policy update", low=1)
     rollout_targets: int = setting(2048, "targets played with one policy before it is updated", low=1)
@@ -110,8 +111,8 @@ class RepresentationSettings(Section):
         high=2,
     )
     self_weight: bool = setting(False, "whether the node itself gets a weight matrix of its own")
-    dropout: float = setting(0.5, "share of inputs and hidden units dropped in training", low=0.0, high=0.99)
-    learning_rate: float = setting(0.01, "step size of the aggregator's optimiser", low=0.0)
+    dropout: float = setting(0.7, "share of inputs and hidden units dropped in training", low=0.0, high=0.99)
+    learning_rate: float = setting(0.003, "step size of the aggregator's optimiser", low=0.0)
     weight_decay: float = setting(5e-4, "L2 penalty of the aggregator's weights", low=0.0)
     passes: int = setting(2, "passes over the training nodes in one epoch", low=1)
     batch_size: int = setting(256, "training nodes in one step", low=1)
@@ -244,10 +245,7 @@ def _checked(owner: str, item: dataclasses.Field[Any], value: Any) -> Any:
     if isinstance(default, tuple):
         if not isinstance(value, list | tuple) or len(value) != len(default):
             raise ConfigError(f"{name} must be a list of {len(default)} numbers, found {value!r}")
-        return tuple(
-            _number(name, part, part_default, limits)
-            for part, part_default in zip(value, default, strict=True)
-        )
+        return tuple(_number(name, part, number, limits) for part, number in zip(value, default, strict=True))
     if isinstance(default, bool):
         if not isinstance(value, bool):
             raise ConfigError(f"{name} must be true or false, found {value!r}")
@@ -262,7 +260,7 @@ def _checked(owner: str, item: dataclasses.Field[Any], value: Any) -> Any:
 def _number(name: str, value: Any, default: int | float, limits: Mapping[str, Any]) -> int | float:
     kind = "a whole number" if isinstance(default, int) else "a number"
     allowed = int if isinstance(default, int) else (int, float)
-    if isinstance(value, bool) or not isinstance(value, allowed) or value != value:
+    if isinstance(value, bool) or not isinstance(value, allowed) or math.isnan(value):
         raise ConfigError(f"{name} must be {kind}, found {value!r}")
     low, high = limits["low"], limits["high"]
     if (low is not None and value < low) or (high is not None and value > high):

@@ -73,7 +73,9 @@ def explain_node(
         count = count + rollout.selected.sum()
     final = view.observe(target, sums, count)[1][0]
     predicted = int(final.argmax())
-    decisions = [part for rollout in rollouts for part in _decisions(rollout, view, prepared, graph, predicted)]
+    decisions = [
+        part for rollout in rollouts for part in _decisions(rollout, view, prepared, graph, predicted)
+    ]
     return Explanation(
         node=str(graph.node_ids[node]),
         predicted=str(classes[predicted]),
@@ -110,4 +112,6 @@ def _decisions(
         for step, place, chance, kept, gain in columns
     ]
     missed = sorted(set(range(len(names))) - set(drawn.tolist()))
-    return listed + [Decision(None, str(names[place]), None, float(keep[place]), False, 0.0) for place in missed]
+    return listed + [
+        Decision(None, str(names[place]), None, float(keep[place]), False, 0.0) for place in missed
+    ]

@@ -165,7 +165,12 @@ class GDPNet(BaseEstimator):
         self.validation_f1_ = state.best_f1
 
     def _assemble(
-        self, config: Config, weights: dict[str, Tensor], features: int, classes: np.ndarray, device: torch.device
+        self,
+        config: Config,
+        weights: dict[str, Tensor],
+        features: int,
+        classes: np.ndarray,
+        device: torch.device,
     ) -> None:
         self.policy_: Policy | None = None
         if config.training.selection:
@@ -210,11 +215,15 @@ class GDPNet(BaseEstimator):
         directions of a link have the mean of their two probabilities, so that a link stays or goes as a whole.
         """
         if not 0.0 <= threshold <= 1.0:
-            raise ConfigError(f"the threshold of a keep probability must lie between 0 and 1, found {threshold}")
+            raise ConfigError(
+                f"the threshold of a keep probability must lie between 0 and 1, found {threshold}"
+            )
         probability = self._select(graph, torch.arange(graph.num_nodes)).probability.cpu()
         if symmetric:
             back = graph.reverse
-            probability = torch.where(back >= 0, (probability + probability[back.clamp(min=0)]) / 2, probability)
+            probability = torch.where(
+                back >= 0, (probability + probability[back.clamp(min=0)]) / 2, probability
+            )
         kept = probability >= threshold
         return Denoised(graph.keep_edges(kept, probability), probability.numpy(), kept.numpy(), threshold)
 
@@ -275,7 +284,7 @@ class GDPNet(BaseEstimator):
 
     def _represent(self, graph: Graph, nodes: Tensor | None) -> tuple[Tensor, Tensor]:
         targets = torch.arange(graph.num_nodes) if nodes is None else torch.as_tensor(nodes).long()
-        if targets.numel() and not (0 <= int(targets.min()) and int(targets.max()) < graph.num_nodes):
+        if targets.numel() and not (int(targets.min()) >= 0 and int(targets.max()) < graph.num_nodes):
             raise GraphError(f"node numbers must lie between 0 and {graph.num_nodes - 1}")
         chosen = self._select(graph, torch.unique(targets))
         weight = chosen.weight(self.config_.inference.mode)

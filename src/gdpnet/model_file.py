@@ -42,7 +42,9 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
     except FileNotFoundError as error:
         raise ModelFileError(f"there is no {kind} file {path}") from error
     except (SafetensorError, OSError) as error:
-        raise ModelFileError(f"{path} is not a readable {kind} file, it may be cut short ({error})") from error
+        raise ModelFileError(
+            f"{path} is not a readable {kind} file, it may be cut short ({error})"
+        ) from error
     if metadata.get("format") != f"gdpnet-{kind}":
         raise ModelFileError(f"{path} is not a GDPNet {kind} file")
     version = metadata.get("format_version", "")
@@ -52,7 +54,9 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
         )
     text = metadata.get("about", "")
     if metadata.get("sha256") != _checksum(tensors, text):
-        raise ModelFileError(f"{path} was changed after it was written: its checksum does not fit its content")
+        raise ModelFileError(
+            f"{path} was changed after it was written: its checksum does not fit its content"
+        )
     about: dict[str, Any] = json.loads(text)
     return tensors, about
 

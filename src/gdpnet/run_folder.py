@@ -62,7 +62,9 @@ class RunFolder:
         return self.path / "figures"
 
 
-def create_run(path: Path, config: Config, graph_name: str, graph: Graph, seed: int) -> RunFolder:
+def create_run(
+    path: Path, config: Config, graph_name: str, graph: Graph, seed: int, split: str = "paper"
+) -> RunFolder:
     """Start a run in a new folder, or one that holds none."""
     run = RunFolder(path)
     if run.about.exists() or run.model.exists():
@@ -73,6 +75,7 @@ def create_run(path: Path, config: Config, graph_name: str, graph: Graph, seed: 
     about = {
         "graph": graph_name,
         "seed": seed,
+        "split": split,
         "version": gdpnet.__version__,
         "fingerprint": fingerprint(graph),
     }
@@ -97,7 +100,9 @@ def open_run(path: Path) -> tuple[RunFolder, Config, dict[str, Any]]:
 def check_same_graph(about: dict[str, Any], graph: Graph) -> None:
     """Refuse to go on with a run on another graph than it began with."""
     if about.get("fingerprint") != fingerprint(graph):
-        raise RunFolderError(f"the run was trained on another graph than this one (it was '{about.get('graph')}')")
+        raise RunFolderError(
+            f"the run was trained on another graph than this one (it was '{about.get('graph')}')"
+        )
 
 
 def fingerprint(graph: Graph) -> str:
@@ -137,7 +142,10 @@ def read_checkpoint(run: RunFolder, state: TrainingState) -> None:
         for title, network in (("policy", state.policy), ("aggregators", state.aggregators)):
             network.load_state_dict(tensors_under(tensors, f"{title}."))
         state.best = {name: value.to(device) for name, value in tensors_under(tensors, "best.").items()}
-        for title, optimiser in (("policy_optimiser", state.policy_optimiser), ("optimiser", state.optimiser)):
+        for title, optimiser in (
+            ("policy_optimiser", state.policy_optimiser),
+            ("optimiser", state.optimiser),
+        ):
             _restore(optimiser, tensors_under(tensors, f"{title}."))
     except (RuntimeError, KeyError) as error:
         raise ModelFileError(f"{run.checkpoint} does not fit the run's settings ({error})") from error

@@ -64,20 +64,22 @@ def _circle_cosines(
     """Compare each node of an edge, and its circle, with the other's circle: its neighbours but for this one.
 
     With S_u the sum of the unit features of u's neighbours, v's cosine to u's circle is
-    (x_v S_u - x_v x_v) / |S_u - x_v|; only inner products are needed.
+    (x_v S_u - x_v x_v) / |S_u - x_v|; only inner products are needed. Where the edge runs one way alone, v is
+    not in u's circle and nothing is taken out of it.
     """
     target, neighbour = graph.target, graph.neighbour
+    mutual = (graph.reverse >= 0).float()
     circle = _neighbour_sums(graph, features)
     everyone = torch.arange(graph.num_nodes)
     unit = _row_dots(features, everyone, features, everyone)
     length = _row_dots(circle, everyone, circle, everyone)
-    near = _row_dots(features, target, circle, neighbour) - unit[target]
+    near = _row_dots(features, target, circle, neighbour) - mutual * unit[target]
     far = _row_dots(features, neighbour, circle, target) - unit[neighbour]
-    near_length = (length[neighbour] - 2.0 * near - unit[target]).clamp(min=0.0).sqrt()
+    near_length = (length[neighbour] - mutual * (2.0 * near + unit[target])).clamp(min=0.0).sqrt()
     far_length = (length[target] - 2.0 * far - unit[neighbour]).clamp(min=0.0).sqrt()
     own_near = _row_dots(features, target, circle, target)
     own_far = _row_dots(features, neighbour, circle, neighbour)
-    both = _row_dots(circle, target, circle, neighbour) - own_near - own_far + cosine
+    both = _row_dots(circle, target, circle, neighbour) - own_far + mutual * (cosine - own_near)
     return (
         _ratio(near, near_length),
         _ratio(far, far_length),

@@ -17,12 +17,13 @@ class SyntheticSettings:
 
     nodes: int = 2000
     classes: int = 6
-    words: int = 600
+    topics_per_class: int = 25
+    words: int = 1200
     words_per_node: int = 18
     links_per_node: float = 3.0
-    homophily: float = 0.9
-    topic_share: float = 0.45
-    spurious_links: float = 0.5
+    homophily: float = 0.85
+    topic_share: float = 0.4
+    spurious_links: float = 1.0
     corrupted_features: float = 0.05
     wrong_labels: float = 0.05
     train: float = 0.5
@@ -30,10 +31,13 @@ class SyntheticSettings:
 
     def __post_init__(self) -> None:
         """Check sizes and shares."""
-        if self.nodes < 10 or self.classes < 2 or self.words < self.classes or self.words_per_node < 1:
+        topics = self.classes * self.topics_per_class
+        if self.nodes < 10 or self.classes < 2 or self.topics_per_class < 1 or self.words_per_node < 1:
             raise GraphError(
-                "a synthetic graph needs 10 nodes, 2 classes, a word a class and a word a node or more"
+                "a synthetic graph needs 10 nodes, 2 classes, a topic a class and a word a node or more"
             )
+        if self.words < topics:
+            raise GraphError(f"a synthetic graph needs a word a topic ({topics}), found {self.words} words")
         shares = (self.homophily, self.topic_share, self.corrupted_features, self.wrong_labels)
         if (
             min(*shares, self.train, self.validation) < 0
@@ -53,8 +57,9 @@ def synthetic_graph(settings: SyntheticSettings | None = None, seed: int = 0) ->
     """
     chosen = settings or SyntheticSettings()
     rng = np.random.default_rng(seed)
-    label = rng.integers(chosen.classes, size=chosen.nodes)
-    edges, spurious = _links(rng, label, chosen)
+    topic = rng.integers(chosen.classes * chosen.topics_per_class, size=chosen.nodes)
+    label = topic // chosen.topics_per_class
+    edges, spurious = _links(rng, topic, label, chosen)
     corrupted = rng.random(chosen.nodes) < chosen.corrupted_features
     split = _split(rng, chosen)
     wrong = (rng.random(chosen.nodes) < chosen.wrong_labels) & (split != SPLITS.index("test"))
@@ -63,7 +68,7 @@ def synthetic_graph(settings: SyntheticSettings | None = None, seed: int = 0) ->
     )
     return Graph.build(
         edges,
-        _words(rng, label, corrupted, chosen),
+        _words(rng, topic, corrupted, chosen),
         given,
         split=split,
         class_names=[f"topic {number}" for number in range(chosen.classes)],
@@ -74,21 +79,20 @@ def synthetic_graph(settings: SyntheticSettings | None = None, seed: int = 0) ->
 
 
 def _links(
-    rng: np.random.Generator, label: np.ndarray, settings: SyntheticSettings
+    rng: np.random.Generator, topic: np.ndarray, label: np.ndarray, settings: SyntheticSettings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw genuine links by popularity, mostly within a class, then spurious ones between any two nodes."""
+    """Draw genuine links by popularity, then spurious ones between any two nodes.
+
+    A genuine link stays within its class with the chance of ``homophily``, and then mostly within its topic.
+    """
     nodes = settings.nodes
     popularity = rng.pareto(2.0, size=nodes) + 0.3
     wanted = round(nodes * settings.links_per_node)
     source = rng.integers(nodes, size=wanted)
-    within = rng.random(wanted) < settings.homophily
+    reach = rng.random(wanted)
     target = rng.choice(nodes, size=wanted, p=popularity / popularity.sum())
-    for topic in range(settings.classes):
-        members = np.flatnonzero(label == topic)
-        asked = within & (label[source] == topic)
-        if members.size:
-            share = popularity[members] / popularity[members].sum()
-            target[asked] = rng.choice(members, size=int(asked.sum()), p=share)
+    _stay_within(rng, target, source, label, popularity, reach < settings.homophily)
+    _stay_within(rng, target, source, topic, popularity, reach < settings.homophily * 0.8)
     genuine = np.unique(_link_keys(source, target, nodes))
     added = round(settings.spurious_links * genuine.size)
     drawn = _link_keys(
@@ -101,6 +105,22 @@ def _links(
     return np.stack([keys // nodes, keys % nodes]), np.arange(keys.size) >= genuine.size
 
 
+def _stay_within(
+    rng: np.random.Generator,
+    target: np.ndarray,
+    source: np.ndarray,
+    group: np.ndarray,
+    popularity: np.ndarray,
+    asked: np.ndarray,
+) -> None:
+    """Redraw the targets asked for among the nodes of their source's group."""
+    for number in np.unique(group):
+        members = np.flatnonzero(group == number)
+        here = asked & (group[source] == number)
+        share = popularity[members] / popularity[members].sum()
+        target[here] = rng.choice(members, size=int(here.sum()), p=share)
+
+
 def _link_keys(source: np.ndarray, target: np.ndarray, nodes: int) -> np.ndarray:
     """Return one number a link, whichever way it points; loops are left out."""
     low, high = np.minimum(source, target), np.maximum(source, target)
@@ -108,15 +128,18 @@ def _link_keys(source: np.ndarray, target: np.ndarray, nodes: int) -> np.ndarray
 
 
 def _words(
-    rng: np.random.Generator, label: np.ndarray, corrupted: np.ndarray, settings: SyntheticSettings
+    rng: np.random.Generator, topic: np.ndarray, corrupted: np.ndarray, settings: SyntheticSettings
 ) -> sp.csr_matrix:
-    """Draw a bag of words a node: a share from its topic's own words, the rest by Zipf's law from all."""
+    """Draw a bag of words a node: a share from its topic's own words, the rest by Zipf's law from all.
+
+    A corrupted node speaks of another topic than its own.
+    """
     nodes, count = settings.nodes, settings.words_per_node
+    topics = settings.classes * settings.topics_per_class
     frequency = 1.0 / np.arange(1, settings.words + 1)
     word = rng.choice(settings.words, size=(nodes, count), p=frequency / frequency.sum())
-    block = settings.words // settings.classes
-    topic = np.where(corrupted, rng.integers(settings.classes, size=nodes), label)
-    own = rng.integers(block, size=(nodes, count)) * settings.classes + topic[:, None]
+    spoken = np.where(corrupted, (topic + rng.integers(1, topics, size=nodes)) % topics, topic)
+    own = rng.integers(settings.words // topics, size=(nodes, count)) * topics + spoken[:, None]
     word = np.where(rng.random((nodes, count)) < settings.topic_share, own, word)
     row = np.repeat(np.arange(nodes), count)
     counts = sp.csr_matrix((np.ones(row.size), (row, word.ravel())), shape=(nodes, settings.words))

@@ -49,8 +49,10 @@ class Policy(nn.Module):
     def fit_pairs(self, pairs: Float[Tensor, "edges pairs"]) -> None:
         """Remember the mean and spread of the pair features, to bring them to one scale."""
         if pairs.shape[0] > 1 and pairs.shape[1]:
+            spread = pairs.std(dim=0)
             self.pair_mean.copy_(pairs.mean(dim=0))
-            self.pair_scale.copy_(pairs.std(dim=0).clamp(min=1e-6))
+            # a column that never varied in training is left unscaled: on another graph it may vary
+            self.pair_scale.copy_(torch.where(spread > 1e-4, spread, 1.0))
 
     def target_half(
         self,

@@ -127,10 +127,14 @@ def joint_kl(old: Scored, new: Scored, play_learned: bool, can_end: bool) -> Flo
     return divergence
 
 
-def joint_entropy(scored: Scored, play_learned: bool) -> Float[Tensor, "n"]:
+def joint_entropy(scored: Scored, play_learned: bool, can_end: bool) -> Float[Tensor, "n"]:
     """Return the entropy of the draw and of the keep-or-drop that follows."""
     flat = torch.zeros_like(scored.score)
     log_chance = (scored.score if play_learned else flat) - scored.log_total[scored.owner]
     keep = torch.sigmoid(scored.score)
     coin = -keep * F.logsigmoid(scored.score) - (1.0 - keep) * F.logsigmoid(-scored.score)
-    return sum_by_owner(log_chance.exp() * (coin - log_chance), scored.owner, scored.ending.numel())
+    entropy = sum_by_owner(log_chance.exp() * (coin - log_chance), scored.owner, scored.ending.numel())
+    if can_end:
+        ending = scored.ending - scored.log_total
+        entropy = entropy - ending.exp() * ending
+    return entropy

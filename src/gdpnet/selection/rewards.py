@@ -25,8 +25,11 @@ def counterfactual_reward(
     alone: Float[Tensor, "decisions"],
     kept_scores: Float[Tensor, "decisions"],
 ) -> Float[Tensor, "decisions"]:
-    """Return r = (f(u) - f(nobody)) / (sum of f over the kept neighbours and u): below zero where u hurts."""
-    return (score - alone) / (kept_scores + score).clamp(min=_SMALL)
+    """Return r = (f(u) - f(nobody)) / (sum of f over the kept neighbours, and the larger of the two).
+
+    Below zero where u hurts, and never beyond ±1: divided by f(u), a miss (f(u) = 0) would have no bound.
+    """
+    return (score - alone) / (kept_scores + score.maximum(alone)).clamp(min=_SMALL)
 
 
 def marginal_reward(

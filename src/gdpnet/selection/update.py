@@ -121,7 +121,7 @@ def update_policy(
         for batch in _decision_batches(visited, settings.batch_size, order):
             losses.append(_step(policy, optimiser, visited, batch, worth, settings))
         divergence = _mean_kl(policy, visited, batches, old)
-        if divergence > settings.kl_limit:
+        if not divergence <= settings.kl_limit:  # so that NaN, too, is drawn back
             divergence, backtracks = _draw_back(policy, accepted, visited, batches, old, settings.kl_limit)
             divergence = divergence if divergence <= settings.kl_limit else accepted_kl
             return Update(sum(losses) / len(losses), divergence, number + 1, backtracks)
@@ -148,7 +148,8 @@ def _step(
     keep = torch.where(rollout.is_ending[batch], 0.0, keep)
     gain = (order + keep).mean()
     if settings.entropy:
-        gain = gain + settings.entropy * joint_entropy(scored, rollout.play.learned_order).mean()
+        play = rollout.play
+        gain = gain + settings.entropy * joint_entropy(scored, play.learned_order, play.can_end).mean()
     optimiser.zero_grad(set_to_none=True)
     (-gain).backward()
     torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)

@@ -1,0 +1,1 @@
+"""What GDPNet is compared with: one method a file."""

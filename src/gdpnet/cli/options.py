@@ -1,0 +1,84 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gdpnet.config import Config, read_config, shipped_config
+from gdpnet.graph.files import Columns
+
+
+class Device(str, Enum):
+    """Where to compute."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+GraphName = Annotated[
+    str,
+    typer.Argument(metavar="GRAPH", help="cora, citeseer, pubmed, dblp, synthetic, a folder or an .npz file"),
+]
+OptionalGraph = Annotated[
+    str | None, typer.Argument(metavar="[GRAPH]", help="the graph that the run was trained on, if left out")
+]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="settings in a TOML file")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="section.key=value", help="one setting; may stand repeatedly"),
+]
+Seed = Annotated[int, typer.Option(help="one seed, one result")]
+DeviceName = Annotated[Device, typer.Option(help="where to compute")]
+Json = Annotated[bool, typer.Option("--json", help="end stdout with the result as one line of JSON")]
+DataDir = Annotated[
+    Path | None, typer.Option(help="folder with Planetoid and CitationFull; GDPNET_DATA by default")
+]
+OutFile = Annotated[Path, typer.Option("--out", help="a .csv or .parquet file to write")]
+Directed = Annotated[bool, typer.Option("--directed", help="edges of files point one way")]
+ColumnNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="role=name",
+        help="what a column of your tables is called; roles: source, target, weight, node, label, split, features "
+        "(names joined by commas)",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class GraphSource:
+    """How a graph is to be opened."""
+
+    data_dir: Path | None
+    columns: Columns
+    directed: bool
+
+
+def source_of(data_dir: Path | None, columns: list[str] | None, directed: bool) -> GraphSource:
+    """Gather the options that say how a graph is opened."""
+    from gdpnet.errors import ConfigError, nearest
+
+    named: dict[str, object] = {}
+    for word in columns or []:
+        role, separator, name = word.partition("=")
+        known = list(Columns.__dataclass_fields__)
+        if not separator or not name:
+            raise ConfigError(f"--column has the form role=name, found '{word}'")
+        if role not in known:
+            raise ConfigError(f"there is no column role '{role}'{nearest(role, known)}")
+        named[role] = tuple(name.split(",")) if role == "features" else name
+    return GraphSource(data_dir, Columns(**named), directed)  # type: ignore[arg-type]
+
+
+def config_of(graph: str, file: Path | None, overrides: list[str] | None) -> Config:
+    """Return the settings: those of the file, else those shipped for the graph; then the overrides."""
+    base = read_config(file) if file is not None else shipped_config(graph)
+    return base.with_overrides(overrides or [])

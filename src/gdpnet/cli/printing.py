@@ -1,0 +1,95 @@
+"""What the commands print: tables, progress and the JSON record."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from gdpnet.graph.graph import Graph
+from gdpnet.training import Epoch
+
+
+def console() -> Console:
+    """Return the console of this moment's stdout."""
+    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 120)
+
+
+def print_table(title: str, header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Print a table; the first column is text, the others are numbers."""
+    table = Table(title=title, title_justify="left")
+    for number, name in enumerate(header):
+        table.add_column(name, justify="left" if number == 0 else "right")
+    for row in rows:
+        table.add_row(*(text_of(cell) for cell in row))
+    console().print(table)
+
+
+def text_of(value: Any) -> str:
+    """Write a number in three decimals, nothing as a dash."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def print_json(wanted: bool, record: dict[str, Any]) -> None:
+    """Print the record on one line, where it was asked for."""
+    if wanted:
+        print(json.dumps(_plain(record)), flush=True)
+
+
+def _plain(value: Any) -> Any:
+    """Return the value with NaN, which JSON does not know, as null."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def print_graph(name: str, graph: Graph) -> None:
+    """Say what came in, and what was handled on entry."""
+    print(
+        f"{name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} directed edges, {graph.num_features:,} features, "
+        f"{graph.num_classes} classes; training {graph.nodes_in('train').numel():,}, "
+        f"validation {graph.nodes_in('validation').numel():,}, test {graph.nodes_in('test').numel():,}"
+    )
+    for note in graph.notes:
+        print(f"  note: {note}")
+
+
+class EpochProgress:
+    """Show epochs as they pass: a bar on a terminal, plain lines elsewhere."""
+
+    def __init__(self, total: int, done: int = 0) -> None:
+        self.total = total
+        self.bar: Progress | None = None
+        if sys.stdout.isatty():
+            self.bar = Progress(
+                TextColumn("epoch {task.completed}/{task.total}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.description}"),
+                TimeRemainingColumn(),
+            )
+            self.task = self.bar.add_task("", total=total, completed=done)
+            self.bar.start()
+
+    def __call__(self, epoch: Epoch) -> None:
+        """Show one epoch."""
+        line = (
+            f"loss {epoch.loss:.3f}  validation F1 {text_of(epoch.validation_f1)}  reward {epoch.reward:+.4f}  "
+            f"kept {epoch.kept_share:.2f}  KL {epoch.kl:.4f}"
+        )
+        if self.bar is not None:
+            self.bar.update(self.task, completed=epoch.epoch, description=line)
+        else:
+            print(f"epoch {epoch.epoch}/{self.total}  {line}", flush=True)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self.bar is not None:
+            self.bar.stop()

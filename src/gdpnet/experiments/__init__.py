@@ -1,0 +1,1 @@
+"""Evaluation, trials, records and figures."""

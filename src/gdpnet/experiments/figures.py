@@ -1,0 +1,127 @@
+"""Pictures of a run: training curves, the share of neighbours selected, a map of the embeddings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from sklearn.decomposition import PCA
+from sklearn.manifold import TSNE
+
+from gdpnet.atomic import atomic_path
+from gdpnet.experiments.evaluation import selected_shares
+from gdpnet.graph.graph import UNKNOWN, Graph
+from gdpnet.model import Denoised, GDPNet
+
+matplotlib.use("Agg")
+
+MAP_NODES = 2000
+"""Most nodes drawn on the map; more are sampled down to this."""
+
+
+def draw_run(model: GDPNet, graph: Graph, folder: Path) -> list[Path]:
+    """Draw all pictures of a run."""
+    denoised = model.denoise(graph)
+    figures = {
+        "training.png": training_curves(model.history_, model.best_epoch_),
+        "selected_share.png": selected_share_histogram(graph, denoised),
+        "embedding.png": embedding_map(model, graph),
+    }
+    if graph.truth is not None and bool(graph.truth.spurious.any()):
+        figures["keep_probability.png"] = keep_probability_histogram(graph, denoised)
+    paths = []
+    for name, figure in figures.items():
+        with atomic_path(folder / name) as temporary:
+            figure.savefig(temporary, format="png", dpi=120)
+        paths.append(folder / name)
+    return paths
+
+
+def training_curves(history: list[dict[str, Any]], best_epoch: int) -> Figure:
+    """Draw loss, validation F1, reward, kept share and KL over epochs."""
+    panels = [
+        ("loss", "loss of the representation"),
+        ("validation_f1", "micro-F1 on validation"),
+        ("reward", "mean reward of a decision"),
+        ("kept_share", "share of neighbours kept"),
+        ("kl", "KL of the update"),
+    ]
+    figure = Figure(figsize=(14, 3.2), layout="constrained")
+    epochs = [line["epoch"] for line in history]
+    for axes, (key, title) in zip(figure.subplots(1, len(panels)), panels, strict=True):
+        axes.plot(epochs, [line[key] for line in history], color="tab:blue", linewidth=1.5)
+        axes.axvline(best_epoch, color="tab:red", linewidth=1, linestyle="--", label="best epoch")
+        axes.set(title=title, xlabel="epoch")
+        axes.grid(alpha=0.3)
+    figure.axes[1].legend(frameon=False)
+    return figure
+
+
+def selected_share_histogram(graph: Graph, denoised: Denoised) -> Figure:
+    """Draw how the share of selected neighbours spreads over nodes."""
+    figure = Figure(figsize=(5.5, 4), layout="constrained")
+    axes = figure.subplots()
+    axes.hist(
+        selected_shares(graph, denoised), bins=np.linspace(0, 1, 21), color="tab:blue", edgecolor="white"
+    )
+    axes.set(title="Neighbours selected", xlabel="share of a node's neighbours", ylabel="nodes")
+    axes.grid(alpha=0.3)
+    return figure
+
+
+def keep_probability_histogram(graph: Graph, denoised: Denoised) -> Figure:
+    """Draw the keep probabilities of genuine and of planted links."""
+    assert graph.truth is not None
+    spurious = graph.truth.spurious.numpy()
+    figure = Figure(figsize=(5.5, 4), layout="constrained")
+    axes = figure.subplots()
+    bins = np.linspace(0, 1, 26)
+    axes.hist(
+        denoised.keep_probability[~spurious], bins=bins, alpha=0.7, color="tab:blue", label="genuine links"
+    )
+    axes.hist(
+        denoised.keep_probability[spurious], bins=bins, alpha=0.7, color="tab:red", label="planted links"
+    )
+    axes.axvline(denoised.threshold, color="black", linewidth=1, linestyle="--", label="threshold")
+    axes.set(title="What the policy makes of each link", xlabel="keep probability", ylabel="edges")
+    axes.legend(frameon=False)
+    axes.grid(alpha=0.3)
+    return figure
+
+
+def embedding_map(model: GDPNet, graph: Graph) -> Figure:
+    """Draw test nodes (all nodes without a test split) by t-SNE of their representations, coloured by class."""
+    nodes = graph.nodes_in("test")
+    nodes = nodes if nodes.numel() else (graph.split >= 0).nonzero().flatten()
+    if nodes.numel() > MAP_NODES:
+        nodes = nodes[:: -(-nodes.numel() // MAP_NODES)]
+    points = _flatten(model.embed(graph, nodes), model.seed)
+    label = graph.labels[nodes].numpy()
+    figure = Figure(figsize=(6.5, 5), layout="constrained")
+    axes = figure.subplots()
+    colours = matplotlib.colormaps["tab10" if graph.num_classes <= 10 else "tab20"]
+    for number in [*range(graph.num_classes), UNKNOWN]:
+        here = label == number
+        if here.any():
+            colour = "lightgrey" if number == UNKNOWN else colours(number % colours.N)
+            name = "unknown" if number == UNKNOWN else graph.class_names[number]
+            axes.scatter(*points[here].T, s=8, color=colour, label=name)
+    axes.set(title="Representations of test nodes (t-SNE)", xticks=[], yticks=[])
+    axes.legend(frameon=False, markerscale=2, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def _flatten(points: np.ndarray, seed: int) -> np.ndarray:
+    """Bring representations to two dimensions; a handful of nodes by PCA, as t-SNE needs more."""
+    if points.shape[0] < 10:
+        spread = np.pad(points - points.mean(axis=0), ((0, 0), (0, max(0, 2 - points.shape[1]))))
+        return (
+            PCA(n_components=min(2, *spread.shape)).fit_transform(spread)
+            if min(spread.shape) > 1
+            else spread[:, :2]
+        )
+    perplexity = min(30.0, (points.shape[0] - 1) / 3)
+    return TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(points)

@@ -1,0 +1,35 @@
+"""One name or path in, one graph out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gdpnet.errors import DatasetError, nearest
+from gdpnet.graph.datasets import DATASETS, load_dataset
+from gdpnet.graph.files import USUAL_COLUMNS, Columns, read_graph
+from gdpnet.graph.graph import Graph
+from gdpnet.graph.synthetic import synthetic_graph
+
+
+def open_graph(
+    name: str,
+    *,
+    data_dir: Path | None = None,
+    columns: Columns = USUAL_COLUMNS,
+    directed: bool = False,
+    split: str = "paper",
+    seed: int = 0,
+) -> Graph:
+    """Open a dataset by name, the generated graph by ``synthetic``, or files by their path."""
+    if name == "synthetic":
+        return synthetic_graph(seed=seed)
+    if name in DATASETS:
+        return load_dataset(name, data_dir, split=split, seed=seed)
+    path = Path(name)
+    if path.exists():
+        return read_graph(path, columns=columns, directed=directed)
+    if path.suffix or len(path.parts) > 1:
+        raise DatasetError(f"there is no file or folder {name}")
+    raise DatasetError(
+        f"there is no dataset, file or folder '{name}'{nearest(name, [*DATASETS, 'synthetic'])}"
+    )

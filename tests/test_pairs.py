@@ -1,0 +1,154 @@
+"""What is said of an edge before any learning, by hand, by definition, and on a hub."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gdpnet.graph import pairs
+from gdpnet.graph.features import SparseRows
+from gdpnet.graph.graph import Graph
+from gdpnet.graph.pairs import PAIR_NAMES, pair_features
+from worlds import random_graph
+
+# the triangle 0, 1, 2 with 3 hanging on 2
+TRIANGLE = Graph.build([[0, 0, 1, 2], [1, 2, 2, 3]], [[1.0, 0.0], [2.0, 0.0], [0.0, 3.0], [1.0, 1.0]])
+
+
+def row_of(graph: Graph, target: int, neighbour: int, state: str = "structure") -> list[float]:
+    edge = int(((graph.target == target) & (graph.neighbour == neighbour)).nonzero())
+    return pair_features(graph, state)[edge].tolist()
+
+
+def cosine(left: torch.Tensor, right: torch.Tensor) -> float:
+    size = float(left.norm() * right.norm())
+    return float(left @ right) / size if size > 1e-6 else 0.0
+
+
+def by_definition(graph: Graph, features: torch.Tensor) -> torch.Tensor:
+    """Return the structural pair features, an edge at a time, with neighbourhoods as Python sets."""
+    unit = [row / row.norm() if float(row.norm()) else row for row in features]
+    near = [set() for _ in range(graph.num_nodes)]
+    for target, neighbour in zip(graph.target.tolist(), graph.neighbour.tolist(), strict=True):
+        near[target].add(neighbour)
+    rows = []
+    for v, u in zip(graph.target.tolist(), graph.neighbour.tolist(), strict=True):
+        common = near[v] & near[u]
+        nothing = torch.zeros_like(features[0])
+        circle_v = sum((unit[node] for node in near[v] - {u}), nothing)
+        circle_u = sum((unit[node] for node in near[u] - {v}), nothing)
+        rows.append(
+            [
+                cosine(unit[v], unit[u]),
+                math.log1p(len(common)),
+                math.log1p(sum(1 / math.log(max(len(near[node]), 2)) for node in common)),
+                cosine(unit[v], circle_u),
+                cosine(unit[u], circle_v),
+                cosine(circle_v, circle_u),
+                math.log1p(len(near[v])),
+                math.log1p(len(near[u])),
+            ]
+        )
+    return torch.tensor(rows).reshape(-1, 8)
+
+
+# --- by hand ---
+
+
+def test_an_edge_of_a_triangle_sees_its_common_neighbour_and_the_circles_beyond_itself():
+    half = math.log1p(1 / math.log(3))  # the common neighbour, 2, has three neighbours
+    # the circles of 0 and of 1, without each other, are node 2 alone, at a right angle to both
+    expected = [1.0, math.log(2), half, 0.0, 0.0, 1.0, math.log(3), math.log(3)]
+    assert row_of(TRIANGLE, 0, 1) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_hanging_node_has_no_circle_beyond_the_edge_and_is_compared_with_the_others():
+    root = math.sqrt(0.5)
+    # 3 has no circle but 2; the circle of 2 without 3 is 0 and 1, both (1,0)
+    assert row_of(TRIANGLE, 2, 3) == pytest.approx(
+        [root, 0.0, 0.0, 0.0, root, 0.0, math.log(4), math.log(2)], abs=1e-6
+    )
+    assert row_of(TRIANGLE, 3, 2) == pytest.approx(
+        [root, 0.0, 0.0, root, 0.0, 0.0, math.log(2), math.log(4)], abs=1e-6
+    )
+
+
+def test_the_state_says_how_many_columns_there_are():
+    for state, names in PAIR_NAMES.items():
+        assert pair_features(TRIANGLE, state).shape == (TRIANGLE.num_edges, len(names))
+    assert row_of(TRIANGLE, 2, 3, "pairs") == pytest.approx([math.sqrt(0.5)])
+
+
+def test_where_an_edge_runs_one_way_its_target_is_not_taken_out_of_the_neighbours_circle():
+    # 1 is a neighbour of 0, and only 2 is a neighbour of 1
+    graph = Graph.build([[1, 2], [0, 1]], [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], directed=True)
+    found = row_of(graph, 0, 1)
+    assert found[3] == pytest.approx(1.0)  # 0 is just like 1's circle, node 2
+    assert found[5] == 0.0  # 0's circle without 1 is empty
+
+
+# --- by definition ---
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2000), st.integers(0, 14), st.booleans(), st.booleans())
+def test_pair_features_are_what_their_names_say(seed, links, directed, sparse):
+    graph = random_graph(seed, links=links, directed=directed)
+    features = torch.where(graph.features > 0, graph.features, 0.0)  # some rows are all zeros
+    rows = SparseRows.from_scipy(sp.csr_matrix(features.numpy())) if sparse else features
+    found = pair_features(replace(graph, features=rows), "structure")
+    assert torch.allclose(found, by_definition(graph, features), atol=1e-4)
+
+
+def test_two_nodes_linked_only_to_each_other_have_no_circles_to_compare():
+    graph = Graph.build([[0], [1]], [[1.0, 2.0], [3.0, 4.0]])
+    assert row_of(graph, 0, 1)[1:6] == [0.0, 0.0, 0.0, 0.0, 0.0]
+
+
+def test_labels_do_not_matter():
+    labelled = replace(TRIANGLE, labels=torch.tensor([0, 1, 1, 0]), class_names=("a", "b"))
+    assert torch.equal(pair_features(labelled, "structure"), pair_features(TRIANGLE, "structure"))
+
+
+def test_a_graph_without_edges_has_no_rows():
+    for features in (torch.ones(3, 2), SparseRows.identity(3)):
+        graph = Graph.build([], features)
+        assert pair_features(graph, "structure").shape == (0, 8)
+
+
+# --- a hub ---
+
+
+def test_work_and_memory_on_a_hub_follow_its_edges_and_not_their_square(monkeypatch):
+    leaves = 100_000
+    looked_up = []
+    plain = pairs.ranges
+
+    def counted(start, length):
+        owner, value = plain(start, length)
+        looked_up.append(value.numel())
+        return owner, value
+
+    monkeypatch.setattr(pairs, "ranges", counted)
+    edges = torch.stack([torch.zeros(leaves, dtype=torch.long), torch.arange(1, leaves + 1)])
+    graph = Graph.build(edges, SparseRows.identity(leaves + 1))
+    found = pair_features(graph, "structure")
+    assert sum(looked_up) < 20 * graph.num_edges
+    assert max(looked_up) <= 2 * pairs._CHUNK
+    assert found[0, [6, 7]].tolist() == pytest.approx([math.log1p(leaves), math.log(2)])
+    assert bool(torch.isfinite(found).all())
+
+
+def test_large_batches_are_cut_into_parts_without_changing_the_result(monkeypatch):
+    graph = random_graph(3, nodes=40, links=200, features=8)
+    features = SparseRows.from_scipy(sp.csr_matrix(graph.features.clamp(min=0.0).numpy()))
+    for rows in (features, graph.features):
+        whole = pair_features(replace(graph, features=rows), "structure")
+        with monkeypatch.context() as patch:
+            patch.setattr(pairs, "_CHUNK", 16)
+            parts = pair_features(replace(graph, features=rows), "structure")
+        assert torch.allclose(whole, parts, atol=1e-6)

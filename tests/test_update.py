@@ -1,0 +1,207 @@
+"""One update of the policy: it sees what the policy saw, learns, and never leaves the KL limit."""
+
+import copy
+
+import pytest
+import torch
+from torch.distributions import Categorical, kl_divergence
+
+from gdpnet.config import Config, PPOSettings
+from gdpnet.inference import make_view
+from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
+from gdpnet.selection.policy import Policy
+from gdpnet.selection.rollout import Play, Rollout, roll_out
+from gdpnet.selection.update import Update, score_decisions, update_policy, visited_states
+from worlds import joint_logits, known_policy, random_graph, random_world, star, table_view
+
+PLAYS = [Play(), Play(learned_order=False), Play(early_stop=False)]
+NAMES = ["learned", "random order", "no early stop"]
+
+
+def played(play: Play, state: str = "structure", seed: int = 0, max_candidates: int = 256):
+    """Return a policy, its roll-out on a random graph of ten nodes, and the view it was played in."""
+    config = Config().with_values(
+        {"representation": {"width": 4}, "policy": {"hidden": [6, 5], "state": state}}
+    )
+    graph = random_graph(seed, nodes=10, links=24)
+    policy, aggregators, prepared = random_world(graph, config, seed=seed)
+    view = make_view(aggregators, prepared)
+    everyone = torch.arange(graph.num_nodes)
+    episodes = begin_episodes(
+        graph.row_ptr, graph.neighbour, everyone, max_candidates=max_candidates, seed=seed
+    )
+    return policy, roll_out(policy, view, episodes, play), view
+
+
+def updated(policy: Policy, rollout: Rollout, view: View, *, learning_rate: float, **options) -> Update:
+    """Update the policy with rewards between -1 and 1."""
+    settings = PPOSettings(learning_rate=learning_rate, **options)
+    optimiser = torch.optim.Adam(policy.parameters(), lr=learning_rate)
+    reward = torch.linspace(-1.0, 1.0, rollout.decisions) * ~rollout.is_ending
+    generator = torch.Generator().manual_seed(0)
+    return update_policy(policy, optimiser, rollout, view, reward, settings, generator)
+
+
+@torch.no_grad()
+def enumerated_kl(before: Policy, after: Policy, rollout: Rollout, view: View) -> float:
+    """Return the mean KL over all visited states by enumeration of every joint action."""
+    visited = visited_states(rollout, view)
+    everything = torch.arange(rollout.decisions)
+    old, new = (
+        Categorical(logits=joint_logits(score_decisions(one, visited, everything), rollout.play))
+        for one in (before, after)
+    )
+    return float(kl_divergence(old, new).mean())
+
+
+# --- what the update sees ---
+
+
+@pytest.mark.parametrize("state", ["paper", "structure"])
+@pytest.mark.parametrize("play", PLAYS, ids=NAMES)
+def test_the_policy_that_acted_scores_its_decisions_as_it_did_when_it_acted(play, state):
+    policy, rollout, view = played(play, state)
+    scored = score_decisions(policy, visited_states(rollout, view), torch.arange(rollout.decisions)).detach()
+    assert float((scored.order_log_prob - rollout.order_log_prob).abs().max()) < 1e-5
+    assert float((scored.keep_log_prob - rollout.keep_log_prob).abs().max()) < 1e-5
+
+
+def test_some_decisions_scored_apart_are_scored_the_same():
+    policy, rollout, view = played(Play())
+    visited = visited_states(rollout, view)
+    some = torch.tensor([7, 2, 11])
+    scored = score_decisions(policy, visited, some).detach()
+    assert torch.allclose(scored.order_log_prob, rollout.order_log_prob[some], atol=1e-5)
+    assert torch.allclose(scored.keep_log_prob, rollout.keep_log_prob[some], atol=1e-5)
+
+
+def test_the_parts_of_a_hub_are_scored_as_they_were_played():
+    policy, rollout, view = played(Play(), max_candidates=2)
+    assert int(rollout.episodes.length.max()) == 2
+    scored = score_decisions(policy, visited_states(rollout, view), torch.arange(rollout.decisions)).detach()
+    assert float((scored.order_log_prob - rollout.order_log_prob).abs().max()) < 1e-5
+
+
+def test_a_decision_chooses_among_what_no_earlier_one_visited():
+    values = torch.tensor([0.0, 1.0, 3.0, 2.0])
+    rollout = roll_out(known_policy(0.0), table_view(values), star(3), Play(greedy=True))
+    visited = visited_states(rollout, table_view(values))
+    # visited in the order of nodes 2, 3, 1, then the end is not needed: nothing is left
+    assert visited.sizes.tolist() == [3, 2, 1]
+    assert visited.candidate.tolist() == [0, 1, 2, 0, 2, 0]
+    assert visited.counts.tolist() == [0.0, 1.0, 2.0]
+    assert visited.embedded[:, 0].tolist() == pytest.approx([0.0, 3.0 / 2.0, 5.0 / 3.0])
+
+
+# --- the KL limit ---
+
+
+@pytest.mark.parametrize("learning_rate", [0.1, 10.0, 1e6, 1e30])
+@pytest.mark.parametrize("play", PLAYS, ids=NAMES)
+def test_an_enormous_step_is_drawn_back_within_the_kl_limit(play, learning_rate):
+    policy, rollout, view = played(play)
+    acted = copy.deepcopy(policy)
+    result = updated(policy, rollout, view, learning_rate=learning_rate, kl_limit=0.01, batch_size=4)
+    measured = enumerated_kl(acted, policy, rollout, view)
+    assert measured <= 0.01 + 1e-6
+    assert result.kl == pytest.approx(measured, abs=1e-5)
+    assert result.backtracks > 0
+    assert all(bool(torch.isfinite(weight).all()) for weight in policy.parameters())
+
+
+def test_a_step_too_long_for_eight_halvings_is_given_up():
+    policy, rollout, view = played(Play())
+    acted = copy.deepcopy(policy)
+    result = updated(policy, rollout, view, learning_rate=1e6, kl_limit=0.01)
+    assert result.backtracks == 9
+    assert result.kl == 0.0
+    assert all(
+        torch.equal(weight, before)
+        for weight, before in zip(policy.parameters(), acted.parameters(), strict=True)
+    )
+
+
+def test_a_small_step_is_not_drawn_back_and_changes_the_policy():
+    policy, rollout, view = played(Play())
+    acted = copy.deepcopy(policy)
+    result = updated(policy, rollout, view, learning_rate=1e-4, passes=3)
+    assert (result.passes, result.backtracks) == (3, 0)
+    assert 0.0 < enumerated_kl(acted, policy, rollout, view) < 0.05
+    assert result.kl == pytest.approx(enumerated_kl(acted, policy, rollout, view), abs=1e-6)
+
+
+def test_many_passes_stop_at_the_limit_and_not_beyond():
+    policy, rollout, view = played(Play())
+    acted = copy.deepcopy(policy)
+    result = updated(policy, rollout, view, learning_rate=0.01, passes=200, kl_limit=0.02)
+    assert 1 < result.passes < 200
+    assert 0.005 < enumerated_kl(acted, policy, rollout, view) <= 0.02 + 1e-6
+
+
+def test_a_limit_of_zero_leaves_the_policy_as_it_was():
+    policy, rollout, view = played(Play())
+    acted = copy.deepcopy(policy)
+    updated(policy, rollout, view, learning_rate=0.1, kl_limit=0.0)
+    assert enumerated_kl(acted, policy, rollout, view) == pytest.approx(0.0, abs=1e-7)
+
+
+def test_nothing_played_changes_nothing():
+    policy = known_policy()
+    episodes = begin_episodes(
+        torch.tensor([0, 0]),
+        torch.zeros(0, dtype=torch.long),
+        torch.tensor([0]),
+        max_candidates=4,
+        seed=0,
+    )
+    view = table_view(torch.tensor([0.0]))
+    rollout = roll_out(policy, view, episodes, Play())
+    assert updated(policy, rollout, view, learning_rate=0.1) == Update(0.0, 0.0, 0, 0)
+
+
+def test_the_same_seed_makes_the_same_update():
+    first, rollout, view = played(Play())
+    second = copy.deepcopy(first)
+    updated(first, rollout, view, learning_rate=0.01, batch_size=4)
+    updated(second, rollout, view, learning_rate=0.01, batch_size=4)
+    assert all(
+        torch.equal(one, other) for one, other in zip(first.parameters(), second.parameters(), strict=True)
+    )
+
+
+# --- a trivial task ---
+
+
+def two_kinds(leaves: int) -> View:
+    """Return the view of a star whose odd leaves are of kind A and even ones of kind B, told by one-hot rows."""
+    table = torch.zeros(leaves + 1, 2)
+    table[1::2, 0] = 1.0
+    table[2::2, 1] = 1.0
+
+    def meet(episodes: Episodes) -> Met:
+        given = table[episodes.row]
+        return Met(given, given, torch.full((given.shape[0], 2), 0.5), torch.zeros(given.shape[0], 0))
+
+    def observe(row, total, kept):
+        return (table[row] + total) / (1.0 + kept[:, None]), torch.full((row.numel(), 2), 0.5)
+
+    return View(meet, observe)
+
+
+@pytest.mark.parametrize("advantage", ["exact", "sampled"])
+def test_a_policy_learns_to_keep_what_pays_and_to_drop_what_costs(advantage):
+    view = two_kinds(6)
+    policy = Policy(2, 0, (16, 8), extras=False)
+    policy.initialise(torch.Generator().manual_seed(0))
+    optimiser = torch.optim.Adam(policy.parameters(), lr=0.02)
+    settings = PPOSettings(advantage=advantage, discount=0.0, kl_limit=0.1, batch_size=32)
+    generator = torch.Generator().manual_seed(0)
+    for seed in range(20):
+        rollout = roll_out(policy, view, star(6, copies=32, seed=seed), Play())
+        leaf = rollout.episodes.row[rollout.candidate.clamp(min=0)]
+        reward = torch.where(leaf % 2 == 1, 1.0, -1.0) * ~rollout.is_ending
+        update_policy(policy, optimiser, rollout, view, reward, settings, generator)
+    rollout = roll_out(policy, view, star(6, copies=64, seed=999), Play(early_stop=False))
+    kind_a = rollout.episodes.row % 2 == 1
+    assert float(rollout.keep_probability[kind_a].mean()) > 0.9
+    assert float(rollout.keep_probability[~kind_a].mean()) < 0.1
