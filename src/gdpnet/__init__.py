@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from gdpnet.version import __version__
 
 if TYPE_CHECKING:
     from gdpnet.graph.datasets import load_dataset as load_dataset
@@ -27,7 +27,18 @@ _WHERE = {
     "synthetic_graph": "gdpnet.graph.synthetic",
 }
 
-__all__ = [*_WHERE, "__version__"]
+__all__ = [
+    "DenoiseTransform",
+    "GDPNet",
+    "Graph",
+    "__version__",
+    "from_networkx",
+    "from_pyg",
+    "from_scipy",
+    "load_dataset",
+    "read_graph",
+    "synthetic_graph",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -111,7 +111,7 @@ class RepresentationSettings(Section):
         high=2,
     )
     self_weight: bool = setting(False, "whether the node itself gets a weight matrix of its own")
-    dropout: float = setting(0.7, "share of inputs and hidden units dropped in training", low=0.0, high=0.99)
+    dropout: float = setting(0.5, "share of inputs and hidden units dropped in training", low=0.0, high=0.99)
     learning_rate: float = setting(0.003, "step size of the aggregator's optimiser", low=0.0)
     weight_decay: float = setting(5e-4, "L2 penalty of the aggregator's weights", low=0.0)
     passes: int = setting(2, "passes over the training nodes in one epoch", low=1)
@@ -241,7 +241,8 @@ def _toml_text(value: Any) -> str:
 def _checked(owner: str, item: dataclasses.Field[Any], value: Any) -> Any:
     """Return a value in the type of its default, or say what it must be."""
     name = f"{owner.removesuffix('Settings').lower()}.{item.name}"
-    default, limits = item.default, item.metadata
+    default: Any = item.default
+    limits = item.metadata
     if isinstance(default, tuple):
         if not isinstance(value, list | tuple) or len(value) != len(default):
             raise ConfigError(f"{name} must be a list of {len(default)} numbers, found {value!r}")

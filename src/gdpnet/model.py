@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
-import gdpnet
 from gdpnet.config import (
     Config,
     FeaturesSettings,
@@ -37,6 +36,7 @@ from gdpnet.representation.tasks import micro_f1
 from gdpnet.run_folder import RunFolder, read_checkpoint, tensors_under, write_checkpoint
 from gdpnet.selection.policy import Policy
 from gdpnet.training import Epoch, TrainingState, begin_training, make_policy, make_scene, train_epochs
+from gdpnet.version import __version__
 
 SECTIONS = tuple(item.name for item in dataclasses.fields(Config))
 
@@ -252,7 +252,7 @@ class GDPNet(BaseEstimator):
             "classes": [str(name) for name in self.classes_],
             "num_features": self.n_features_in_,
             "seed": self.seed,
-            "version": gdpnet.__version__,
+            "version": __version__,
             "history": self.history_,
             "best_epoch": self.best_epoch_,
             "validation_f1": self.validation_f1_,

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-import gdpnet
 from gdpnet.atomic import atomic_path
 from gdpnet.config import Config, read_config
 from gdpnet.errors import ModelFileError, RunFolderError
@@ -18,6 +17,7 @@ from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.model_file import read_tensors, write_tensors
 from gdpnet.training import TrainingState
+from gdpnet.version import __version__
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def create_run(
         "graph": graph_name,
         "seed": seed,
         "split": split,
-        "version": gdpnet.__version__,
+        "version": __version__,
         "fingerprint": fingerprint(graph),
     }
     write_json(run.about, about)

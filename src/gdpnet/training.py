@@ -165,7 +165,8 @@ def make_optimisers(
     policy: Policy, aggregators: Aggregators, config: Config
 ) -> tuple[torch.optim.Adam, torch.optim.Adam]:
     """Make the optimisers of both phases; biases and heads are not decayed."""
-    decayed = [aggregators.weight] + ([] if aggregators.self_weight is None else [aggregators.self_weight])
+    matrices = (aggregators.weight, aggregators.self_weight)
+    decayed = [weight for weight in matrices if weight is not None]
     plain = [aggregators.bias, aggregators.head_weight, aggregators.head_bias]
     settings = config.representation
     return (
@@ -173,7 +174,10 @@ def make_optimisers(
             policy.parameters(), lr=config.ppo.learning_rate, weight_decay=config.ppo.weight_decay
         ),
         torch.optim.Adam(
-            [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": plain}],
+            [
+                {"params": decayed, "weight_decay": settings.weight_decay},
+                {"params": plain, "weight_decay": 0.0},
+            ],
             lr=settings.learning_rate,
         ),
     )
@@ -287,7 +291,7 @@ def _with_selected_circle(state: TrainingState, scene: Scene, config: Config, se
 def _play_once(
     state: TrainingState, scene: Scene, config: Config, targets: Int[Tensor, "targets"], seed: int
 ) -> tuple[Float[Tensor, "edges"], Bool[Tensor, "edges"]]:
-    """Play one sampled episode a target; return the keep probability of each edge, and whether it was kept."""
+    """Play one sampled episode a target; return each edge's keep probability and whether it was kept."""
     edges = scene.train.neighbour.numel()
     probability = torch.ones(edges, device=scene.train.device)
     kept = torch.zeros(edges, dtype=torch.bool, device=scene.train.device)
@@ -303,7 +307,7 @@ def _play_once(
 def _selected_sets(
     state: TrainingState, scene: Scene, config: Config, seed: int, selecting: bool
 ) -> tuple[Int[Tensor, "kept"], Int[Tensor, "kept"], float]:
-    """Return the neighbours that the current policy selects for each target, and the share of all that they are."""
+    """Return the edges that the current policy selects for each target, and their share of all."""
     train = scene.train
     owner, edge = ranges(train.row_ptr[scene.targets], (train.row_ptr.diff())[scene.targets])
     if not selecting:

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import typer
 
-import gdpnet
 from gdpnet.cli.options import (
     ColumnNames,
     ConfigFile,
@@ -39,6 +38,7 @@ from gdpnet.graph.named import open_graph
 from gdpnet.graph.tables import SUFFIXES
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import RunFolder, check_same_graph, create_run, open_run, write_json
+from gdpnet.version import __version__
 
 app = typer.Typer(
     add_completion=False,
@@ -51,7 +51,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"gdpnet {gdpnet.__version__}")
+        print(f"gdpnet {__version__}")
         raise typer.Exit
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from gdpnet.config import Config, read_config, shipped_config
 from gdpnet.graph.files import Columns
 
 
-class Device(str, Enum):
+class Device(StrEnum):
     """Where to compute."""
 
     auto = "auto"

@@ -65,7 +65,10 @@ def selected_share_histogram(graph: Graph, denoised: Denoised) -> Figure:
     figure = Figure(figsize=(5.5, 4), layout="constrained")
     axes = figure.subplots()
     axes.hist(
-        selected_shares(graph, denoised), bins=np.linspace(0, 1, 21), color="tab:blue", edgecolor="white"
+        selected_shares(graph, denoised),
+        bins=np.linspace(0, 1, 21).tolist(),
+        color="tab:blue",
+        edgecolor="white",
     )
     axes.set(title="Neighbours selected", xlabel="share of a node's neighbours", ylabel="nodes")
     axes.grid(alpha=0.3)
@@ -78,7 +81,7 @@ def keep_probability_histogram(graph: Graph, denoised: Denoised) -> Figure:
     spurious = graph.truth.spurious.numpy()
     figure = Figure(figsize=(5.5, 4), layout="constrained")
     axes = figure.subplots()
-    bins = np.linspace(0, 1, 26)
+    bins = np.linspace(0, 1, 26).tolist()
     axes.hist(
         denoised.keep_probability[~spurious], bins=bins, alpha=0.7, color="tab:blue", label="genuine links"
     )
@@ -108,7 +111,7 @@ def embedding_map(model: GDPNet, graph: Graph) -> Figure:
         if here.any():
             colour = "lightgrey" if number == UNKNOWN else colours(number % colours.N)
             name = "unknown" if number == UNKNOWN else graph.class_names[number]
-            axes.scatter(*points[here].T, s=8, color=colour, label=name)
+            axes.scatter(points[here, 0], points[here, 1], s=8, color=colour, label=name)
     axes.set(title="Representations of test nodes (t-SNE)", xticks=[], yticks=[])
     axes.legend(frameon=False, markerscale=2, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-import gdpnet
 from gdpnet.config import Config
 from gdpnet.errors import GDPNetError
+from gdpnet.version import __version__
 
 
 def make_record(
@@ -24,7 +24,7 @@ def make_record(
         **about,
         "seed": seed,
         "metrics": metrics,
-        "version": gdpnet.__version__,
+        "version": __version__,
         "commit": _commit(),
         "torch": torch.__version__,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),

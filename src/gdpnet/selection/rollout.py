@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -74,179 +72,160 @@ class Rollout:
 class _Board:
     """The moving parts of a roll-out: running sums, scores, and the candidates that are left."""
 
-    def __init__(self, policy: Policy, view: View, episodes: Episodes, play: Play) -> None:
-        self.policy, self.view, self.episodes, self.play = policy, view, episodes, play
+    def __init__(self, policy: Policy, view: View, episodes: Episodes) -> None:
+        self.policy, self.view, self.episodes = policy, view, episodes
         self.met = met = view.meet(episodes)
         self.sums = met.given.new_zeros(episodes.count, met.given.shape[1])
         self.counts = met.given.new_zeros(episodes.count)
+        self.half = met.given.new_zeros(episodes.count, policy.first_bias.numel())
         self.beliefs = met.beliefs.new_zeros(episodes.count, met.beliefs.shape[1])
         self.scores = met.given.new_zeros(episodes.row.numel())
         self.ending = met.given.new_zeros(episodes.count)
+        self.neighbour_half = policy.neighbour_half(met.embedded, met.beliefs, met.pairs)
         self.live = torch.arange(episodes.row.numel(), device=met.given.device)
         self.live_episode = episodes.owner
-        self.remaining = episodes.length
-        self.chunk = _SCORE_CHUNK if met.given.device.type == "cpu" else 1 << 20
-        self._lay_halves()
+        self.changed = torch.ones(episodes.count, dtype=torch.bool, device=met.given.device)
 
-    def _lay_halves(self) -> None:
-        """Lay what the first layer adds up in one table: candidates, then episodes, then the agreement weight."""
-        policy, met, candidates = self.policy, self.met, self.live.numel()
-        rows = candidates + self.episodes.count + policy.extras
-        self.halves = met.given.new_empty(rows, policy.first_bias.numel())
-        for start in range(0, candidates, self.chunk):
-            part = slice(start, min(start + self.chunk, candidates))
-            self.halves[part] = policy.neighbour_half(met.embedded[part], met.beliefs[part], met.pairs[part])
-        if policy.extras:
-            self.halves[-1] = policy.agreement_weight
-
-    def observe(self, moved: Int[Tensor, "moved"]) -> None:
-        """Bring the halves and beliefs of the episodes whose state changed up to date, and their scores."""
-        for some in torch.split(moved, self.chunk):
-            self._observe_targets(some)
-        stale = self.live, self.live_episode
-        if moved.numel() < self.episodes.count:
-            changed = torch.zeros(self.episodes.count, dtype=torch.bool, device=moved.device)
-            changed[moved] = True
-            place = changed.index_select(0, self.live_episode).nonzero().flatten()
-            stale = self.live.index_select(0, place), self.live_episode.index_select(0, place)
-        for candidate, episode in zip(*(torch.split(part, self.chunk) for part in stale), strict=True):
-            self.scores.scatter_(0, candidate, self._score(candidate, episode))
-
-    def _observe_targets(self, moved: Int[Tensor, "moved"]) -> None:
-        policy, counts = self.policy, self.counts.index_select(0, moved)
-        row = self.episodes.target_row.index_select(0, moved)
-        embedded, beliefs = self.view.observe(row, self.sums.index_select(0, moved), counts)
-        half = policy.target_half(embedded, beliefs, counts)
-        self.halves.index_copy_(0, self.live_offset(moved), half)
-        self.beliefs.index_copy_(0, moved, beliefs)
-        if self.play.can_end:
-            self.ending.index_copy_(0, moved, policy.score(half + policy.ending_half()))
-
-    def live_offset(self, episode):
-        return episode + self.episodes.row.numel()
-
-    def _score(self, candidate: Int[Tensor, "n"], episode: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
-        """Score candidates in their episodes' state; the halves are gathered and added up in one pass."""
+    def observe(self) -> None:
+        """Bring the halves, beliefs and scores of the episodes whose state changed up to date."""
+        moved = self.changed.nonzero().flatten()
+        if moved.numel() == 0:
+            return
         policy = self.policy
-        places, weights = [candidate, self.live_offset(episode)], None
-        if policy.extras:
-            places.append(torch.full_like(candidate, self.halves.shape[0] - 1))
-            weights = self.scores.new_ones(candidate.numel(), 3)
-            weights[:, 2] = agreement(
-                self.beliefs.index_select(0, episode), self.met.beliefs.index_select(0, candidate)
-            )
-        places = torch.stack(places, dim=1)
-        return policy.score(F.embedding_bag(places, self.halves, mode="sum", per_sample_weights=weights))
+        embedded, beliefs = self.view.observe(
+            self.episodes.target_row[moved], self.sums.index_select(0, moved), self.counts[moved]
+        )
+        half = policy.target_half(embedded, beliefs, self.counts[moved])
+        self.half[moved], self.beliefs[moved] = half, beliefs
+        self.ending[moved] = policy.score(half + policy.ending_half())
+        stale = self.changed[self.live_episode].nonzero().flatten()
+        for part in torch.split(stale, _SCORE_CHUNK if half.device.type == "cpu" else 1 << 20):
+            candidate, episode = self.live[part], self.live_episode[part]
+            first = self.neighbour_half.index_select(0, candidate)
+            first += self.half.index_select(0, episode)
+            if policy.extras:
+                other = self.met.beliefs.index_select(0, candidate)
+                agree = agreement(self.beliefs.index_select(0, episode), other)
+                first.addr_(agree, policy.agreement_weight)
+            self.scores[candidate] = policy.score(first)
+        self.changed.zero_()
 
 
 @torch.no_grad()
 def roll_out(policy: Policy, view: View, episodes: Episodes, play: Play) -> Rollout:
     """Play every episode of a batch to its end."""
-    board = _Board(policy, view, episodes, play)
-    moved = torch.arange(episodes.count, device=episodes.row.device)
-    steps: list[_Step] = []
+    board = _Board(policy, view, episodes)
+    visited_at = torch.full_like(episodes.row, NEVER)
+    selected = torch.zeros_like(episodes.row, dtype=torch.bool)
+    remaining = episodes.length.clone()
+    steps = []
+    step = 0
     while board.live.numel():
-        board.observe(moved)
-        winner, stopped, weight = _draw(board, len(steps))
-        chosen, drawn = board.live_episode.index_select(0, winner), board.live.index_select(0, winner)
-        score = board.scores.index_select(0, drawn)
-        keep = score > 0
-        if not play.greedy:
-            key = episodes.key.index_select(0, drawn)
-            keep = uniforms(key, 2 * len(steps) + 1) < torch.sigmoid(score)
-        steps.append(_Step(chosen, drawn, keep, score, weight.index_select(0, chosen), stopped, weight.index_select(0, stopped)))
-        moved = board.move(winner, stopped, chosen, drawn, keep)
-    return _record(board, steps)
+        board.observe()
+        order_log_prob, candidate, stop = _draw(board, remaining, play, step)
+        chosen = (candidate != ENDING).nonzero().flatten()
+        drawn = candidate[chosen]
+        score = board.scores[drawn]
+        keep = (
+            score > 0 if play.greedy else uniforms(episodes.key[drawn], 2 * step + 1) < torch.sigmoid(score)
+        )
+        keep_log_prob = torch.nn.functional.logsigmoid(torch.where(keep, score, -score))
+        ended = stop.nonzero().flatten()
+        steps.append(
+            (
+                torch.cat([chosen, ended]),
+                torch.full((chosen.numel() + ended.numel(),), step, device=drawn.device),
+                torch.cat([drawn, torch.full_like(ended, ENDING)]),
+                torch.cat([keep, torch.zeros_like(ended, dtype=torch.bool)]),
+                torch.cat([order_log_prob[chosen], order_log_prob[ended]]),
+                torch.cat([keep_log_prob, torch.zeros_like(ended, dtype=score.dtype)]),
+            )
+        )
+        visited_at[drawn] = step
+        selected[drawn] = keep
+        grown = chosen[keep]
+        board.sums[grown] += board.met.given[drawn[keep]]
+        board.counts[grown] += 1.0
+        board.changed[grown] = True
+        remaining[chosen] -= 1
+        remaining[ended] = 0
+        left = (visited_at[board.live] == NEVER) & ~stop[board.live_episode]
+        board.live, board.live_episode = board.live[left], board.live_episode[left]
+        step += 1
+    board.live = (visited_at == NEVER).nonzero().flatten()
+    return _record(board, episodes, play, steps, visited_at, selected)
 
 
-class _Step(NamedTuple):
-    chosen: Tensor
-    drawn: Tensor
-    keep: Tensor
-    score: Tensor
-    weight: Tensor
-    stopped: Tensor
-    stopped_weight: Tensor
+def _draw(
+    board: _Board, remaining: Int[Tensor, "episodes"], play: Play, step: int
+) -> tuple[Float[Tensor, "episodes"], Int[Tensor, "episodes"], Bool[Tensor, "episodes"]]:
+    """Draw the next neighbour of every running episode; return log-probability, candidate and who stops.
 
-
-def move(self, winner, stopped, chosen, drawn, keep):
-    self.remaining.sub_(1).clamp_(min=0)
-    left = torch.ones_like(self.live, dtype=torch.bool)
-    left[winner] = False
-    if stopped.numel():
-        self.remaining[stopped] = 0
-        left &= self.remaining.index_select(0, self.live_episode) > 0
-    place = left.nonzero().flatten()
-    self.live, self.live_episode = self.live.index_select(0, place), self.live_episode.index_select(0, place)
-    grown = (keep & (self.remaining.index_select(0, chosen) > 0)).nonzero().flatten()
-    moved = chosen.index_select(0, grown)
-    self.sums.index_add_(0, moved, self.met.given.index_select(0, drawn.index_select(0, grown)))
-    self.counts.index_add_(0, moved, self.counts.new_ones(1).expand(moved.numel()))
-    return moved
-_Board.move = move
-
-
-def _draw(board: _Board, step: int):
-    """Draw the next neighbour of every running episode; return where it lives, who stops, and softmax's sum.
+    An episode without a candidate left is over: its entries are -1 and False.
     """
-    play, live, owner = board.play, board.live, board.live_episode
-    count = int(owner[-1]) + 1
-    remaining = board.remaining[:count]
-    score = board.scores.index_select(0, live) if play.learned_order else board.scores.new_zeros(live.numel())
-    contest = score
-    if not (play.greedy and play.learned_order):
-        contest = score + gumbels(board.episodes.key.index_select(0, live), 2 * step)
-    best = torch.segment_reduce(contest, "max", lengths=remaining, initial=-torch.inf, unsafe=True)
+    count = int(board.live_episode[-1]) + 1
+    live, owner = board.live, board.live_episode
+    score = board.scores[live] if play.learned_order else board.scores.new_zeros(live.numel())
+    contest = (
+        score if play.greedy and play.learned_order else score + gumbels(board.episodes.key[live], 2 * step)
+    )
+    best = torch.segment_reduce(contest, "max", lengths=remaining[:count], initial=-torch.inf, unsafe=True)
+    running = remaining[:count] > 0
     weight = sum_by_owner(score.exp(), owner, count)
-    stopped = live[:0]
+    stop = torch.zeros_like(running)
     if play.can_end:
         ending = board.ending[:count]
         weight = weight + ending.exp()
-        if not play.greedy:
-            ending = ending + gumbels(board.episodes.ending_key[:count], 2 * step)
-        stop = (remaining > 0) & (ending > best)
-        stopped = stop.nonzero().flatten()
-        best = torch.where(stop, torch.inf, best)
-    winner = (contest >= best.index_select(0, owner)).nonzero().flatten()
-    episode = owner.index_select(0, winner)
-    again = episode[1:] == episode[:-1]
-    if bool(again.any()):
-        winner = winner[torch.cat([~again[:1] | True, ~again])]
-    return winner, stopped, weight
+        contest_ending = (
+            ending if play.greedy else ending + gumbels(board.episodes.ending_key[:count], 2 * step)
+        )
+        stop = running & (contest_ending > best)
+    winner = ((contest >= best[owner]) & ~stop[owner]).nonzero().flatten()
+    first = torch.ones_like(winner, dtype=torch.bool)
+    first[1:] = owner[winner[1:]] != owner[winner[:-1]]
+    winner = winner[first]
+    candidate = torch.full((count,), ENDING, device=live.device)
+    candidate[owner[winner]] = live[winner]
+    log_prob = torch.where(stop, board.ending[:count], 0.0) - weight.log()
+    log_prob[owner[winner]] += score[winner]
+    return log_prob, candidate, stop
 
 
-def _record(board: _Board, steps) -> Rollout:
-    episodes, play = board.episodes, board.play
-    device = board.scores.device
-    empty = torch.zeros(0, dtype=torch.long, device=device)
-    steps = steps or [_Step(empty, empty, empty.bool(), empty.float(), empty.float(), empty, empty.float())]
-    chosen, drawn, keep, score, weight, stopped, stopped_weight = (torch.cat(column) for column in zip(*steps, strict=True))
-    number = torch.arange(len(steps), device=device)
-    step_of = lambda name: number.repeat_interleave(torch.tensor([getattr(step, name).numel() for step in steps], device=device))
-    chosen_step, stopped_step = step_of("chosen"), step_of("stopped")
-    visited_at = torch.full_like(episodes.row, NEVER).scatter_(0, drawn, chosen_step)
-    selected = torch.zeros_like(episodes.row, dtype=torch.bool).scatter_(0, drawn, keep)
+def _record(
+    board: _Board,
+    episodes: Episodes,
+    play: Play,
+    steps: list[tuple[Tensor, ...]],
+    visited_at: Tensor,
+    selected: Tensor,
+) -> Rollout:
+    """Sort the decisions by episode and step, and give every candidate its keep probability.
+
+    A visited candidate has the policy's own probability at its decision. One that was never visited would have
+    been drawn before the ending neighbour with chance e^l / (e^l + e^l_e) at the last state, so it has that
+    times its keep probability there.
+    """
     keep_probability = torch.sigmoid(board.scores)
-    never = (visited_at == NEVER).nonzero().flatten()
-    if never.numel():
-        ending = board.ending[episodes.owner[never]]
-        keep_probability[never] *= torch.sigmoid(board.scores[never] - ending)
-    episode = torch.cat([chosen, stopped])
-    place = offsets_of(torch.bincount(episode, minlength=episodes.count)).index_select(0, episode) + torch.cat([chosen_step, stopped_step])
-    regret = score if play.learned_order else torch.zeros_like(score)
-    columns = (
-        episode,
-        torch.cat([chosen_step, stopped_step]),
-        torch.cat([drawn, torch.full_like(stopped, ENDING)]),
-        torch.cat([keep, torch.zeros_like(stopped, dtype=torch.bool)]),
-        torch.cat([regret - weight.log(), board.ending.index_select(0, stopped) - stopped_weight.log()]),
-        torch.cat([F.logsigmoid(torch.where(keep, score, -score)), torch.zeros_like(stopped_weight)]),
+    if board.live.numel():
+        ending = board.ending[episodes.owner[board.live]]
+        keep_probability[board.live] *= torch.sigmoid(board.scores[board.live] - ending)
+    if not steps:
+        empty = torch.zeros(0, dtype=torch.long, device=visited_at.device)
+        steps = [(empty, empty, empty, empty.bool(), empty.float(), empty.float())]
+    episode, step, candidate, kept, order_log_prob, keep_log_prob = (
+        torch.cat(column) for column in zip(*steps, strict=True)
     )
+    order = torch.argsort(episode * (int(step.max()) + 1 if step.numel() else 1) + step)
     return Rollout(
         episodes,
         board.met,
         play,
-        *(torch.empty_like(column).scatter_(0, place, column) for column in columns),
+        episode[order],
+        step[order],
+        candidate[order],
+        kept[order],
+        order_log_prob[order],
+        keep_log_prob[order],
         visited_at,
         selected,
         keep_probability,

@@ -1,0 +1,343 @@
+"""Training both phases: what it may see, that it repeats itself, and that it learns to denoise."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+
+from gdpnet.config import Config
+from gdpnet.errors import GraphError
+from gdpnet.graph.features import SparseRows
+from gdpnet.graph.graph import Graph
+from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.inference import prepare, select
+from gdpnet.training import (
+    Epoch,
+    Scene,
+    TrainingState,
+    begin_training,
+    make_scene,
+    split_for_training,
+    train_epochs,
+    validate,
+)
+from worlds import CPU
+
+FAST = Config().with_values(
+    {
+        "training": {"epochs": 2, "warmup": 1},
+        "representation": {"width": 8},
+        "policy": {"hidden": [8, 6]},
+        "inference": {"episodes": 2},
+    }
+)
+NOISY = SyntheticSettings(nodes=120, classes=3, words=300, links_per_node=2.0)
+
+
+def trained(graph: Graph, config: Config = FAST, seed: int = 0) -> tuple[TrainingState, Scene, list[Epoch]]:
+    """Train on a graph to the end and return the state, the scene and the epochs that were told."""
+    scene = make_scene(graph, config, seed, CPU)
+    state = begin_training(graph, scene, config, seed, CPU)
+    told: list[Epoch] = []
+    train_epochs(state, scene, config, seed, told.append)
+    return state, scene, told
+
+
+# --- what training sees ---
+
+
+# the path 0 - 1 - 2 - 3 - 4 - 5: two training nodes, one in no split, one to validate on, two to test on
+PATH = Graph.build(
+    [[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]],
+    np.arange(6.0)[:, None] + np.array([[0.0, 1.0]]),
+    [0, 1, 0, 1, 0, 1],
+    split=[1, 1, 0, 2, 3, 3],
+)
+
+
+def test_validation_and_test_nodes_are_not_in_the_training_graph():
+    scene = make_scene(PATH, FAST, 0, CPU)
+    assert scene.train.num_nodes == 3
+    assert scene.train.row_ptr.tolist() == [0, 1, 3, 4]
+    assert scene.train.neighbour.tolist() == [1, 0, 2, 1]
+    assert torch.allclose(scene.train.features, prepare(PATH, FAST, CPU).features[:3])
+    assert scene.whole.num_nodes == 6
+
+
+def test_only_labelled_training_nodes_are_targets_and_context_is_seen_without_being_one():
+    scene = make_scene(PATH, FAST, 0, CPU)
+    assert scene.targets.tolist() == [0, 1]
+    assert scene.validation.tolist() == [3]
+    assert scene.validation_labels.tolist() == [1]
+    unlabelled = replace(PATH, labels=torch.tensor([0, 1, 0, -1, 0, 1]), split=torch.tensor([1, 1, 1, 2, 3, 3]))
+    unlabelled = replace(unlabelled, labels=torch.tensor([0, 1, -1, -1, 0, 1]))
+    scene = make_scene(unlabelled, FAST, 0, CPU)
+    assert scene.train.num_nodes == 3
+    assert scene.targets.tolist() == [0, 1]
+    assert scene.validation.tolist() == []
+
+
+def test_pair_features_of_training_know_nothing_of_other_nodes():
+    scene = make_scene(PATH, FAST, 0, CPU)
+    inner = Graph.build([[0, 1], [1, 2]], PATH.features[:3])
+    assert torch.equal(scene.train.pairs, prepare(inner, FAST, CPU).pairs)
+
+
+def test_what_test_nodes_hold_does_not_change_the_trained_weights():
+    graph = synthetic_graph(NOISY)
+    test = graph.nodes_in("test")
+    labels = graph.labels.clone()
+    labels[test] = (labels[test] + 1) % 3
+    features = graph.features.to_scipy().tolil()
+    features[test.numpy(), :5] = 7.0
+    changed = replace(graph, labels=labels, features=SparseRows.from_scipy(features.tocsr()))
+    one_epoch = FAST.with_values({"training": {"epochs": 1}})
+    state, other = trained(graph, one_epoch)[0], trained(changed, one_epoch)[0]
+    assert same_weights(state, other)
+
+
+def test_without_a_split_all_labelled_nodes_train_but_for_a_tenth():
+    graph = Graph.build([[0], [1]], torch.ones(40, 1), [*[0, 1] * 15, *[-1] * 10])
+    split = split_for_training(graph, seed=0)
+    assert torch.bincount(split.long(), minlength=4).tolist() == [10, 27, 3, 0]
+    assert split[30:].tolist() == [0] * 10
+    assert torch.equal(split, split_for_training(graph, seed=0))
+    assert not torch.equal(split, split_for_training(graph, seed=1))
+    assert graph.split.tolist() == [0] * 40
+
+
+def test_a_split_that_is_given_is_used_as_it_is():
+    assert torch.equal(split_for_training(PATH, seed=0), PATH.split)
+
+
+# --- folds ---
+
+
+def test_folds_part_the_targets_evenly_and_nobody_else():
+    graph = synthetic_graph(NOISY)
+    scene = make_scene(replace(graph, split=torch.where(graph.split == 3, 0, graph.split)), FAST, 0, CPU)
+    assert torch.bincount(scene.fold[scene.targets]).tolist() == [20, 20, 20]
+    others = torch.ones(scene.fold.numel(), dtype=torch.bool)
+    others[scene.targets] = False
+    assert bool(others.any())
+    assert bool((scene.fold[others] == -1).all())
+
+
+@pytest.mark.parametrize(
+    ("values", "members"),
+    [
+        ({}, 4),
+        ({"reward": {"folds": 1}}, 1),
+        ({"reward": {"folds": 5}}, 6),
+        ({"reward": {"kind": "paper"}}, 1),
+        ({"reward": {"kind": "counterfactual"}}, 4),
+        ({"training": {"selection": False}}, 1),
+    ],
+)
+def test_there_is_a_member_a_fold_and_one_for_all_where_rewards_are_cross_fitted(values, members):
+    graph, config = synthetic_graph(NOISY), FAST.with_values(values)
+    scene = make_scene(graph, config, 0, CPU)
+    assert begin_training(graph, scene, config, 0, CPU).aggregators.members == members
+
+
+def test_the_member_of_a_fold_learns_nothing_from_the_labels_of_its_fold():
+    graph = synthetic_graph(NOISY)
+    config = FAST.with_values({"training": {"warmup": 3, "epochs": 1}})
+    scene = make_scene(graph, config, 0, CPU)
+    labels = torch.where(scene.fold == 1, (scene.labels + 1) % 3, scene.labels)
+
+    class WarmedUpError(Exception):
+        pass
+
+    def stop_after_warmup(epoch: Epoch) -> None:
+        if epoch.epoch == 3:
+            raise WarmedUpError
+
+    weights = []
+    for chosen in (scene, replace(scene, labels=labels)):
+        state = begin_training(graph, chosen, config, 0, CPU)
+        with pytest.raises(WarmedUpError):
+            train_epochs(state, chosen, config, 0, stop_after_warmup)
+        weights.append(state.aggregators.weight.detach().unflatten(1, (4, 8)))
+    same = [torch.equal(weights[0][:, member], weights[1][:, member]) for member in range(4)]
+    assert same == [False, False, True, False]
+
+
+# --- the same seed ---
+
+
+def same_weights(left: TrainingState, right: TrainingState) -> bool:
+    mine, other = left.weights(), right.weights()
+    return mine.keys() == other.keys() and all(torch.equal(mine[name], other[name]) for name in mine)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"representation": {"hops": 1, "self_weight": True}, "policy": {"state": "paper"}},
+        {"reward": {"kind": "paper"}, "policy": {"order": "random"}},
+        {"reward": {"kind": "counterfactual", "score": "hit"}, "inference": {"mode": "greedy"}},
+        {"ppo": {"advantage": "sampled", "entropy": 0.01}, "policy": {"early_stop": False, "state": "pairs"}},
+        {"training": {"selection": False}},
+    ],
+    ids=["default", "paper state", "paper reward", "counterfactual", "sampled", "no selection"],
+)
+def test_two_runs_with_one_seed_agree_exactly(values):
+    graph, config = synthetic_graph(NOISY), FAST.with_values(values)
+    state, _, told = trained(graph, config)
+    again, _, told_again = trained(graph, config)
+    assert same_weights(state, again)
+    assert told == told_again
+    assert all(math.isfinite(value) for value in vars(told[-1]).values())
+    assert all(bool(torch.isfinite(weight).all()) for weight in state.weights().values())
+
+
+def test_another_seed_makes_another_model():
+    graph = synthetic_graph(NOISY)
+    assert not same_weights(trained(graph)[0], trained(graph, seed=1)[0])
+
+
+# --- epochs ---
+
+
+def test_the_policy_rests_in_the_warm_up_and_plays_after_it():
+    graph = synthetic_graph(NOISY)
+    _, _, told = trained(graph, FAST.with_values({"training": {"warmup": 2, "epochs": 3}}))
+    assert [epoch.epoch for epoch in told] == [1, 2, 3, 4, 5]
+    assert [epoch.decisions > 0 for epoch in told] == [False, False, True, True, True]
+    assert [epoch.kept_share == 1.0 for epoch in told] == [True, True, False, False, False]
+    assert all(0.0 <= epoch.kl <= FAST.ppo.kl_limit + 1e-6 for epoch in told)
+
+
+def test_the_best_weights_are_those_of_the_epoch_that_validated_best_after_the_warm_up():
+    graph = synthetic_graph(NOISY)
+    config = FAST.with_values({"training": {"epochs": 6, "patience": 6}})
+    state, scene, told = trained(graph, config)
+    after = told[1:]
+    best = max(after, key=lambda epoch: epoch.validation_f1)
+    assert (state.best_f1, state.best_epoch) == (best.validation_f1, best.epoch)
+    state.policy.load_state_dict(
+        {name.removeprefix("policy."): value for name, value in state.best.items() if "policy." in name}
+    )
+    state.aggregators.load_state_dict(
+        {
+            name.removeprefix("aggregators."): value
+            for name, value in state.best.items()
+            if "aggregators." in name
+        }
+    )
+    assert validate(state.policy, state.aggregators, scene, config) == best.validation_f1
+
+
+def test_training_stops_when_validation_no_longer_improves():
+    graph = synthetic_graph(NOISY)
+    values = {"training": {"epochs": 30, "patience": 2}, "representation": {"learning_rate": 0.0}}
+    values["ppo"] = {"learning_rate": 0.0}
+    _, _, told = trained(graph, FAST.with_values(values))
+    assert len(told) == FAST.training.warmup + 1 + 2
+
+
+def test_without_validation_nodes_the_last_weights_are_the_best():
+    graph = synthetic_graph(NOISY)
+    # an unlabelled validation node is one in name only
+    labels = torch.where(graph.split == 2, -1, graph.labels)
+    state, _, told = trained(replace(graph, labels=labels))
+    assert math.isnan(told[-1].validation_f1)
+    assert state.best_epoch == told[-1].epoch == 3
+    assert all(torch.equal(state.best[name], value) for name, value in state.weights().items())
+
+
+def test_a_run_taken_up_again_ends_where_it_would_have_ended():
+    graph, config = synthetic_graph(NOISY), FAST.with_values({"training": {"epochs": 3}})
+    whole, scene, _ = trained(graph, config)
+    state = begin_training(graph, scene, config, 0, CPU)
+
+    class InterruptedError(Exception):
+        pass
+
+    def interrupt(epoch: Epoch) -> None:
+        if epoch.epoch == 2:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        train_epochs(state, scene, config, 0, interrupt)
+    assert state.epoch == 2
+    train_epochs(state, scene, config, 0, lambda epoch: None)
+    assert same_weights(state, whole)
+    assert state.history == whole.history
+
+
+# --- graphs that are hardly any ---
+
+
+def test_training_nodes_without_labels_are_refused():
+    with pytest.raises(GraphError, match="at least one training node must have a label, found none"):
+        make_scene(replace(PATH, labels=torch.full((6,), -1)), FAST, 0, CPU)
+
+
+def test_a_single_class_is_refused():
+    with pytest.raises(GraphError, match="two classes or more, found one class alone"):
+        make_scene(replace(PATH, labels=torch.tensor([0, 0, 1, 1, 1, 1])), FAST, 0, CPU)
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_graph_without_edges_trains_every_node_alone(sparse, hops):
+    features = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).repeat(10, 1)
+    graph = Graph.build(
+        [],
+        SparseRows.identity(20) if sparse else features,
+        torch.arange(20) % 2,
+        split=[1] * 14 + [2] * 6,
+    )
+    config = FAST.with_values({"representation": {"hops": hops, "learning_rate": 0.1, "dropout": 0.0}})
+    state, _, told = trained(graph, config.with_values({"training": {"epochs": 8}}))
+    assert told[-1].decisions == 0
+    assert all(math.isfinite(epoch.loss) for epoch in told)
+    assert sparse or state.best_f1 == 1.0
+
+
+def test_training_nodes_whose_links_all_lead_elsewhere_train_alone():
+    # 0 and 1 are linked only to test nodes, so the training graph has no edge
+    graph = Graph.build([[0, 1], [2, 3]], torch.eye(4), [0, 1, 0, 1], split=[1, 1, 3, 3])
+    _, scene, told = trained(graph)
+    assert scene.train.neighbour.numel() == 0
+    assert told[-1].decisions == 0
+
+
+def test_a_hub_is_played_in_parts_and_trains():
+    links = [[0] * 40, list(range(1, 41))]
+    graph = Graph.build(links, torch.randn(41, 4, generator=torch.Generator().manual_seed(0)), [0, *[0, 1] * 20])
+    _, _, told = trained(graph, FAST.with_values({"policy": {"max_candidates": 8}}))
+    assert told[-1].decisions > 0
+
+
+# --- learning ---
+
+
+def test_a_learned_policy_drops_planted_links_more_often_than_genuine_ones():
+    graph = synthetic_graph(SyntheticSettings(nodes=400, classes=4, topics_per_class=5))
+    config = Config().with_values(
+        {
+            "training": {"epochs": 10, "warmup": 5},
+            "representation": {"width": 32},
+            "inference": {"episodes": 4},
+        }
+    )
+    scene = make_scene(graph, config, 0, CPU)
+    state = begin_training(graph, scene, config, 0, CPU)
+
+    def area() -> float:
+        everyone = torch.arange(graph.num_nodes)
+        chosen = select(state.policy, state.aggregators, scene.whole, everyone, config, seed=1)
+        return float(roc_auc_score(~graph.truth.spurious.numpy(), chosen.probability.numpy()))
+
+    before = area()
+    train_epochs(state, scene, config, 0, lambda epoch: None)
+    after = area()
+    assert after > 0.6
+    assert after > before
