@@ -188,7 +188,9 @@ def test_a_failed_download_says_where_the_files_can_be_put(tmp_path, monkeypatch
         raise OSError("no network")
 
     monkeypatch.setattr(CitationFull, "download", no_network)
-    with pytest.raises(DatasetError, match=r"cannot be downloaded \(no network\); put its raw files there or"):
+    with pytest.raises(
+        DatasetError, match=r"cannot be downloaded \(no network\); put its raw files there or"
+    ):
         load_dataset("dblp", tmp_path)
 
 

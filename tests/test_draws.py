@@ -34,6 +34,11 @@ def test_every_draw_lies_strictly_between_zero_and_one(key, counter):
     assert 0.0 < drawn < 1.0
 
 
+def test_the_smallest_draw_is_above_zero():
+    # the key that makes every bit of the first draw zero
+    assert float(uniforms(torch.tensor([-0x7F4A7C15], dtype=torch.int32), 0)) == 2.0**-24
+
+
 def test_gumbels_are_finite_and_have_the_mean_and_variance_of_their_law():
     number = torch.arange(MANY)
     drawn = gumbels(keys(3, number), 0)

@@ -42,12 +42,15 @@ def test_a_sampled_reading_is_the_mean_over_its_episodes():
     policy, aggregators, prepared = random_world(graph, config, seed=3)
     view, targets = make_view(aggregators, prepared), torch.arange(12)
     chosen = select(policy, aggregators, prepared, targets, config, seed=5)
-    (rollout,) = inference.roll_outs(policy, view, prepared, targets, config, Play(early_stop=False), 5, copies=6)
+    (rollout,) = inference.roll_outs(
+        policy, view, prepared, targets, config, Play(early_stop=False), 5, copies=6
+    )
     for edge in range(graph.num_edges):
         played = rollout.keep_probability[rollout.episodes.edge == edge]
         assert played.numel() == 6
         assert float(chosen.probability[edge]) == pytest.approx(float(played.mean()), abs=1e-6)
         assert bool(chosen.kept[edge]) == (float(chosen.probability[edge]) > 0.5)
+    assert torch.unique(rollout.keep_probability).numel() > 2 * graph.num_edges  # the episodes differ
     assert torch.equal(chosen.weight("sampled"), chosen.probability)
 
 
@@ -94,7 +97,9 @@ def test_playing_in_small_parts_changes_nothing(monkeypatch):
 
 
 def test_another_seed_samples_other_episodes():
-    assert not torch.equal(chosen_of(config_of())[1].probability, chosen_of(config_of(), seed=1)[1].probability)
+    assert not torch.equal(
+        chosen_of(config_of())[1].probability, chosen_of(config_of(), seed=1)[1].probability
+    )
 
 
 def test_without_a_policy_every_neighbour_is_kept():

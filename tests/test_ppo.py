@@ -86,9 +86,7 @@ def test_an_exact_advantage_of_keep_or_drop_is_expected_to_be_zero():
     rollout = star_rollout()
     reward = torch.where(rollout.is_ending, 0.0, torch.linspace(-1.0, 2.0, rollout.decisions))
     kept = advantages(replace(rollout, kept=~rollout.is_ending), reward, 0.0, exact=True)
-    dropped = advantages(
-        replace(rollout, kept=torch.zeros_like(rollout.is_ending)), reward, 0.0, exact=True
-    )
+    dropped = advantages(replace(rollout, kept=torch.zeros_like(rollout.is_ending)), reward, 0.0, exact=True)
     # the draw's part is the same in both, which tells the scale that each was brought to
     scale = kept.order.norm() / dropped.order.norm()
     chance = rollout.keep_probability[rollout.candidate.clamp(min=0)]
@@ -145,6 +143,7 @@ def two_policies(play: Play, seed: int = 0):
     everyone = torch.arange(graph.num_nodes)
     episodes = begin_episodes(graph.row_ptr, graph.neighbour, everyone, max_candidates=256, seed=seed)
     rollout = roll_out(policy, view, episodes, play)
+    assert bool(rollout.is_ending.any()) == play.can_end
     visited = visited_states(rollout, view)
     all_of_them = torch.arange(rollout.decisions)
     with torch.no_grad():
@@ -183,7 +182,11 @@ def test_the_kl_of_keep_or_drop_is_that_of_two_bernoullis():
 
 def actor_of(torchrl_logits: torch.Tensor, distribution: type):
     """Return a torchrl actor whose logits are a parameter: one row a decision."""
-    from tensordict.nn import ProbabilisticTensorDictModule, ProbabilisticTensorDictSequential, TensorDictModule
+    from tensordict.nn import (
+        ProbabilisticTensorDictModule,
+        ProbabilisticTensorDictSequential,
+        TensorDictModule,
+    )
 
     class Logits(torch.nn.Module):
         def __init__(self) -> None:

@@ -377,10 +377,14 @@ def test_a_roll_out_is_the_mdp_played_with_plain_loops(config, directed, play):
             assert len(mine) == len(expected)
             for decision, wanted in zip(mine, expected, strict=True):
                 candidate = int(rollout.candidate[decision])
-                drawn = None if candidate == ENDING else int(graph.neighbour[rollout.episodes.edge[candidate]])
+                drawn = (
+                    None if candidate == ENDING else int(graph.neighbour[rollout.episodes.edge[candidate]])
+                )
                 assert drawn == wanted.neighbour
                 assert bool(rollout.kept[decision]) == wanted.kept
-                assert float(rollout.order_log_prob[decision]) == pytest.approx(wanted.order_log_prob, abs=1e-4)
+                assert float(rollout.order_log_prob[decision]) == pytest.approx(
+                    wanted.order_log_prob, abs=1e-4
+                )
                 assert float(rollout.keep_log_prob[decision]) == pytest.approx(wanted.keep_log_prob, abs=1e-4)
                 assert float(counts[decision]) == wanted.counts
                 assert torch.allclose(sums[decision], wanted.sums, atol=1e-5)

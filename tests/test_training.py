@@ -8,6 +8,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
+from gdpnet import training
 from gdpnet.config import Config
 from gdpnet.errors import GraphError
 from gdpnet.graph.features import SparseRows
@@ -72,8 +73,9 @@ def test_only_labelled_training_nodes_are_targets_and_context_is_seen_without_be
     assert scene.targets.tolist() == [0, 1]
     assert scene.validation.tolist() == [3]
     assert scene.validation_labels.tolist() == [1]
-    unlabelled = replace(PATH, labels=torch.tensor([0, 1, 0, -1, 0, 1]), split=torch.tensor([1, 1, 1, 2, 3, 3]))
-    unlabelled = replace(unlabelled, labels=torch.tensor([0, 1, -1, -1, 0, 1]))
+    unlabelled = replace(
+        PATH, labels=torch.tensor([0, 1, -1, -1, 0, 1]), split=torch.tensor([1, 1, 1, 2, 3, 3])
+    )
     scene = make_scene(unlabelled, FAST, 0, CPU)
     assert scene.train.num_nodes == 3
     assert scene.targets.tolist() == [0, 1]
@@ -166,6 +168,23 @@ def test_the_member_of_a_fold_learns_nothing_from_the_labels_of_its_fold():
     assert same == [False, False, True, False]
 
 
+def test_a_target_is_played_by_the_member_that_never_learned_its_label(monkeypatch):
+    graph = synthetic_graph(NOISY)
+    played = []
+    plain = training.begin_episodes
+
+    def watched(row_ptr, neighbour, targets, **options):
+        played.append((targets, options["row_shift"]))
+        return plain(row_ptr, neighbour, targets, **options)
+
+    monkeypatch.setattr(training, "begin_episodes", watched)
+    _, scene, _ = trained(graph)
+    assert len(played) == FAST.training.epochs
+    for targets, shift in played:
+        assert sorted(targets.tolist()) == scene.targets.tolist()
+        assert torch.equal(shift, (scene.fold[targets] + 1) * scene.train.num_nodes)
+
+
 # --- the same seed ---
 
 
@@ -231,6 +250,36 @@ def test_the_best_weights_are_those_of_the_epoch_that_validated_best_after_the_w
         }
     )
     assert validate(state.policy, state.aggregators, scene, config) == best.validation_f1
+
+
+def test_validation_uses_what_the_policy_selects():
+    # even nodes show their class; odd ones show nothing, and each is linked to two even ones of its class
+    even = torch.arange(0, 60, 3)
+    edges = torch.cat(
+        [torch.stack([even, even + 1]), torch.stack([even, even + 2]), torch.stack([even + 1, even + 2])],
+        dim=1,
+    )
+    label = (torch.arange(60) // 3) % 2
+    features = torch.nn.functional.one_hot(label, 2).float()
+    features[torch.arange(60) % 3 == 1] = 0.0
+    split = torch.where(torch.arange(60) % 3 == 1, 2, 1)
+    graph = Graph.build(edges, features, label, split=split)
+    config = FAST.with_values(
+        {
+            "training": {"warmup": 20, "epochs": 1},
+            "ppo": {"learning_rate": 0.0},
+            "representation": {"learning_rate": 0.05},
+        }
+    )
+    scene = make_scene(graph, config, 0, CPU)
+    state = begin_training(graph, scene, config, 0, CPU)
+    state.policy.score_weight.data.fill_(0.0)
+    state.policy.score_bias.data.fill_(-30.0)  # drop everyone
+    told: list[Epoch] = []
+    train_epochs(state, scene, config, 0, told.append)
+    assert told[-2].validation_f1 == 1.0  # of the warm-up, which keeps everyone
+    assert told[-1].validation_f1 == 0.5  # a node that shows nothing, alone
+    assert told[-1].kept_share == 0.0
 
 
 def test_training_stops_when_validation_no_longer_improves():
@@ -311,7 +360,9 @@ def test_training_nodes_whose_links_all_lead_elsewhere_train_alone():
 
 def test_a_hub_is_played_in_parts_and_trains():
     links = [[0] * 40, list(range(1, 41))]
-    graph = Graph.build(links, torch.randn(41, 4, generator=torch.Generator().manual_seed(0)), [0, *[0, 1] * 20])
+    graph = Graph.build(
+        links, torch.randn(41, 4, generator=torch.Generator().manual_seed(0)), [0, *[0, 1] * 20]
+    )
     _, _, told = trained(graph, FAST.with_values({"policy": {"max_candidates": 8}}))
     assert told[-1].decisions > 0
 

@@ -30,7 +30,9 @@ def played(play: Play, state: str = "structure", seed: int = 0, max_candidates: 
     episodes = begin_episodes(
         graph.row_ptr, graph.neighbour, everyone, max_candidates=max_candidates, seed=seed
     )
-    return policy, roll_out(policy, view, episodes, play), view
+    rollout = roll_out(policy, view, episodes, play)
+    assert bool(rollout.is_ending.any()) == play.can_end
+    return policy, rollout, view
 
 
 def updated(policy: Policy, rollout: Rollout, view: View, *, learning_rate: float, **options) -> Update:

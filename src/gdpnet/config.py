@@ -93,6 +93,7 @@ class PPOSettings(Section):
     weight_decay: float = setting(1e-3, "L2 penalty of the policy's weights", low=0.0)
     passes: int = setting(4, "passes over one roll-out", low=1)
     batch_size: int = setting(256, "targets in one policy update", low=1)
+    max_targets: int = setting(4096, "most targets played in one epoch, drawn anew each time", low=1)
     rollout_targets: int = setting(2048, "targets played with one policy before it is updated", low=1)
     clip: float = setting(0.2, "clip range of the importance ratio", low=0.0)
     kl_limit: float = setting(0.05, "largest mean KL between the policy that acted and its update", low=0.0)
@@ -116,6 +117,7 @@ class RepresentationSettings(Section):
     weight_decay: float = setting(5e-4, "L2 penalty of the aggregator's weights", low=0.0)
     passes: int = setting(2, "passes over the training nodes in one epoch", low=1)
     batch_size: int = setting(256, "training nodes in one step", low=1)
+    max_steps: int = setting(30, "most steps in one epoch, however many passes are asked for", low=1)
 
 
 @dataclass(frozen=True)

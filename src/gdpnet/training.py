@@ -216,8 +216,9 @@ def _one_epoch(state: TrainingState, scene: Scene, config: Config, seed: int) ->
         if config.representation.hops == 2:
             scene = _with_selected_circle(state, scene, config, seed)
         reward, divergence, decisions = _selection_phase(state, scene, config, seed)
-    owner, edge, share = _selected_sets(state, scene, config, seed, selecting)
-    loss = _representation_phase(state, scene, config, generator, owner, edge)
+    batches = list(_shuffled_batches(scene.targets, config, generator))
+    selected, share = _selected_edges(state, scene, config, seed, torch.cat(batches), selecting)
+    loss = _representation_phase(state, scene, config, generator, batches, selected)
     score = validate(state.policy if selecting else None, state.aggregators, scene, config)
     return Epoch(state.epoch, loss, score, reward, share, divergence, decisions)
 
@@ -235,7 +236,7 @@ def _selection_phase(
     view = make_view(state.aggregators, scene.train, slice(None))
     order = torch.randperm(scene.targets.numel(), generator=host).to(scene.targets.device)
     rewards, divergence, decisions = 0.0, 0.0, 0
-    for targets in torch.split(scene.targets[order], config.ppo.rollout_targets):
+    for targets in torch.split(scene.targets[order[: config.ppo.max_targets]], config.ppo.rollout_targets):
         episodes = begin_episodes(
             scene.train.row_ptr,
             scene.train.neighbour,
@@ -304,17 +305,34 @@ def _play_once(
     return probability, kept
 
 
-def _selected_sets(
-    state: TrainingState, scene: Scene, config: Config, seed: int, selecting: bool
-) -> tuple[Int[Tensor, "kept"], Int[Tensor, "kept"], float]:
-    """Return the edges that the current policy selects for each target, and their share of all."""
+def _shuffled_batches(
+    targets: Int[Tensor, "targets"], config: Config, generator: torch.Generator
+) -> Iterator[Int[Tensor, "batch"]]:
+    """Cut the targets into random batches, pass after pass, up to the epoch's largest number of steps."""
+    settings, steps = config.representation, 0
+    for _ in range(settings.passes):
+        order = torch.randperm(targets.numel(), generator=generator, device=generator.device)
+        for part in torch.split(order, settings.batch_size)[: settings.max_steps - steps]:
+            steps += 1
+            yield targets[part]
+
+
+def _selected_edges(
+    state: TrainingState,
+    scene: Scene,
+    config: Config,
+    seed: int,
+    targets: Int[Tensor, "targets"],
+    selecting: bool,
+) -> tuple[Bool[Tensor, "edges"], float]:
+    """Say which edges of some targets the current policy selects, and their share of all that it saw."""
     train = scene.train
-    owner, edge = ranges(train.row_ptr[scene.targets], (train.row_ptr.diff())[scene.targets])
     if not selecting:
-        return owner, edge, 1.0
-    chosen = _play_once(state, scene, config, scene.targets, seed + 17)[1][edge]
-    share = float(chosen.float().mean()) if chosen.numel() else 1.0
-    return owner[chosen], edge[chosen], share
+        return torch.ones(train.neighbour.numel(), dtype=torch.bool, device=train.device), 1.0
+    targets = torch.unique(targets)
+    kept = _play_once(state, scene, config, targets, seed + 17)[1]
+    seen = int((train.row_ptr[targets + 1] - train.row_ptr[targets]).sum())
+    return kept, float(kept.sum()) / max(seen, 1)
 
 
 def _representation_phase(
@@ -322,31 +340,21 @@ def _representation_phase(
     scene: Scene,
     config: Config,
     generator: torch.Generator,
-    owner: Int[Tensor, "kept"],
-    edge: Int[Tensor, "kept"],
+    batches: list[Int[Tensor, "batch"]],
+    selected: Bool[Tensor, "edges"],
 ) -> float:
     """Train the aggregators on the selected sets; return the mean loss of a member."""
-    count = scene.targets.numel()
-    offsets = torch.cat([owner.new_zeros(1), torch.bincount(owner, minlength=count).cumsum(0)])
     losses = []
-    for batch in _shuffled_batches(count, config, generator):
-        place, position = ranges(offsets[batch], offsets.diff()[batch])
-        loss = _batch_loss(
-            state.aggregators, scene, config, generator, scene.targets[batch], place, edge[position]
-        )
+    for targets in batches:
+        start = scene.train.row_ptr[targets]
+        owner, edge = ranges(start, scene.train.row_ptr[targets + 1] - start)
+        kept = selected[edge]
+        loss = _batch_loss(state.aggregators, scene, config, generator, targets, owner[kept], edge[kept])
         state.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         state.optimiser.step()
         losses.append(loss.detach())
     return float(torch.stack(losses).mean()) / state.aggregators.members
-
-
-def _shuffled_batches(
-    count: int, config: Config, generator: torch.Generator
-) -> Iterator[Int[Tensor, "batch"]]:
-    for _ in range(config.representation.passes):
-        order = torch.randperm(count, generator=generator, device=generator.device)
-        yield from torch.split(order, config.representation.batch_size)
 
 
 def _batch_loss(

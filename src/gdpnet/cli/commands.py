@@ -331,7 +331,8 @@ def datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
 @app.command()
 def trials(
     graph: GraphName,
-    seeds: Annotated[int, typer.Option(help="number of trials, seeds 0 to N-1", min=1)] = 5,
+    seeds: Annotated[int, typer.Option(help="number of trials, one seed each", min=1)] = 5,
+    first_seed: Annotated[int, typer.Option(help="the first of these seeds", min=0)] = 0,
     records: Annotated[Path, typer.Option(help="file of records to append to")] = Path(
         "results/accuracy.jsonl"
     ),
@@ -357,7 +358,7 @@ def trials(
         lambda seed: _open(graph, source, split, seed),
         name,
         settings,
-        range(seeds),
+        range(first_seed, first_seed + seeds),
         records,
         device=device.value,
         on_record=show,

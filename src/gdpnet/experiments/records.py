@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,7 +54,9 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
 
 def _commit() -> str:
-    """Return the commit of the source that runs, 'unknown' outside a checkout."""
+    """Return the commit of the source that runs: that of GDPNET_COMMIT, else what git says, else 'unknown'."""
+    if named := os.environ.get("GDPNET_COMMIT"):
+        return named
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
