@@ -1,6 +1,16 @@
 """Settings of every test run."""
 
 import torch
+from jaxtyping import install_import_hook
 
 # the tensors of tests are small, and two threads on them cost more than they give
 torch.set_num_threads(1)
+
+# shapes and types that annotations name are checked wherever tests go
+install_import_hook(
+    [
+        f"gdpnet.{room}"
+        for room in ("ragged", "graph", "selection", "representation", "inference", "training")
+    ],
+    "beartype.beartype",
+)

@@ -216,7 +216,7 @@ def test_pickles_planted_in_place_of_planetoid_files_are_never_opened(tmp_path):
 
 
 def test_a_pickle_that_names_anything_but_arrays_is_not_opened():
-    with pytest.raises(pickle.UnpicklingError, match="cannot name os.abort"):
+    with pytest.raises(pickle.UnpicklingError, match=r"cannot name os\.abort"):
         datasets._unpickled(b"cos\nabort\n(tR.")
 
 

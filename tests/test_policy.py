@@ -81,6 +81,10 @@ def test_the_score_is_the_same_with_and_without_gradients():
     assert float(policy.hidden_weight.grad.abs().sum()) > 0
 
 
+def test_nobody_to_score_gives_no_scores():
+    assert random_policy(extras=False, pairs=0).score(torch.zeros(0, 5)).shape == (0,)
+
+
 @pytest.mark.parametrize("value", [1e6, -1e6])
 def test_scores_are_held_within_their_bound(value):
     policy = known_policy()

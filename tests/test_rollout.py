@@ -5,6 +5,7 @@ The last part plays the same episodes a second time with plain loops over nodes 
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdpnet.config import Config
+from gdpnet.errors import GDPNetError
 from gdpnet.graph.graph import Graph
 from gdpnet.inference import Prepared, make_view
 from gdpnet.representation.aggregator import Aggregators
@@ -178,7 +180,7 @@ def test_every_candidate_is_visited_at_most_once_and_all_are_where_nothing_ends(
     if not play.can_end:
         assert drawn.numel() == rollout.episodes.row.numel()
     offsets = decision_offsets(rollout).tolist()
-    for start, end in zip(offsets[:-1], offsets[1:], strict=True):
+    for start, end in pairwise(offsets):
         assert rollout.step[start:end].tolist() == list(range(end - start))
         assert not rollout.is_ending[start : end - 1].any()
     assert bool((rollout.order_log_prob <= 1e-5).all())
@@ -206,6 +208,13 @@ def test_the_same_seed_plays_the_same_and_another_seed_another():
     assert torch.equal(first.kept, again.kept)
     assert torch.equal(first.order_log_prob, again.order_log_prob)
     assert other.candidate.tolist() != first.candidate.tolist()
+
+
+def test_scores_that_are_no_longer_numbers_end_the_play_with_a_sentence():
+    policy = known_policy()
+    policy.score_bias.data.fill_(torch.nan)
+    with pytest.raises(GDPNetError, match="training diverged"):
+        roll_out(policy, table_view(torch.tensor([0.0, 1.0, 2.0])), star(2), Play())
 
 
 # --- against plain loops ---

@@ -252,6 +252,30 @@ def test_the_best_weights_are_those_of_the_epoch_that_validated_best_after_the_w
     assert validate(state.policy, state.aggregators, scene, config) == best.validation_f1
 
 
+def test_an_epoch_plays_no_more_targets_than_asked_for_and_others_each_time(monkeypatch):
+    played = []
+    plain = training.begin_episodes
+
+    def watched(row_ptr, neighbour, targets, **options):
+        played.append(targets.tolist())
+        return plain(row_ptr, neighbour, targets, **options)
+
+    monkeypatch.setattr(training, "begin_episodes", watched)
+    trained(synthetic_graph(NOISY), FAST.with_values({"ppo": {"max_targets": 10, "rollout_targets": 6}}))
+    assert [len(targets) for targets in played] == [6, 4, 6, 4]
+    assert len(set(played[0] + played[1])) == 10
+    assert set(played[0] + played[1]) != set(played[2] + played[3])
+
+
+@pytest.mark.parametrize(("most", "steps"), [(30, 8), (5, 5), (1, 1)])
+def test_an_epoch_takes_as_many_steps_as_its_passes_have_batches_but_no_more_than_asked_for(most, steps):
+    # 60 training nodes are 4 batches of 16 or less, in each of two passes
+    values = {"representation": {"batch_size": 16, "passes": 2, "max_steps": most}}
+    state, _, told = trained(synthetic_graph(NOISY), FAST.with_values(values))
+    taken = state.optimiser.state[state.aggregators.weight]["step"]
+    assert int(taken) == steps * len(told)
+
+
 def test_validation_uses_what_the_policy_selects():
     # even nodes show their class; odd ones show nothing, and each is linked to two even ones of its class
     even = torch.arange(0, 60, 3)

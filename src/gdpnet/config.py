@@ -218,10 +218,10 @@ def read_config(path: Path) -> Config:
 
 def shipped_config(name: str) -> Config:
     """Return the shipped settings of a dataset, or the defaults where none are shipped."""
-    file = resources.files("gdpnet") / "configs" / f"{name}.toml"
-    return (
-        Config().with_values(tomllib.loads(file.read_text(encoding="utf-8"))) if file.is_file() else Config()
-    )
+    for file in (resources.files("gdpnet") / "configs").iterdir():
+        if file.name == f"{name}.toml":
+            return Config().with_values(tomllib.loads(file.read_text(encoding="utf-8")))
+    return Config()
 
 
 def _toml_value(text: str) -> Any:

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gdpnet.config import Config
 from gdpnet.graph.graph import Graph
 from gdpnet.inference import Prepared, make_view, play_of, roll_outs, with_selected_circle
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.selection.episodes import View
+from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.policy import Policy
-from gdpnet.selection.rollout import Rollout
+from gdpnet.selection.rollout import Play, Rollout
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,10 @@ def explain_node(
     if policy is not None:
         prepared = with_selected_circle(policy, aggregators, prepared, target, config, seed=0)
     view = make_view(aggregators, prepared)
-    rollouts = [] if policy is None else list(roll_outs(policy, view, prepared, target, config, play, seed=0))
+    if policy is None:
+        rollouts = [_keep_all(view, prepared, target, play)]
+    else:
+        rollouts = list(roll_outs(policy, view, prepared, target, config, play, seed=0))
     width = aggregators.width
     sums = aggregators.bias.new_zeros(1, width)
     count = aggregators.bias.new_zeros(1)
@@ -83,6 +87,29 @@ def explain_node(
         probability_alone=float(alone[predicted]),
         ended_early=any(bool(rollout.is_ending.any()) for rollout in rollouts),
         decisions=tuple(decisions),
+    )
+
+
+def _keep_all(view: View, prepared: Prepared, target: Tensor, play: Play) -> Rollout:
+    """Play the episode of a model without selection: every neighbour in the order of its number, all kept."""
+    bound = max(prepared.neighbour.numel(), 1)
+    episodes = begin_episodes(prepared.row_ptr, prepared.neighbour, target, max_candidates=bound, seed=0)
+    step = torch.arange(episodes.row.numel(), device=prepared.device)
+    certain = torch.zeros(step.numel(), device=prepared.device)
+    kept = torch.ones_like(step, dtype=torch.bool)
+    return Rollout(
+        episodes=episodes,
+        met=view.meet(episodes),
+        play=play,
+        episode=torch.zeros_like(step),
+        step=step,
+        candidate=step,
+        kept=kept,
+        order_log_prob=certain,
+        keep_log_prob=certain,
+        visited_at=step,
+        selected=kept,
+        keep_probability=certain + 1.0,
     )
 
 

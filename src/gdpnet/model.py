@@ -196,10 +196,12 @@ class GDPNet(BaseEstimator):
 
     def predict(self, graph: Graph, nodes: Tensor | None = None) -> np.ndarray:
         """Return the class names that some nodes most probably have."""
-        return self.classes_[self.predict_proba(graph, nodes).argmax(axis=1)]
+        best = self.predict_proba(graph, nodes).argmax(axis=1)
+        return self.classes_[best]
 
     def score(self, graph: Graph, split: str = "test") -> float:
         """Return micro-F1 on the labelled nodes of a split."""
+        self._check(graph)
         nodes = graph.nodes_in(split)
         label = self._labels_of(graph)[nodes]
         known = label != UNKNOWN
@@ -263,16 +265,16 @@ class GDPNet(BaseEstimator):
     def load(cls, path: str | Path, *, device: str = "auto") -> GDPNet:
         """Read a model from its file."""
         tensors, about = read_tensors(Path(path), "model")
+        where = pick_device(device)
         try:
             config = Config().with_values(about["config"])
             model = cls.from_config(config, seed=about["seed"], device=device)
-            model._assemble(
-                config, tensors, about["num_features"], np.array(about["classes"]), pick_device(device)
-            )
+            model._assemble(config, tensors, about["num_features"], np.array(about["classes"]), where)
             model.history_, model.best_epoch_ = about["history"], about["best_epoch"]
             model.validation_f1_ = about["validation_f1"]
         except (KeyError, TypeError, RuntimeError, ConfigError) as error:
-            raise ModelFileError(f"{path} does not hold a whole model ({error})") from error
+            reason = " ".join(str(error).split())
+            raise ModelFileError(f"{path} does not hold a whole model ({reason})") from error
         return model
 
     def _select(self, graph: Graph, targets: Tensor) -> Selected:

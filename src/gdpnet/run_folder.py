@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,9 +65,15 @@ class RunFolder:
 
 
 def create_run(
-    path: Path, config: Config, graph_name: str, graph: Graph, seed: int, split: str = "paper"
+    path: Path,
+    config: Config,
+    graph_name: str,
+    graph: Graph,
+    seed: int,
+    split: str = "paper",
+    source: Mapping[str, Any] | None = None,
 ) -> RunFolder:
-    """Start a run in a new folder, or one that holds none."""
+    """Start a run in a new folder, or one that holds none; ``source`` says how the graph's files were read."""
     run = RunFolder(path)
     if run.about.exists() or run.model.exists():
         raise RunFolderError(f"{path} already holds a run; go on with --resume, or choose another --out")
@@ -76,6 +84,7 @@ def create_run(
         "graph": graph_name,
         "seed": seed,
         "split": split,
+        "source": dict(source or {}),
         "version": __version__,
         "fingerprint": fingerprint(graph),
     }
@@ -129,7 +138,7 @@ def write_checkpoint(run: RunFolder, state: TrainingState) -> None:
         "history": state.history,
     }
     write_tensors(run.checkpoint, "checkpoint", tensors, about)
-    write_text(run.history, "".join(json.dumps(line) + "\n" for line in state.history))
+    write_text(run.history, "".join(json.dumps(plain(line)) + "\n" for line in state.history))
 
 
 def read_checkpoint(run: RunFolder, state: TrainingState) -> None:
@@ -148,7 +157,8 @@ def read_checkpoint(run: RunFolder, state: TrainingState) -> None:
         ):
             _restore(optimiser, tensors_under(tensors, f"{title}."))
     except (RuntimeError, KeyError) as error:
-        raise ModelFileError(f"{run.checkpoint} does not fit the run's settings ({error})") from error
+        reason = " ".join(str(error).split())
+        raise ModelFileError(f"{run.checkpoint} does not fit the run's settings ({reason})") from error
     state.epoch, state.best_epoch = about["epoch"], about["best_epoch"]
     state.best_f1, state.history = about["best_f1"], about["history"]
 
@@ -175,4 +185,12 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON file, all or nothing."""
-    write_text(path, json.dumps(content, indent=2) + "\n")
+    write_text(path, json.dumps(plain(content), indent=2) + "\n")
+
+
+def plain(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the record with NaN and infinity, which JSON does not know, as nothing."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in record.items()
+    }

@@ -105,18 +105,24 @@ def split_for_training(graph: Graph, seed: int) -> Int[Tensor, "nodes"]:
     return split
 
 
-def make_scene(graph: Graph, config: Config, seed: int, device: torch.device) -> Scene:
-    """Cut the training graph out of the whole one: validation and test nodes are not in it."""
-    split = split_for_training(graph, seed)
-    seen = ((split == SPLITS.index("train")) | (split == SPLITS.index("none"))).nonzero().flatten()
-    inner = graph.induced(seen)
-    is_target = (split[seen] == SPLITS.index("train")) & (inner.labels != UNKNOWN)
-    targets = is_target.nonzero().flatten()
-    classes = torch.unique(inner.labels[targets]).numel()
+def check_trainable(graph: Graph, split: Int[Tensor, "nodes"]) -> None:
+    """Refuse a graph whose training nodes show fewer than two classes."""
+    labels = graph.labels[split == SPLITS.index("train")]
+    classes = torch.unique(labels[labels != UNKNOWN]).numel()
     if classes == 0:
         raise GraphError("at least one training node must have a label, found none")
     if classes == 1:
         raise GraphError("training nodes must be of two classes or more, found one class alone")
+
+
+def make_scene(graph: Graph, config: Config, seed: int, device: torch.device) -> Scene:
+    """Cut the training graph out of the whole one: validation and test nodes are not in it."""
+    split = split_for_training(graph, seed)
+    check_trainable(graph, split)
+    seen = ((split == SPLITS.index("train")) | (split == SPLITS.index("none"))).nonzero().flatten()
+    inner = graph.induced(seen)
+    is_target = (split[seen] == SPLITS.index("train")) & (inner.labels != UNKNOWN)
+    targets = is_target.nonzero().flatten()
     folds = config.reward.folds if config.training.selection and config.reward.kind != "paper" else 1
     fold = torch.full((inner.num_nodes,), -1)
     if folds > 1:
@@ -340,7 +346,7 @@ def _representation_phase(
     scene: Scene,
     config: Config,
     generator: torch.Generator,
-    batches: list[Int[Tensor, "batch"]],
+    batches: list[Int[Tensor, "_"]],
     selected: Bool[Tensor, "edges"],
 ) -> float:
     """Train the aggregators on the selected sets; return the mean loss of a member."""

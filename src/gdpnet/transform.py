@@ -30,7 +30,9 @@ class DenoiseTransform(BaseTransform):
         graph = from_pyg(data, directed=self.directed)
         cleaned = to_pyg(self.model.denoise(graph, threshold=self.threshold, symmetric=self.symmetric).graph)
         result = copy.copy(data)
-        result.edge_index, result.edge_weight = cleaned.edge_index, cleaned.edge_weight
+        device = data.edge_index.device
+        result.edge_index = cleaned.edge_index.to(device)
+        result.edge_weight = cleaned.edge_weight.to(device)
         if "edge_attr" in result:
             del result.edge_attr
         return result

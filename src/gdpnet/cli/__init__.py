@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, which typer catches and turns into this number."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; errors that a user can mend are one sentence and exit code 2."""
@@ -17,14 +20,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        get_command(app).main(words or ["--help"], prog_name="gdpnet", standalone_mode=False)
+        code = get_command(app).main(words or ["--help"], prog_name="gdpnet", standalone_mode=False)
     except GDPNetError as error:
         if debug:
             raise
         return _fail(str(error))
     except KeyboardInterrupt:
-        print("gdpnet: interrupted; a run folder goes on with --resume", file=sys.stderr)
-        return 130
+        code = INTERRUPTED
     except BrokenPipeError:
         return 0
     except OSError as error:
@@ -35,8 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # typer raises its own usage errors, which carry their sentence in `format_message`
         if debug or not hasattr(error, "format_message"):
             raise
-        return _fail(" ".join(error.format_message().split()))
-    return 0
+        return _fail(error.format_message())
+    if code == INTERRUPTED:
+        print("gdpnet: interrupted; a run folder goes on with --resume", file=sys.stderr)
+    return code or 0
 
 
 def run() -> None:
@@ -45,5 +49,5 @@ def run() -> None:
 
 
 def _fail(sentence: str) -> int:
-    print(f"gdpnet: {sentence}", file=sys.stderr)
+    print(f"gdpnet: {' '.join(sentence.split())}", file=sys.stderr)
     return 2

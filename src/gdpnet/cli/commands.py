@@ -36,8 +36,9 @@ from gdpnet.graph.files import edge_table, write_table
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.named import open_graph
 from gdpnet.graph.tables import SUFFIXES
-from gdpnet.model import GDPNet
+from gdpnet.model import GDPNet, pick_device
 from gdpnet.run_folder import RunFolder, check_same_graph, create_run, open_run, write_json
+from gdpnet.training import check_trainable, split_for_training
 from gdpnet.version import __version__
 
 app = typer.Typer(
@@ -78,6 +79,8 @@ def demo(
     from gdpnet.experiments.figures import draw_run
 
     settings = config_of("synthetic", config, overrides)
+    if RunFolder(out).about.exists():
+        raise RunFolderError(f"{out} holds a run of gdpnet train; choose another --out for the demo")
     graph = open_graph("synthetic", seed=seed)
     print_graph("synthetic", graph)
     assert graph.truth is not None
@@ -128,17 +131,19 @@ def train(
     source = source_of(data_dir, columns, directed)
     if split not in ("paper", "random"):
         raise ConfigError(f"--split must be paper or random, found '{split}'")
+    pick_device(device.value)
     if resume:
         if config is not None or overrides:
             raise ConfigError("--resume goes on with the run's own settings: leave --config and --set out")
         run, settings, about = open_run(out)
         seed, split = about["seed"], about.get("split", "paper")
-        loaded = _open(graph, source, split, seed)
+        loaded = _open(graph, source.or_from(about.get("source", {})), split, seed)
         check_same_graph(about, loaded)
     else:
         settings = config_of(graph, config, overrides)
         loaded = _open(graph, source, split, seed)
-        run = create_run(out, settings, _absolute(graph), loaded, seed, split)
+        check_trainable(loaded, split_for_training(loaded, seed))
+        run = create_run(out, settings, _absolute(graph), loaded, seed, split, source.to_record())
     print_graph(graph, loaded)
     model = GDPNet.from_config(settings, seed=seed, device=device.value)
     progress = EpochProgress(_epochs(settings))
@@ -402,6 +407,7 @@ def _model_and_graph(
     name = about["graph"] if graph is None else graph
     same = _absolute(name) == about["graph"]
     split, seed = (about.get("split", "paper"), about["seed"]) if same else ("paper", model.seed)
+    source = source.or_from(about.get("source", {})) if same else source
     return model, _open(name, source, split, seed), name
 
 

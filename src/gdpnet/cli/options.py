@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gdpnet.config import Config, read_config, shipped_config
-from gdpnet.graph.files import Columns
+from gdpnet.graph.files import USUAL_COLUMNS, Columns
 
 
 class Device(StrEnum):
@@ -34,7 +35,7 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="section.key=value", help="one setting; may stand repeatedly"),
 ]
-Seed = Annotated[int, typer.Option(help="one seed, one result")]
+Seed = Annotated[int, typer.Option(help="one seed, one result", min=0, max=2**32 - 1)]
 DeviceName = Annotated[Device, typer.Option(help="where to compute")]
 Json = Annotated[bool, typer.Option("--json", help="end stdout with the result as one line of JSON")]
 DataDir = Annotated[
@@ -57,9 +58,23 @@ ColumnNames = Annotated[
 class GraphSource:
     """How a graph is to be opened."""
 
-    data_dir: Path | None
-    columns: Columns
-    directed: bool
+    data_dir: Path | None = None
+    columns: Columns = USUAL_COLUMNS
+    directed: bool = False
+
+    def to_record(self) -> dict[str, Any]:
+        """Return what a run folder keeps, so that its graph can be opened again."""
+        record = asdict(self)
+        return record | {"data_dir": None if self.data_dir is None else str(self.data_dir.resolve())}
+
+    def or_from(self, record: Mapping[str, Any]) -> GraphSource:
+        """Return these options, or those of the record where none is given."""
+        if self != GraphSource() or not record:
+            return self
+        columns = dict(record["columns"])
+        columns["features"] = None if columns["features"] is None else tuple(columns["features"])
+        data_dir = None if record["data_dir"] is None else Path(record["data_dir"])
+        return GraphSource(data_dir, Columns(**columns), record["directed"])
 
 
 def source_of(data_dir: Path | None, columns: list[str] | None, directed: bool) -> GraphSource:

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from gdpnet.graph.graph import Graph
+from gdpnet.run_folder import plain
 from gdpnet.training import Epoch
 
 
@@ -41,14 +42,7 @@ def text_of(value: Any) -> str:
 def print_json(wanted: bool, record: dict[str, Any]) -> None:
     """Print the record on one line, where it was asked for."""
     if wanted:
-        print(json.dumps(_plain(record)), flush=True)
-
-
-def _plain(value: Any) -> Any:
-    """Return the value with NaN, which JSON does not know, as null."""
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        print(json.dumps(plain(record)), flush=True)
 
 
 def print_graph(name: str, graph: Graph) -> None:

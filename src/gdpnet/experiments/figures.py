@@ -8,7 +8,6 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
 from gdpnet.atomic import atomic_path
@@ -118,13 +117,9 @@ def embedding_map(model: GDPNet, graph: Graph) -> Figure:
 
 
 def _flatten(points: np.ndarray, seed: int) -> np.ndarray:
-    """Bring representations to two dimensions; a handful of nodes by PCA, as t-SNE needs more."""
-    if points.shape[0] < 10:
-        spread = np.pad(points - points.mean(axis=0), ((0, 0), (0, max(0, 2 - points.shape[1]))))
-        return (
-            PCA(n_components=min(2, *spread.shape)).fit_transform(spread)
-            if min(spread.shape) > 1
-            else spread[:, :2]
-        )
+    """Bring representations to two dimensions; by principal axes where they are too few, or too equal, for t-SNE."""
+    centred = np.pad(points - points.mean(axis=0), ((0, 0), (0, max(0, 2 - points.shape[1]))))
+    if points.shape[0] < 10 or not centred.any():
+        return centred @ np.linalg.svd(centred)[2][:2].T
     perplexity = min(30.0, (points.shape[0] - 1) / 3)
-    return TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(points)
+    return TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(centred)

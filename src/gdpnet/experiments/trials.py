@@ -36,7 +36,7 @@ def run_trials(
     on_record: Callable[[dict[str, Any]], None],
 ) -> list[dict[str, Any]]:
     """Run every seed and variant that the file of records does not hold yet; return all that were asked for."""
-    done = {_key(record): record for record in read_records(path)}
+    done = {_key(record): record for record in read_records(path) if record.get("kind") == "trial"}
     asked = []
     for seed in seeds:
         for variant in variants:

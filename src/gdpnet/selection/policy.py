@@ -95,7 +95,8 @@ class Policy(nn.Module):
             hidden = torch.relu(torch.addmm(self.hidden_bias, torch.relu(first_layer), self.hidden_weight))
         else:
             hidden = torch.addmm(self.hidden_bias, first_layer.relu_(), self.hidden_weight).relu_()
-        return torch.addmv(self.score_bias, hidden, self.score_weight).clamp(-SCORE_BOUND, SCORE_BOUND)
+        bias = self.score_bias.expand(hidden.shape[0])  # unexpanded, no rows would give one score
+        return torch.addmv(bias, hidden, self.score_weight).clamp(-SCORE_BOUND, SCORE_BOUND)
 
 
 def agreement(

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from gdpnet.errors import GDPNetError
 from gdpnet.ragged import offsets_of, running_sum_before, sum_by_owner
 from gdpnet.selection.draws import gumbels, uniforms
 from gdpnet.selection.episodes import Episodes, Met, View
@@ -118,7 +119,7 @@ def roll_out(policy: Policy, view: View, episodes: Episodes, play: Play) -> Roll
     visited_at = torch.full_like(episodes.row, NEVER)
     selected = torch.zeros_like(episodes.row, dtype=torch.bool)
     remaining = episodes.length.clone()
-    steps = []
+    steps: list[tuple[Tensor, ...]] = []
     step = 0
     while board.live.numel():
         board.observe()
@@ -131,6 +132,8 @@ def roll_out(policy: Policy, view: View, episodes: Episodes, play: Play) -> Roll
         )
         keep_log_prob = torch.nn.functional.logsigmoid(torch.where(keep, score, -score))
         ended = stop.nonzero().flatten()
+        if chosen.numel() + ended.numel() == 0:
+            raise GDPNetError("training diverged: scores are no longer numbers; lower the learning rates")
         steps.append(
             (
                 torch.cat([chosen, ended]),
@@ -158,7 +161,7 @@ def roll_out(policy: Policy, view: View, episodes: Episodes, play: Play) -> Roll
 
 def _draw(
     board: _Board, remaining: Int[Tensor, "episodes"], play: Play, step: int
-) -> tuple[Float[Tensor, "episodes"], Int[Tensor, "episodes"], Bool[Tensor, "episodes"]]:
+) -> tuple[Float[Tensor, "running"], Int[Tensor, "running"], Bool[Tensor, "running"]]:
     """Draw the next neighbour of every running episode; return log-probability, candidate and who stops.
 
     An episode without a candidate left is over: its entries are -1 and False.

@@ -1,0 +1,55 @@
+"""A small noisy graph, settings that train on it in a moment, and what it means that two models are the same."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from gdpnet.config import Config
+from gdpnet.graph.files import write_tables
+from gdpnet.graph.graph import Graph
+from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.model import GDPNet
+
+FAST = Config().with_values(
+    {
+        "training": {"epochs": 2, "warmup": 1},
+        "representation": {"width": 8},
+        "policy": {"hidden": [8, 6]},
+        "inference": {"episodes": 2},
+    }
+)
+
+
+def noisy_graph(nodes: int = 80, seed: int = 0, links_per_node: float = 2.0) -> Graph:
+    """Return a generated graph of three classes and 300 words; its ids are text that looks like numbers."""
+    graph = synthetic_graph(
+        SyntheticSettings(nodes=nodes, classes=3, words=300, links_per_node=links_per_node), seed
+    )
+    return replace(graph, node_ids=np.array([f"{number:03d}" for number in range(nodes)]))
+
+
+def write_folder(folder: Path, graph: Graph | None = None) -> Path:
+    """Write a graph (the small noisy one by default) as CSV tables."""
+    write_tables(noisy_graph() if graph is None else graph, folder, "csv")
+    return folder
+
+
+def fitted(graph: Graph, config: Config = FAST, seed: int = 0) -> GDPNet:
+    """Train a model on the CPU."""
+    return GDPNet.from_config(config, seed=seed, device="cpu").fit(graph)
+
+
+def weights(model: GDPNet) -> dict[str, torch.Tensor]:
+    """Return all that a model learned, by name."""
+    found = {f"aggregators.{name}": value for name, value in model.aggregators_.state_dict().items()}
+    if model.policy_ is not None:
+        found |= {f"policy.{name}": value for name, value in model.policy_.state_dict().items()}
+    return found
+
+
+def same_weights(left: GDPNet, right: GDPNet) -> bool:
+    """Say whether two models agree in every bit."""
+    mine, other = weights(left), weights(right)
+    return mine.keys() == other.keys() and all(torch.equal(mine[name], other[name]) for name in mine)

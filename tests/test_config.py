@@ -1,0 +1,184 @@
+"""Settings: the paper's by default, the same after a round trip, and refused with a sentence where wrong."""
+
+import dataclasses
+
+import pytest
+
+from gdpnet.config import Config, PPOSettings, read_config, shipped_config
+from gdpnet.errors import ConfigError
+
+# --- values ---
+
+
+def test_defaults_are_those_of_the_paper():
+    config = Config()
+    assert config.representation.width == 128
+    assert config.policy.hidden == (64, 36)
+    assert config.ppo.batch_size == 256
+    assert config.representation.batch_size == 256
+
+
+@pytest.mark.parametrize(
+    ("name", "discount"), [("cora", 0.95), ("dblp", 0.95), ("pubmed", 0.9), ("citeseer", 1.0)]
+)
+def test_each_dataset_ships_the_discount_of_the_paper_and_its_sizes(name, discount):
+    config = shipped_config(name)
+    assert config.ppo.discount == discount
+    assert (config.representation.width, config.policy.hidden) == (128, (64, 36))
+    assert (config.ppo.batch_size, config.representation.batch_size) == (256, 256)
+
+
+def test_a_graph_without_shipped_settings_has_the_defaults():
+    assert shipped_config("synthetic") == Config()
+
+
+def test_a_toml_file_beside_the_users_folder_is_not_taken_for_shipped_settings(tmp_path):
+    (tmp_path / "mine.toml").write_text("[training]\nepochs = 1\n")
+    assert shipped_config(str(tmp_path / "mine")) == Config()
+
+
+def test_settings_cannot_be_changed_in_place():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Config().ppo.discount = 0.5  # type: ignore[misc]
+
+
+# --- TOML ---
+
+CHANGED = Config().with_values(
+    {
+        "policy": {"hidden": [7, 5], "order": "random", "early_stop": False},
+        "ppo": {"learning_rate": 1e-7, "discount": 0.1 + 0.2},
+        "reward": {"kind": "paper"},
+        "inference": {"mode": "greedy"},
+    }
+)
+
+
+@pytest.mark.parametrize("config", [Config(), CHANGED], ids=["defaults", "changed"])
+def test_settings_written_as_toml_are_read_back_equal(config, tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(config.to_toml(), encoding="utf-8")
+    assert read_config(path) == config
+
+
+def test_every_setting_stands_in_the_toml_with_its_sentence():
+    lines = CHANGED.to_toml().splitlines()
+    for section in dataclasses.fields(CHANGED):
+        assert f"[{section.name}]" in lines
+        for item in dataclasses.fields(getattr(CHANGED, section.name)):
+            [line] = [
+                line
+                for line in lines
+                if line.startswith(f"{item.name} = ") and item.metadata["about"] in line
+            ]
+            assert line.endswith(f"  # {item.metadata['about']}")
+
+
+def test_what_a_file_leaves_out_has_its_default(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text("[ppo]\ndiscount = 0.5\n")
+    assert read_config(path) == Config(ppo=PPOSettings(discount=0.5))
+
+
+def test_a_nested_dictionary_holds_plain_values_and_makes_the_same_settings():
+    values = CHANGED.to_dict()
+    assert values["policy"]["hidden"] == [7, 5]
+    assert Config().with_values(values) == CHANGED
+
+
+# --- overrides ---
+
+
+def test_overrides_are_read_as_toml_values_and_the_last_one_holds():
+    config = Config().with_overrides(
+        [
+            "training.epochs=3",
+            "training.epochs = 4",
+            "policy.hidden=[8, 6]",
+            "policy.early_stop=false",
+            "reward.kind=paper",
+            'policy.order="random"',
+            "ppo.discount=1",
+        ]
+    )
+    assert config.training.epochs == 4
+    assert config.policy.hidden == (8, 6)
+    assert config.policy.early_stop is False
+    assert (config.reward.kind, config.policy.order) == ("paper", "random")
+    assert config.ppo.discount == 1.0
+    assert isinstance(config.ppo.discount, float)
+
+
+def test_an_override_changes_nothing_else_and_not_the_original():
+    config = Config()
+    changed = config.with_overrides(["ppo.clip=0.3"])
+    assert changed.to_dict() == config.to_dict() | {"ppo": config.to_dict()["ppo"] | {"clip": 0.3}}
+    assert config == Config()
+
+
+@pytest.mark.parametrize("word", ["training.epochs", "epochs=3", "training.=3", "", "training=3"])
+def test_an_override_without_section_key_and_value_is_refused(word):
+    with pytest.raises(ConfigError, match=r"form section\.key=value, found"):
+        Config().with_overrides([word])
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("trainin.epochs=3", "there is no section 'trainin' of settings; did you mean 'training'?"),
+        ("training.epoch=3", "there is no setting 'training.epoch'; did you mean 'epochs'?"),
+        ("ppo.discont=0.5", "there is no setting 'ppo.discont'; did you mean 'discount'?"),
+        ("inference.zzz=1", "there is no setting 'inference.zzz'; known are episodes, mode"),
+        ("training.epochs=many", "training.epochs must be a whole number, found 'many'"),
+        ("training.epochs=2.0", "training.epochs must be a whole number, found 2.0"),
+        ("training.epochs=true", "training.epochs must be a whole number, found True"),
+        ("ppo.discount=[1]", r"ppo.discount must be a number, found [1]"),
+        ("ppo.discount=nan", "ppo.discount must be a number, found nan"),
+        ("policy.early_stop=1", "policy.early_stop must be true or false, found 1"),
+        ("policy.hidden=64", "policy.hidden must be a list of 2 numbers, found 64"),
+        ("policy.hidden=[64, 36, 12]", "policy.hidden must be a list of 2 numbers, found [64, 36, 12]"),
+        ("policy.hidden=[64, 0]", "policy.hidden must be at least 1, found 0"),
+        ("reward.kind=papre", "reward.kind must be one of paper, counterfactual, marginal, found 'papre'"),
+        ("reward.kind=3", "reward.kind must be one of paper, counterfactual, marginal, found 3"),
+        ("training.epochs=0", "training.epochs must be at least 1, found 0"),
+        ("ppo.discount=1.01", "ppo.discount must be between 0.0 and 1.0, found 1.01"),
+        ("ppo.discount=-0.1", "ppo.discount must be between 0.0 and 1.0, found -0.1"),
+        ("representation.dropout=1.0", "representation.dropout must be between 0.0 and 0.99, found 1.0"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_must_hold_and_what_was_found(override, sentence):
+    with pytest.raises(ConfigError) as refusal:
+        Config().with_overrides([override])
+    assert str(refusal.value) == sentence
+
+
+def test_a_section_made_in_python_checks_itself_too():
+    with pytest.raises(ConfigError, match=r"^ppo\.passes must be at least 1, found 0$"):
+        PPOSettings(passes=0)
+
+
+def test_a_section_that_holds_a_value_instead_of_keys_is_refused(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text("training = 3\n")
+    with pytest.raises(ConfigError, match="'training' is a section of settings and must hold keys, found 3"):
+        read_config(path)
+
+
+@pytest.mark.parametrize("content", [b"[training\nepochs = 1\n", b"training.epochs = \n", b"\xff\xfe"])
+def test_a_file_that_is_not_toml_is_refused_by_name(content, tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match="is not valid TOML: ") as refusal:
+        read_config(path)
+    assert str(path) in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_config_file_that_is_not_there_is_refused_by_name(tmp_path):
+    with pytest.raises(ConfigError) as refusal:
+        read_config(tmp_path / "none.toml")
+    sentence = f"cannot read the config file {tmp_path / 'none.toml'}: No such file or directory"
+    assert str(refusal.value) == sentence

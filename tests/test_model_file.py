@@ -1,0 +1,257 @@
+"""Model files: what was written comes back, what was changed or is something else is refused, nothing is half there."""
+
+import errno
+import json
+import pickle
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from gdpnet.atomic import atomic_path
+from gdpnet.errors import GDPNetError, ModelFileError
+from gdpnet.model import GDPNet
+from gdpnet.model_file import FORMAT_VERSION, read_tensors, write_tensors
+from small import fitted, noisy_graph
+
+TENSORS = {
+    "matrix": torch.arange(6.0).reshape(2, 3),
+    "number": torch.tensor(0.1),
+    "empty": torch.zeros(0, 4),
+    "whole": torch.tensor([1, -(2**60)]),
+}
+ABOUT = {"name": "Zürich", "numbers": [1, 2.5], "nothing": None}
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    file = tmp_path / "model.safetensors"
+    write_tensors(file, "model", TENSORS, ABOUT)
+    return file
+
+
+def refusal(path: Path, kind: str = "model") -> str:
+    """Return the sentence with which a file is refused."""
+    with pytest.raises(ModelFileError) as caught:
+        read_tensors(path, kind)
+    sentence = str(caught.value)
+    assert str(path) in sentence
+    assert "\n" not in sentence
+    return sentence
+
+
+def header_of(content: bytes) -> tuple[dict, bytes]:
+    """Part a safetensors file into its header and its data."""
+    (length,) = struct.unpack("<Q", content[:8])
+    return json.loads(content[8 : 8 + length]), content[8 + length :]
+
+
+def with_header(path: Path, change) -> None:
+    """Rewrite a file with another header."""
+    header, data = header_of(path.read_bytes())
+    change(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+# --- what comes back ---
+
+
+def test_tensors_and_what_is_known_about_them_come_back_as_they_were(path):
+    tensors, about = read_tensors(path, "model")
+    assert about == ABOUT
+    assert tensors.keys() == TENSORS.keys()
+    for name, tensor in TENSORS.items():
+        assert tensors[name].dtype == tensor.dtype
+        assert torch.equal(tensors[name], tensor)
+
+
+def test_a_view_of_a_larger_tensor_is_written_alone(tmp_path):
+    large = torch.arange(1000.0).reshape(10, 100)
+    write_tensors(tmp_path / "a", "model", {"view": large[:, 3], "turned": large.T}, {})
+    tensors, _ = read_tensors(tmp_path / "a", "model")
+    assert torch.equal(tensors["view"], large[:, 3])
+    assert torch.equal(tensors["turned"], large.T)
+
+
+def test_the_same_content_makes_the_same_bytes(path, tmp_path):
+    write_tensors(tmp_path / "again", "model", TENSORS, ABOUT)
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+
+
+def test_the_file_carries_its_kind_and_version_for_other_programs(path):
+    metadata = header_of(path.read_bytes())[0]["__metadata__"]
+    assert metadata["format"] == "gdpnet-model"
+    assert metadata["format_version"] == str(FORMAT_VERSION)
+    assert json.loads(metadata["about"]) == ABOUT
+
+
+# --- what is refused ---
+
+
+def test_a_file_cut_short_anywhere_is_refused(path):
+    content = path.read_bytes()
+    for length in (0, 4, 8, 40, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:length])
+        assert "is not a readable model file, it may be cut short" in refusal(path)
+
+
+def test_a_file_with_bytes_added_is_refused(path):
+    path.write_bytes(path.read_bytes() + b"\0")
+    assert "is not a readable model file" in refusal(path)
+
+
+def test_one_flipped_bit_of_the_data_is_refused(path):
+    content = path.read_bytes()
+    data = len(header_of(content)[1])
+    for place in (len(content) - data, len(content) - data // 2, len(content) - 1):
+        flipped = bytearray(content)
+        flipped[place] ^= 1
+        path.write_bytes(flipped)
+        assert "was changed after it was written: its checksum does not fit its content" in refusal(path)
+
+
+def test_changed_metadata_is_refused(path):
+    def change(header: dict) -> None:
+        header["__metadata__"]["about"] = header["__metadata__"]["about"].replace("2.5", "3.5")
+
+    with_header(path, change)
+    assert "its checksum does not fit its content" in refusal(path)
+
+
+def test_a_tensor_under_another_name_is_refused(path):
+    with_header(path, lambda header: header.update({"matrices": header.pop("matrix")}))
+    assert "its checksum does not fit its content" in refusal(path)
+
+
+@pytest.mark.parametrize(("kind", "shape"), [("I32", [2, 3]), ("F32", [3, 2]), ("BF16", [4, 3])])
+def test_a_tensor_read_in_another_way_is_refused(path, kind, shape):
+    with_header(path, lambda header: header["matrix"].update(dtype=kind, shape=shape))
+    assert "its checksum does not fit its content" in refusal(path)
+
+
+def test_a_missing_checksum_is_refused(path):
+    with_header(path, lambda header: header["__metadata__"].pop("sha256"))
+    assert "its checksum does not fit its content" in refusal(path)
+
+
+def test_a_file_of_another_kind_is_refused(path):
+    assert refusal(path, "checkpoint") == f"{path} is not a GDPNet checkpoint file"
+
+
+def test_a_safetensors_file_of_another_program_is_refused(tmp_path):
+    save_file({"weight": torch.ones(2)}, tmp_path / "other.safetensors")
+    assert refusal(tmp_path / "other.safetensors").endswith("is not a GDPNet model file")
+
+
+def test_a_file_of_a_later_format_says_which_version_is_read(path):
+    with_header(path, lambda header: header["__metadata__"].update(format_version="99"))
+    sentence = f"{path} has format version '99', this version of GDPNet reads {FORMAT_VERSION}"
+    assert refusal(path) == sentence
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
+    assert refusal(tmp_path / "none") == f"there is no model file {tmp_path / 'none'}"
+
+
+def test_a_folder_is_refused(tmp_path):
+    assert "is not a readable model file" in refusal(tmp_path)
+
+
+class Trap:
+    """What runs code where it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+@pytest.mark.parametrize("write", [pickle.dumps, "torch"], ids=["pickle", "torch.save"])
+def test_a_pickle_is_refused_and_never_run(write, tmp_path):
+    file, mark = tmp_path / "model.safetensors", tmp_path / "ran"
+    if write == "torch":
+        torch.save({"weight": Trap(mark)}, file)
+    else:
+        file.write_bytes(write(Trap(mark)))
+    assert "is not a readable model file" in refusal(file)
+    assert not mark.exists()
+
+
+def test_a_model_whose_parts_do_not_fit_together_is_refused_in_one_line(tmp_path):
+    model = fitted(noisy_graph(nodes=60))
+    file = tmp_path / "model.safetensors"
+    model.save(file)
+    tensors, about = read_tensors(file, "model")
+    spoilt = [
+        (tensors, about | {"num_features": 12}),
+        (tensors, {name: value for name, value in about.items() if name != "classes"}),
+        ({name: value for name, value in tensors.items() if name != "policy.ending"}, about),
+        (tensors, about | {"config": about["config"] | {"policy": {"hidden": [3, 2]}}}),
+        (tensors, about | {"config": {"polic": {}}}),
+        (tensors, about | {"config": 3}),
+    ]
+    for parts in spoilt:
+        write_tensors(file, "model", *parts)
+        with pytest.raises(ModelFileError, match="does not hold a whole model") as caught:
+            GDPNet.load(file, device="cpu")
+        assert "\n" not in str(caught.value)
+
+
+# --- all or nothing ---
+
+
+def test_a_write_that_fails_leaves_the_old_file_whole_and_no_other(path, monkeypatch):
+    before = path.read_bytes()
+
+    def half(self: Path, content: bytes) -> int:
+        with self.open("wb") as file:
+            file.write(content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(GDPNetError) as caught:
+        write_tensors(path, "model", {"matrix": torch.ones(9)}, {})
+    monkeypatch.undo()
+    assert str(caught.value) == f"cannot write {path}: No space left on device"
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_interrupted_write_leaves_the_old_file_whole_and_no_other(path):
+    before = path.read_bytes()
+
+    def write_half() -> None:
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_file_is_not_there_before_it_is_whole(tmp_path):
+    path = tmp_path / "new" / "file"
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(b"whole")
+        assert not path.exists()
+    assert path.read_bytes() == b"whole"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_path_below_a_file_cannot_be_written(path):
+    with pytest.raises(GDPNetError, match="^cannot write .*: (Not a directory|File exists)$"):
+        write_tensors(path / "below", "model", TENSORS, ABOUT)
+    assert read_tensors(path, "model")[1] == ABOUT
+
+
+def test_a_folder_in_the_place_of_the_file_cannot_be_written(tmp_path):
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(GDPNetError, match="^cannot write .*: Is a directory$"):
+        write_tensors(tmp_path / "taken", "model", TENSORS, ABOUT)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["taken"]
