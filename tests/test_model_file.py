@@ -76,9 +76,14 @@ def test_a_view_of_a_larger_tensor_is_written_alone(tmp_path):
     assert torch.equal(tensors["turned"], large.T)
 
 
-def test_the_same_content_makes_the_same_bytes(path, tmp_path):
+def test_the_same_content_has_the_same_checksum_and_other_content_another(path, tmp_path):
+    def checksum(file: Path) -> str:
+        return header_of(file.read_bytes())[0]["__metadata__"]["sha256"]
+
     write_tensors(tmp_path / "again", "model", TENSORS, ABOUT)
-    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+    write_tensors(tmp_path / "other", "model", TENSORS | {"number": torch.tensor(0.2)}, ABOUT)
+    assert checksum(tmp_path / "again") == checksum(path)
+    assert checksum(tmp_path / "other") != checksum(path)
 
 
 def test_the_file_carries_its_kind_and_version_for_other_programs(path):

@@ -21,6 +21,9 @@ from gdpnet.selection.rollout import Play, Rollout, roll_out
 
 _CANDIDATES_AT_ONCE = 1 << 17
 
+_CIRCLE_EPISODES = 2
+"""Sampled episodes of a target's neighbours: fewer than its own, as they enter only as a mean over many."""
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -218,7 +221,7 @@ def with_selected_circle(
         return prepared
     degree = prepared.row_ptr[targets + 1] - prepared.row_ptr[targets]
     circle = torch.unique(prepared.neighbour[ranges(prepared.row_ptr[targets], degree)[1]])
-    first = _decide(policy, aggregators, prepared, circle, config, seed + 1)
+    first = _decide(policy, aggregators, prepared, circle, config, seed + 1, _CIRCLE_EPISODES)
     return with_circle(prepared, first.weight(config.inference.mode))
 
 
@@ -229,12 +232,13 @@ def _decide(
     targets: Int[Tensor, "targets"],
     config: Config,
     seed: int,
+    most_episodes: int | None = None,
 ) -> Selected:
     """Play the targets in the world as it is and gather what became of their edges."""
     edges = prepared.neighbour.numel()
     view = make_view(aggregators, prepared)
     greedy = config.inference.mode == "greedy"
-    episodes = 1 if greedy else config.inference.episodes
+    episodes = 1 if greedy else min(config.inference.episodes, most_episodes or config.inference.episodes)
     total = torch.zeros(edges, device=prepared.device)
     kept = torch.zeros(edges, device=prepared.device)
     decided = torch.zeros(edges, dtype=torch.bool, device=prepared.device)

@@ -272,7 +272,7 @@ class GDPNet(BaseEstimator):
             model._assemble(config, tensors, about["num_features"], np.array(about["classes"]), where)
             model.history_, model.best_epoch_ = about["history"], about["best_epoch"]
             model.validation_f1_ = about["validation_f1"]
-        except (KeyError, TypeError, RuntimeError, ConfigError) as error:
+        except (KeyError, TypeError, AttributeError, RuntimeError, ConfigError) as error:
             reason = " ".join(str(error).split())
             raise ModelFileError(f"{path} does not hold a whole model ({reason})") from error
         return model

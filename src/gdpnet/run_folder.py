@@ -118,7 +118,10 @@ def fingerprint(graph: Graph) -> str:
     """Return a short sum of a graph's edges, features, labels and split."""
     digest = hashlib.sha256()
     features = graph.features
-    values = [features.column, features.value] if isinstance(features, SparseRows) else [features]
+    if isinstance(features, SparseRows):
+        values = [features.row_ptr, features.column, features.value]
+    else:
+        values = [features]
     for part in (graph.row_ptr, graph.neighbour, graph.labels, graph.split, *values):
         digest.update(part.numpy().tobytes())
     return digest.hexdigest()[:16]
