@@ -23,12 +23,17 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     """Make a parser with the options that all benchmarks have."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
-        "--data-dir", type=Path, help="folder that holds Planetoid (default: GDPNET_DATA, else the user's cache)"
+        "--data-dir",
+        type=Path,
+        help="folder that holds Planetoid (default: GDPNET_DATA, else the user's cache)",
     )
     parser.add_argument("--threads", type=int, default=2, help="threads that torch may use (default: 2)")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights and draws (default: 0)")
     parser.add_argument(
-        "--results", type=Path, default=RESULTS, help=f"file to append the record to (default: {RESULTS.name})"
+        "--results",
+        type=Path,
+        default=RESULTS,
+        help=f"file to append the record to (default: {RESULTS.name})",
     )
     return parser
 

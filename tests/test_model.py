@@ -592,5 +592,5 @@ def test_training_nodes_must_show_two_classes(labels, sentence, graph):
 
 def test_training_that_diverges_says_so(graph):
     wild = FAST.with_values({"representation": {"learning_rate": 1e30}})
-    with pytest.raises(GDPNetError, match="training diverged: .*; lower the learning rates"):
+    with pytest.raises(GDPNetError, match=r"training diverged: .*; lower the learning rates"):
         fitted(graph, wild)

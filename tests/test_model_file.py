@@ -1,4 +1,4 @@
-"""Model files: what was written comes back, what was changed or is something else is refused, nothing is half there."""
+"""Model files: what was written comes back, what was changed or is another thing is refused."""
 
 import errno
 import json
@@ -250,13 +250,13 @@ def test_the_file_is_not_there_before_it_is_whole(tmp_path):
 
 
 def test_a_path_below_a_file_cannot_be_written(path):
-    with pytest.raises(GDPNetError, match="^cannot write .*: (Not a directory|File exists)$"):
+    with pytest.raises(GDPNetError, match=r"^cannot write .*: (Not a directory|File exists)$"):
         write_tensors(path / "below", "model", TENSORS, ABOUT)
     assert read_tensors(path, "model")[1] == ABOUT
 
 
 def test_a_folder_in_the_place_of_the_file_cannot_be_written(tmp_path):
     (tmp_path / "taken").mkdir()
-    with pytest.raises(GDPNetError, match="^cannot write .*: Is a directory$"):
+    with pytest.raises(GDPNetError, match=r"^cannot write .*: Is a directory$"):
         write_tensors(tmp_path / "taken", "model", TENSORS, ABOUT)
     assert [entry.name for entry in tmp_path.iterdir()] == ["taken"]

@@ -181,9 +181,7 @@ def test_a_folder_that_holds_a_run_is_refused_and_left_alone(uninterrupted):
     before = {entry.name: entry.read_bytes() for entry in path.iterdir()}
     with pytest.raises(RunFolderError) as refusal:
         create_run(path, FAST, "other", GRAPH, seed=1)
-    assert (
-        str(refusal.value) == f"{path} already holds a run; go on with --resume, or choose another --out"
-    )
+    assert str(refusal.value) == f"{path} already holds a run; go on with --resume, or choose another --out"
     assert {entry.name: entry.read_bytes() for entry in path.iterdir()} == before
 
 
@@ -198,13 +196,13 @@ def test_a_file_is_no_run_folder(tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(RunFolderError, match="is a file, a run needs a folder"):
         create_run(tmp_path / "file", FAST, "mine", GRAPH, seed=0)
-    with pytest.raises(GDPNetError, match="^cannot write .*: Not a directory$"):
+    with pytest.raises(GDPNetError, match=r"^cannot write .*: Not a directory$"):
         create_run(tmp_path / "file" / "run", FAST, "mine", GRAPH, seed=0)
     assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_folder_without_a_run_cannot_be_opened(tmp_path):
-    with pytest.raises(RunFolderError, match="holds no run: it has no run.json and config.toml"):
+    with pytest.raises(RunFolderError, match=r"holds no run: it has no run\.json and config\.toml"):
         open_run(tmp_path)
     with pytest.raises(RunFolderError, match="there is no run folder"):
         open_run(tmp_path / "none")

@@ -117,7 +117,7 @@ class RepresentationSettings(Section):
     weight_decay: float = setting(5e-4, "L2 penalty of the aggregator's weights", low=0.0)
     passes: int = setting(2, "passes over the training nodes in one epoch", low=1)
     batch_size: int = setting(256, "training nodes in one step", low=1)
-    max_steps: int = setting(60, "most steps in one epoch, however many passes are asked for", low=1)
+    max_steps: int = setting(30, "most steps in one epoch, however many passes are asked for", low=1)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class TrainingSettings(Section):
 
     epochs: int = setting(60, "largest number of turns of the two phases", low=1)
     warmup: int = setting(10, "representation epochs on all neighbours before the policy starts", low=0)
-    patience: int = setting(30, "epochs without a better validation score before training stops", low=1)
+    patience: int = setting(20, "epochs without a better validation score before training stops", low=1)
     selection: bool = setting(True, "whether neighbours are selected; if not, all are kept")
 
 

@@ -119,7 +119,7 @@ def embedding_map(model: GDPNet, graph: Graph) -> Figure:
 def _flatten(points: np.ndarray, seed: int) -> np.ndarray:
     """Bring representations to two dimensions; by principal axes where they are too few, or too equal, for t-SNE."""
     centred = np.pad(points - points.mean(axis=0), ((0, 0), (0, max(0, 2 - points.shape[1]))))
-    if points.shape[0] < 10 or not centred.any():
+    if points.shape[0] < 10 or np.allclose(centred, 0.0, atol=1e-5 * (1.0 + np.abs(points).max())):
         return centred @ np.linalg.svd(centred)[2][:2].T
     perplexity = min(30.0, (points.shape[0] - 1) / 3)
     return TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(centred)

@@ -1,0 +1,79 @@
+"""Peak resident memory: training on PubMed, and a hub of 100,000 neighbours; each in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from records import make_parser, write_record
+
+from gdpnet.config import Config
+from gdpnet.graph.datasets import load_dataset
+from gdpnet.graph.features import SparseRows
+from gdpnet.graph.graph import Graph
+from gdpnet.model import GDPNet
+
+LEAVES = 100_000
+EPOCHS = ["training.warmup=2", "training.epochs=3"]
+
+
+def train_on_pubmed(data_dir: Path | None) -> None:
+    """Train for five epochs, three of them with selection, and predict all nodes."""
+    graph = load_dataset("pubmed", data_dir, download=False)
+    GDPNet.from_config(Config().with_overrides(EPOCHS), device="cpu").fit(graph).predict(graph)
+
+
+def train_on_hub(features: str) -> None:
+    """Train one epoch of each kind on a star, and decide on all of its edges."""
+    rng = np.random.default_rng(0)
+    nodes = LEAVES + 1
+    edges = np.stack([np.zeros(LEAVES, dtype=np.int64), np.arange(1, nodes)])
+    label = rng.integers(3, size=nodes)
+    dense = (rng.normal(size=(nodes, 32)) + label[:, None]).astype(np.float32)
+    split = rng.choice([1, 2, 3], size=nodes, p=[0.6, 0.2, 0.2])
+    split[0] = 1
+    table = SparseRows.identity(nodes) if features == "one-hot" else dense
+    graph = Graph.build(edges, table, label, split=split)
+    narrow = ["representation.width=16"] if features == "one-hot" else []
+    config = Config().with_overrides(["training.warmup=1", "training.epochs=1", *narrow])
+    GDPNet.from_config(config, device="cpu").fit(graph).denoise(graph)
+
+
+def _measured(
+    job: Callable[..., None], argument: object, threads: int, answer: multiprocessing.Queue
+) -> None:  # type: ignore[type-arg]
+    torch.set_num_threads(threads)
+    start = time.perf_counter()
+    job(argument)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    answer.put({"peak_gib": round(peak, 3), "seconds": round(time.perf_counter() - start, 1)})
+
+
+def in_child(job: Callable[..., None], argument: object, threads: int) -> dict[str, float]:
+    """Run a job in a fresh process and return its peak memory and seconds."""
+    context = multiprocessing.get_context("spawn")
+    answer = context.Queue()
+    child = context.Process(target=_measured, args=(job, argument, threads, answer))
+    child.start()
+    result: dict[str, float] = answer.get()
+    child.join()
+    return result
+
+
+def main() -> None:
+    arguments = make_parser(__doc__).parse_args()
+    metrics = {
+        "pubmed": in_child(train_on_pubmed, arguments.data_dir, arguments.threads),
+        "hub_dense": in_child(train_on_hub, "dense", arguments.threads),
+        "hub_one_hot": in_child(train_on_hub, "one-hot", arguments.threads),
+    }
+    write_record(arguments.results, "memory", metrics, Config().to_dict())
+
+
+if __name__ == "__main__":
+    main()

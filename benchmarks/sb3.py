@@ -1,0 +1,137 @@
+"""Rolling out and updating, in decisions a second: GDPNet against stable-baselines3's PPO on the same MDP.
+
+The peer plays a plain Gymnasium environment, one target at a time, as a practitioner would write it: the observation
+is [h_v, h_u] of the next neighbour in a random order, the action keep or drop, the reward the change of
+log p(y_v) under the same fixed classifier. Ours plays and updates on the same targets with the same classifier.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from records import make_parser, write_record
+from stable_baselines3 import PPO
+
+from gdpnet.config import Config
+from gdpnet.graph.datasets import load_dataset
+from gdpnet.inference import make_view, play_of
+from gdpnet.selection.episodes import begin_episodes
+from gdpnet.selection.rollout import roll_out
+from gdpnet.selection.update import update_policy
+from gdpnet.training import Scene, TrainingState, begin_training, make_scene, reward_if_kept, train_epochs
+
+
+class NeighbourSelection(gymnasium.Env[np.ndarray, np.int64]):
+    """Decide on the neighbours of one target after another."""
+
+    def __init__(self, scene: Scene, state: TrainingState) -> None:
+        bank = state.aggregators
+        with torch.no_grad():
+            self.rows = bank.project_own(scene.train.features)[:, 0].numpy()
+        self.bias, self.head = bank.bias[0].detach().numpy(), bank.head_weight[0].detach().numpy()
+        self.head_bias = bank.head_bias[0].detach().numpy()
+        self.row_ptr, self.neighbour = scene.train.row_ptr.numpy(), scene.train.neighbour.numpy()
+        self.labels = scene.labels.numpy()
+        degree = np.diff(self.row_ptr)
+        self.targets = scene.targets.numpy()[degree[scene.targets.numpy()] > 0]
+        self.observation_space = gymnasium.spaces.Box(0.0, np.inf, (2 * bank.width,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.target = int(self.np_random.choice(self.targets))
+        start, end = self.row_ptr[self.target], self.row_ptr[self.target + 1]
+        self.order = self.np_random.permutation(self.neighbour[start:end])
+        self.step_number, self.kept, self.total = 0, 0, self.rows[self.target].copy()
+        return self._observation(), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+        reward = 0.0
+        if action == 1:
+            before = self._log_chance()
+            self.total += self.rows[self.order[self.step_number]]
+            self.kept += 1
+            reward = float(np.clip(self._log_chance() - before, -2.0, 2.0))
+        self.step_number += 1
+        ended = self.step_number == len(self.order)
+        observation = np.zeros(self.observation_space.shape, np.float32) if ended else self._observation()
+        return observation, reward, ended, False, {}
+
+    def _state(self) -> np.ndarray:
+        return np.maximum(self.total / (1 + self.kept) + self.bias, 0.0)
+
+    def _observation(self) -> np.ndarray:
+        other = np.maximum(self.rows[self.order[self.step_number]] + self.bias, 0.0)
+        return np.concatenate([self._state(), other]).astype(np.float32)
+
+    def _log_chance(self) -> float:
+        logits = self._state() @ self.head + self.head_bias
+        top = logits.max()
+        return float(logits[self.labels[self.target]] - top - np.log(np.exp(logits - top).sum()))
+
+
+def peer_speed(scene: Scene, state: TrainingState, steps: int, seed: int) -> float:
+    """Return the decisions a second of stable-baselines3, rolling out and updating."""
+    settings = {"net_arch": [64, 36]}
+    peer = PPO(
+        "MlpPolicy", NeighbourSelection(scene, state), n_steps=2048, batch_size=256, n_epochs=4,
+        policy_kwargs=settings, seed=seed, device="cpu", verbose=0,
+    )  # fmt: skip
+    peer.learn(2048)
+    start = time.perf_counter()
+    peer.learn(steps, reset_num_timesteps=False)
+    return steps / (time.perf_counter() - start)
+
+
+def our_speed(scene: Scene, state: TrainingState, config: Config, seed: int) -> float:
+    """Return the decisions a second of one pass of ours over all targets, rolling out and updating."""
+    host = torch.Generator().manual_seed(seed)
+    decisions, start = 0, time.perf_counter()
+    view = make_view(state.aggregators, scene.train)
+    for targets in torch.split(scene.targets, config.ppo.rollout_targets):
+        episodes = begin_episodes(
+            scene.train.row_ptr, scene.train.neighbour, targets,
+            max_candidates=config.policy.max_candidates, seed=seed,
+        )  # fmt: skip
+        rollout = roll_out(state.policy, view, episodes, play_of(config, greedy=False))
+        gain = reward_if_kept(rollout, view, scene.labels, config)
+        update_policy(state.policy, state.policy_optimiser, rollout, view, gain, config.ppo, host)
+        decisions += rollout.decisions
+    return decisions / (time.perf_counter() - start)
+
+
+def main() -> None:
+    parser = make_parser(__doc__)
+    parser.add_argument(
+        "--steps", type=int, default=8192, help="decisions of the peer in a turn (default: 8192)"
+    )
+    parser.add_argument("--turns", type=int, default=3, help="turns of both (default: 3)")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    # One hop and one classifier, so that both play the same MDP; everything else is the default.
+    config = Config().with_overrides(["representation.hops=1", "reward.folds=1", "training.epochs=1"])
+    graph = load_dataset("pubmed", arguments.data_dir, download=False)
+    scene = make_scene(graph, config, arguments.seed, torch.device("cpu"))
+    state = begin_training(graph, scene, config, arguments.seed, torch.device("cpu"))
+    train_epochs(state, scene, config, arguments.seed, lambda _: None)
+    ours, peer = [], []
+    for turn in range(arguments.turns):
+        ours.append(our_speed(scene, state, config, arguments.seed + turn))
+        peer.append(peer_speed(scene, state, arguments.steps, arguments.seed + turn))
+    metrics = {
+        "ratio": statistics.median(one / other for one, other in zip(ours, peer, strict=True)),
+        "our_decisions_a_second": statistics.median(ours),
+        "peer_decisions_a_second": statistics.median(peer),
+    }
+    write_record(arguments.results, "stable-baselines3", metrics, config.to_dict())
+
+
+if __name__ == "__main__":
+    main()
