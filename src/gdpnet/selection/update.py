@@ -118,8 +118,10 @@ def update_policy(
         accepted = [weight.detach().clone() for weight in policy.parameters()]
         accepted_kl = divergence
         order = torch.randperm(rollout.episodes.count, generator=generator).to(rollout.episode.device)
-        for batch in _decision_batches(visited, settings.batch_size, order):
-            losses.append(_step(policy, optimiser, visited, batch, worth, settings))
+        losses += [
+            _step(policy, optimiser, visited, batch, worth, settings)
+            for batch in _decision_batches(visited, settings.batch_size, order)
+        ]
         divergence = _mean_kl(policy, visited, batches, old)
         if not divergence <= settings.kl_limit:  # so that NaN, too, is drawn back
             divergence, backtracks = _draw_back(policy, accepted, visited, batches, old, settings.kl_limit)
