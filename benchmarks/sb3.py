@@ -20,10 +20,11 @@ from stable_baselines3 import PPO
 from gdpnet.config import Config
 from gdpnet.graph.datasets import load_dataset
 from gdpnet.inference import make_view, play_of
+from gdpnet.scene import Scene, make_scene
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.rollout import roll_out
 from gdpnet.selection.update import update_policy
-from gdpnet.training import Scene, TrainingState, begin_training, make_scene, reward_if_kept, train_epochs
+from gdpnet.training import TrainingState, begin_training, reward_if_kept, train_epochs
 
 
 class NeighbourSelection(gymnasium.Env[np.ndarray, np.int64]):

@@ -15,16 +15,8 @@ from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.inference import prepare, select
-from gdpnet.training import (
-    Epoch,
-    Scene,
-    TrainingState,
-    begin_training,
-    make_scene,
-    split_for_training,
-    train_epochs,
-    validate,
-)
+from gdpnet.scene import Scene, make_scene, split_for_training
+from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs, validate
 from worlds import CPU
 
 FAST = Config().with_values(

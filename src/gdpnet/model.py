@@ -34,8 +34,9 @@ from gdpnet.model_file import read_tensors, write_tensors
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.tasks import micro_f1
 from gdpnet.run_folder import RunFolder, read_checkpoint, tensors_under, write_checkpoint
+from gdpnet.scene import make_scene
 from gdpnet.selection.policy import Policy
-from gdpnet.training import Epoch, TrainingState, begin_training, make_policy, make_scene, train_epochs
+from gdpnet.training import Epoch, TrainingState, begin_training, make_policy, train_epochs
 from gdpnet.version import __version__
 
 SECTIONS = tuple(item.name for item in dataclasses.fields(Config))

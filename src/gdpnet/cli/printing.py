@@ -87,3 +87,9 @@ class EpochProgress:
         """Leave the terminal as it was."""
         if self.bar is not None:
             self.bar.stop()
+
+
+def print_metrics(metrics: dict[str, Any]) -> None:
+    """Print a line a metric."""
+    for name, value in metrics.items():
+        print(f"  {name.replace('_', ' ')}: {text_of(value)}")

@@ -1,0 +1,181 @@
+"""Commands that train: demo, train, trials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gdpnet.cli.app import app
+from gdpnet.cli.opening import absolute_name, open_named
+from gdpnet.cli.options import (
+    ColumnNames,
+    ConfigFile,
+    DataDir,
+    Device,
+    DeviceName,
+    Directed,
+    GraphName,
+    Json,
+    Overrides,
+    Seed,
+    config_of,
+    source_of,
+)
+from gdpnet.cli.printing import EpochProgress, print_graph, print_json, print_metrics, print_table
+from gdpnet.config import Config
+from gdpnet.errors import ConfigError, RunFolderError
+from gdpnet.graph.graph import Graph
+from gdpnet.graph.named import open_graph
+from gdpnet.model import GDPNet, pick_device
+from gdpnet.run_folder import RunFolder, check_same_graph, create_run, open_run, write_json
+from gdpnet.scene import check_trainable, split_for_training
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="folder for the run")] = Path("runs/demo"),
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    seed: Seed = 0,
+    device: DeviceName = Device.auto,
+    as_json: Json = False,
+) -> None:
+    """Train on a generated graph whose noise is known, remove it, and say how well that went."""
+    from gdpnet.experiments.demo import run_demo
+    from gdpnet.experiments.figures import draw_run
+
+    settings = config_of("synthetic", config, overrides)
+    if RunFolder(out).about.exists():
+        raise RunFolderError(f"{out} holds a run of gdpnet train; choose another --out for the demo")
+    graph = open_graph("synthetic", seed=seed)
+    print_graph("synthetic", graph)
+    assert graph.truth is not None
+    print(f"  planted: {int(graph.truth.spurious.sum()):,} of the edges are spurious")
+    progress = EpochProgress(_epochs(settings))
+    try:
+        model, metrics = run_demo(graph, settings, seed, device.value, progress)
+    finally:
+        progress.close()
+    model.save(out / "model.safetensors")
+    write_json(out / "metrics.json", metrics)
+    pictures = draw_run(model, graph, out / "figures")
+    rows = [
+        ("GDPNet", metrics["micro_f1"]),
+        ("same aggregator, all neighbours", metrics["micro_f1_all_neighbours"]),
+        ("logistic regression, no graph", metrics["micro_f1_logistic_regression"]),
+    ]
+    print_table("micro-F1 on clean test labels", ("method", "micro-F1"), rows)
+    rows = [
+        ("planted spurious links removed", metrics["spurious_removed"]),
+        ("genuine links kept", metrics["genuine_kept"]),
+        ("ROC AUC of the keep probability", metrics["keep_auc"]),
+    ]
+    print_table("noise removal", ("share", "value"), rows)
+    print("pictures: " + ", ".join(str(path) for path in pictures))
+    print_json(as_json, metrics)
+
+
+@app.command()
+def train(
+    graph: GraphName,
+    out: Annotated[Path, typer.Option("--out", help="folder for the run")],
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    seed: Seed = 0,
+    device: DeviceName = Device.auto,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    split: Annotated[str, typer.Option(help="paper or random split of a named dataset")] = "paper",
+    data_dir: DataDir = None,
+    columns: ColumnNames = None,
+    directed: Directed = False,
+    as_json: Json = False,
+) -> None:
+    """Train a model on a graph and keep it, its history and its pictures in a run folder."""
+    from gdpnet.experiments.evaluation import evaluate
+    from gdpnet.experiments.figures import draw_run
+
+    source = source_of(data_dir, columns, directed)
+    if split not in ("paper", "random"):
+        raise ConfigError(f"--split must be paper or random, found '{split}'")
+    pick_device(device.value)
+    if resume:
+        if config is not None or overrides:
+            raise ConfigError("--resume goes on with the run's own settings: leave --config and --set out")
+        run, settings, about = open_run(out)
+        seed, split = about["seed"], about.get("split", "paper")
+        loaded = open_named(graph, source.or_from(about.get("source", {})), split, seed)
+        check_same_graph(about, loaded)
+    else:
+        settings = config_of(graph, config, overrides)
+        loaded = open_named(graph, source, split, seed)
+        check_trainable(loaded, split_for_training(loaded, seed))
+        run = create_run(out, settings, absolute_name(graph), loaded, seed, split, source.to_record())
+    print_graph(graph, loaded)
+    model = GDPNet.from_config(settings, seed=seed, device=device.value)
+    progress = EpochProgress(_epochs(settings))
+    try:
+        model.fit(loaded, run=run, on_epoch=progress)
+    finally:
+        progress.close()
+    model.save(run.model)
+    metrics: dict[str, Any] = {"best_epoch": model.best_epoch_, "validation_f1": model.validation_f1_}
+    if _has_labels(model, loaded, "test"):
+        metrics |= evaluate(model, loaded)
+    write_json(run.metrics, metrics)
+    draw_run(model, loaded, run.figures)
+    print_metrics(metrics)
+    print(f"run folder: {run.path}")
+    print_json(as_json, {"run": str(run.path), "graph": graph, "seed": seed} | metrics)
+
+
+@app.command()
+def trials(
+    graph: GraphName,
+    seeds: Annotated[int, typer.Option(help="number of trials, one seed each", min=1)] = 5,
+    first_seed: Annotated[int, typer.Option(help="the first of these seeds", min=0)] = 0,
+    records: Annotated[Path, typer.Option(help="file of records to append to")] = Path(
+        "results/accuracy.jsonl"
+    ),
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    device: DeviceName = Device.auto,
+    split: Annotated[str, typer.Option(help="paper or random split of a named dataset")] = "paper",
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Train with several seeds, with and without selection, and keep every trial as a record."""
+    from gdpnet.experiments.trials import run_trials, summarise
+
+    source = source_of(data_dir, None, False)
+    settings = config_of(graph, config, overrides)
+
+    def show(record: dict[str, Any]) -> None:
+        score, seconds = record["metrics"]["micro_f1"], record["metrics"]["seconds"]
+        print(f"{graph}  seed {record['seed']}  {record['variant']}  {score:.4f}  {seconds} s", flush=True)
+
+    name = graph if split == "paper" else f"{graph} ({split} split)"
+    done = run_trials(
+        lambda seed: open_named(graph, source, split, seed),
+        name,
+        settings,
+        range(first_seed, first_seed + seeds),
+        records,
+        device=device.value,
+        on_record=show,
+    )
+    summary = summarise(done)
+    rows = [
+        (f"{row['graph']}, {row['variant']}", row["trials"], row["mean"], row["deviation"]) for row in summary
+    ]
+    print_table("micro-F1 on test", ("graph, method", "trials", "mean", "deviation"), rows)
+    print_json(as_json, {"summary": summary})
+
+
+def _has_labels(model: GDPNet, graph: Graph, split: str) -> bool:
+    return bool((graph.labels[graph.nodes_in(split)] >= 0).any())
+
+
+def _epochs(settings: Config) -> int:
+    return settings.training.warmup + settings.training.epochs

@@ -1,0 +1,216 @@
+"""Commands that read a trained model, and the list of datasets."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import typer
+
+from gdpnet.cli.app import app
+from gdpnet.cli.opening import model_and_graph
+from gdpnet.cli.options import (
+    ColumnNames,
+    DataDir,
+    Device,
+    DeviceName,
+    Directed,
+    GraphName,
+    Json,
+    OptionalGraph,
+    OutFile,
+    RunPath,
+    source_of,
+)
+from gdpnet.cli.printing import print_graph, print_json, print_metrics, print_table
+from gdpnet.config import shipped_config
+from gdpnet.errors import ConfigError
+from gdpnet.graph.datasets import DATASETS, is_present
+from gdpnet.graph.files import edge_table, write_table
+from gdpnet.graph.graph import Graph
+from gdpnet.graph.tables import SUFFIXES
+
+
+@app.command()
+def evaluate(
+    run: RunPath,
+    graph: OptionalGraph = None,
+    split: Annotated[str, typer.Option(help="train, validation or test")] = "test",
+    device: DeviceName = Device.auto,
+    data_dir: DataDir = None,
+    columns: ColumnNames = None,
+    directed: Directed = False,
+    as_json: Json = False,
+) -> None:
+    """Score a trained model on a split of a graph, and describe the graph it would clean."""
+    from gdpnet.experiments.evaluation import evaluate as evaluate_model
+
+    if split not in ("train", "validation", "test"):
+        raise ConfigError(f"--split must be train, validation or test, found '{split}'")
+    model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
+    print_graph(name, loaded)
+    metrics = evaluate_model(model, loaded, split)
+    print_metrics(metrics)
+    print_json(as_json, {"run": str(run), "graph": name} | metrics)
+
+
+@app.command()
+def embed(
+    run: RunPath,
+    graph: OptionalGraph = None,
+    out: OutFile = Path("embeddings.parquet"),
+    device: DeviceName = Device.auto,
+    data_dir: DataDir = None,
+    columns: ColumnNames = None,
+    directed: Directed = False,
+    as_json: Json = False,
+) -> None:
+    """Write a representation for every node of a graph."""
+    _check_suffix(out)
+    model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
+    values = model.embed(loaded)
+    table = _node_columns(loaded) | {f"h{number}": column for number, column in enumerate(values.T)}
+    write_table(pa.table(table), out)
+    print(f"{len(values):,} representations of width {values.shape[1]} written to {out}")
+    print_json(as_json, {"run": str(run), "graph": name, "out": str(out), "nodes": len(values)})
+
+
+@app.command()
+def predict(
+    run: RunPath,
+    graph: OptionalGraph = None,
+    out: OutFile = Path("predictions.parquet"),
+    device: DeviceName = Device.auto,
+    data_dir: DataDir = None,
+    columns: ColumnNames = None,
+    directed: Directed = False,
+    as_json: Json = False,
+) -> None:
+    """Write the predicted class of every node, and the probability of each class."""
+    _check_suffix(out)
+    model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
+    chances = model.predict_proba(loaded)
+    table = _node_columns(loaded) | {"predicted": model.classes_[chances.argmax(axis=1)]}
+    table |= {f"p_{label}": column for label, column in zip(model.classes_, chances.T, strict=True)}
+    write_table(pa.table(table), out)
+    print(f"{len(chances):,} predictions written to {out}")
+    print_json(as_json, {"run": str(run), "graph": name, "out": str(out), "nodes": len(chances)})
+
+
+@app.command()
+def denoise(
+    run: RunPath,
+    graph: OptionalGraph = None,
+    out: OutFile = Path("edges.parquet"),
+    threshold: Annotated[float, typer.Option(help="least keep probability of a kept edge")] = 0.5,
+    all_edges: Annotated[
+        bool, typer.Option("--all", help="write every edge, with a column that says whether it is kept")
+    ] = False,
+    one_way: Annotated[
+        bool, typer.Option("--one-way", help="decide on each direction of a link by itself")
+    ] = False,
+    device: DeviceName = Device.auto,
+    data_dir: DataDir = None,
+    columns: ColumnNames = None,
+    directed: Directed = False,
+    as_json: Json = False,
+) -> None:
+    """Write the cleaned graph as an edge list with a keep probability for every edge."""
+    from gdpnet.experiments.evaluation import describe_cleaning
+
+    _check_suffix(out)
+    model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
+    cleaned = model.denoise(loaded, threshold=threshold, symmetric=not one_way)
+    table = edge_table(loaded).append_column("keep_probability", pa.array(cleaned.keep_probability))
+    if all_edges:
+        table = table.append_column("kept", pa.array(cleaned.kept))
+    else:
+        table = table.filter(pa.array(cleaned.kept))
+    write_table(table, out)
+    metrics = describe_cleaning(loaded, cleaned)
+    print(
+        f"{int(cleaned.kept.sum()):,} of {loaded.num_edges:,} directed edges kept; {len(table):,} written to {out}"
+    )
+    print_metrics(metrics)
+    print_json(as_json, {"run": str(run), "graph": name, "out": str(out), "threshold": threshold} | metrics)
+
+
+@app.command()
+def explain(
+    run: RunPath,
+    graph: GraphName,
+    node: Annotated[str, typer.Option("--node", help="id of the node")],
+    device: DeviceName = Device.auto,
+    data_dir: DataDir = None,
+    columns: ColumnNames = None,
+    directed: Directed = False,
+    as_json: Json = False,
+) -> None:
+    """Say how a node's neighbours were decided on, in order, and what each contributed."""
+    model, loaded, _ = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
+    story = model.explain(loaded, node)
+    print(
+        f"node {story.node}: predicted '{story.predicted}' with probability {story.probability:.3f} "
+        f"({story.probability_alone:.3f} from its own features)"
+    )
+    rows = [
+        (
+            one.neighbour,
+            one.step,
+            one.draw_probability,
+            one.keep_probability,
+            "kept" if one.kept else ("dropped" if one.step is not None else "not reached"),
+            f"{one.contribution:+.3f}" if one.step is not None else "-",
+        )
+        for one in story.decisions
+    ]
+    header = ("neighbour", "step", "drawn with", "keep probability", "action", f"adds to '{story.predicted}'")
+    print_table("decisions in order", header, rows)
+    if story.ended_early:
+        print("the policy ended the episode before all neighbours were reached")
+    print_json(as_json, dataclasses.asdict(story))
+
+
+@app.command()
+def datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
+    """List the graphs that are known by name."""
+    rows: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "nodes": known.nodes,
+            "links": known.links,
+            "features": known.features,
+            "classes": known.classes,
+            "train": known.train,
+            "discount": shipped_config(name).ppo.discount,
+            "here": is_present(name, data_dir),
+        }
+        for name, known in DATASETS.items()
+    ]
+    cells = [
+        [*(f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else v for v in row.values())]
+        for row in rows
+    ]
+    for row in cells:
+        row[-2], row[-1] = f"{row[-2]:g}", "yes" if row[-1] else "no"
+    print_table(
+        "datasets", ("name", "nodes", "links", "features", "classes", "training", "discount", "here"), cells
+    )
+    print(
+        "and 'synthetic', a generated graph whose noise is known; validation has 500 and test 1,000 nodes in each"
+    )
+    print_json(as_json, {"datasets": rows})
+
+
+def _node_columns(graph: Graph) -> dict[str, Any]:
+    ids = graph.node_ids
+    return {"id": ids.astype(str) if ids.dtype == np.object_ else ids}
+
+
+def _check_suffix(path: Path) -> None:
+    """Refuse a file that could not be written before anything is computed."""
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"--out must end in {' or '.join(SUFFIXES)}, found '{path.name}'")

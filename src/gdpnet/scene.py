@@ -1,0 +1,77 @@
+"""What training sees: the graph cut to its training nodes, and the validation nodes on the whole one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from gdpnet.config import Config
+from gdpnet.errors import GraphError
+from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
+from gdpnet.inference import Prepared, prepare
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What training sees: the training graph, its targets and folds, and the validation nodes on their graph."""
+
+    train: Prepared
+    labels: Int[Tensor, "nodes"]
+    targets: Int[Tensor, "targets"]
+    fold: Int[Tensor, "nodes"]
+    whole: Prepared
+    validation: Int[Tensor, "validation"]
+    validation_labels: Int[Tensor, "validation"]
+
+
+def split_for_training(graph: Graph, seed: int) -> Int[Tensor, "nodes"]:
+    """Return the split to train with: the graph's own, or a tenth of the labelled nodes held out for validation."""
+    split = graph.split.clone()
+    train, validation = SPLITS.index("train"), SPLITS.index("validation")
+    generator = torch.Generator().manual_seed(seed)
+    if not bool((split == train).any()):
+        split[(split == 0) & (graph.labels != UNKNOWN)] = train
+    if not bool((split == validation).any()):
+        pool = (split == train).nonzero().flatten()
+        pool = pool[graph.labels[pool] != UNKNOWN]
+        held = torch.randperm(pool.numel(), generator=generator)[: pool.numel() // 10]
+        split[pool[held]] = validation
+    return split
+
+
+def check_trainable(graph: Graph, split: Int[Tensor, "nodes"]) -> None:
+    """Refuse a graph whose training nodes show fewer than two classes."""
+    labels = graph.labels[split == SPLITS.index("train")]
+    classes = torch.unique(labels[labels != UNKNOWN]).numel()
+    if classes == 0:
+        raise GraphError("at least one training node must have a label, found none")
+    if classes == 1:
+        raise GraphError("training nodes must be of two classes or more, found one class alone")
+
+
+def make_scene(graph: Graph, config: Config, seed: int, device: torch.device) -> Scene:
+    """Cut the training graph out of the whole one: validation and test nodes are not in it."""
+    split = split_for_training(graph, seed)
+    check_trainable(graph, split)
+    seen = ((split == SPLITS.index("train")) | (split == SPLITS.index("none"))).nonzero().flatten()
+    inner = graph.induced(seen)
+    is_target = (split[seen] == SPLITS.index("train")) & (inner.labels != UNKNOWN)
+    targets = is_target.nonzero().flatten()
+    folds = config.reward.folds if config.training.selection and config.reward.kind != "paper" else 1
+    fold = torch.full((inner.num_nodes,), -1)
+    if folds > 1:
+        order = torch.randperm(targets.numel(), generator=torch.Generator().manual_seed(seed + 1))
+        fold[targets[order]] = torch.arange(targets.numel()) % folds
+    validation = ((split == SPLITS.index("validation")) & (graph.labels != UNKNOWN)).nonzero().flatten()
+    return Scene(
+        train=prepare(inner, config, device),
+        labels=inner.labels.to(device),
+        targets=targets.to(device),
+        fold=fold.to(device),
+        whole=prepare(graph, config, device),
+        validation=validation.to(device),
+        validation_labels=graph.labels[validation].to(device),
+    )
