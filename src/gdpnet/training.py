@@ -112,7 +112,10 @@ def make_optimisers(
     settings = config.representation
     return (
         torch.optim.Adam(
-            policy.parameters(), lr=config.ppo.learning_rate, weight_decay=config.ppo.weight_decay
+            policy.parameters(),
+            lr=config.ppo.learning_rate,
+            weight_decay=config.ppo.weight_decay,
+            fused=True,
         ),
         torch.optim.Adam(
             [

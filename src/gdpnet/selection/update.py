@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet.config import PPOSettings
@@ -18,7 +18,7 @@ from gdpnet.ragged import offsets_of, ranges, sum_by_owner
 from gdpnet.selection.episodes import View
 from gdpnet.selection.policy import Policy, agreement
 from gdpnet.selection.ppo import Advantages, Scored, advantages, clipped_surrogate, joint_entropy, joint_kl
-from gdpnet.selection.rollout import Rollout, decision_offsets
+from gdpnet.selection.rollout import Play, Rollout, decision_offsets
 
 _PAIRS_AT_ONCE = 1 << 18
 
@@ -51,38 +51,83 @@ def visited_states(rollout: Rollout, view: View) -> Visited:
     return Visited(rollout, embedded, beliefs, counts, candidate[open_], offsets_of(size))
 
 
-def score_decisions(policy: Policy, visited: Visited, chosen: Int[Tensor, "n"]) -> Scored:
-    """Score all candidates of some decisions and read off the log-probability of what was done."""
+@dataclass(frozen=True)
+class Batch:
+    """Some decisions with all that scoring them takes but the weights, gathered once and scored many times."""
+
+    play: Play
+    chosen: Int[Tensor, "n"]
+    embedded: Float[Tensor, "n width"]
+    beliefs: Float[Tensor, "n classes"]
+    counts: Float[Tensor, "n"]
+    neighbour_embedded: Float[Tensor, "candidates width"]
+    """The candidates of these decisions, each once; so too the next two."""
+    neighbour_beliefs: Float[Tensor, "candidates classes"]
+    neighbour_pairs: Float[Tensor, "candidates columns"]
+    owner: Int[Tensor, "pairs"]
+    place: Int[Tensor, "pairs"]
+    agreement: Float[Tensor, "pairs"]
+    taken: Int[Tensor, "n"]
+    """The pair that was drawn; any pair where the ending neighbour was."""
+    is_ending: Bool[Tensor, "n"]
+    kept: Bool[Tensor, "n"]
+
+
+def gather_batch(visited: Visited, chosen: Int[Tensor, "n"]) -> Batch:
+    """Gather what scoring some decisions takes."""
     rollout, met = visited.rollout, visited.rollout.met
     owner, pair = ranges(visited.offsets[chosen], visited.sizes[chosen])
     candidate = visited.candidate[pair]
     used, place = torch.unique(candidate, return_inverse=True)
-    neighbour_half = policy.neighbour_half(met.embedded[used], met.beliefs[used], met.pairs[used])
-    half = policy.target_half(visited.embedded[chosen], visited.beliefs[chosen], visited.counts[chosen])
-    first = neighbour_half[place] + half[owner]
+    drawn = (candidate == rollout.candidate[chosen][owner]).nonzero().flatten()
+    taken = torch.zeros_like(chosen)
+    taken[owner[drawn]] = drawn
+    beliefs = visited.beliefs.index_select(0, chosen)
+    other = met.beliefs.index_select(0, candidate)
+    return Batch(
+        rollout.play,
+        chosen,
+        visited.embedded.index_select(0, chosen),
+        beliefs,
+        visited.counts[chosen],
+        met.embedded.index_select(0, used),
+        met.beliefs[used],
+        met.pairs[used],
+        owner,
+        place,
+        agreement(beliefs.index_select(0, owner), other),
+        taken,
+        rollout.is_ending[chosen],
+        rollout.kept[chosen],
+    )
+
+
+def score_batch(policy: Policy, batch: Batch) -> Scored:
+    """Score all candidates of some decisions and read off the log-probability of what was done."""
+    play, count = batch.play, batch.chosen.numel()
+    neighbour_half = policy.neighbour_half(
+        batch.neighbour_embedded, batch.neighbour_beliefs, batch.neighbour_pairs
+    )
+    half = policy.target_half(batch.embedded, batch.beliefs, batch.counts)
+    first = neighbour_half.index_select(0, batch.place) + half.index_select(0, batch.owner)
     if policy.extras:
-        agree = agreement(visited.beliefs[chosen][owner], met.beliefs[candidate])
-        first = torch.addr(first, agree, policy.agreement_weight)
+        first = torch.addr(first, batch.agreement, policy.agreement_weight)
     score = policy.score(first)
     ending = policy.score(half + policy.ending_half())
-    return _log_probs(rollout, chosen, owner, candidate, score, ending)
+    regret = score if play.learned_order else torch.zeros_like(score)
+    total = sum_by_owner(regret.exp(), batch.owner, count)
+    log_total = (total + ending.exp()).log() if play.can_end else total.log()
+    taken = score.index_select(0, batch.taken)
+    regret_taken = taken if play.learned_order else torch.zeros_like(taken)
+    order_log_prob = torch.where(batch.is_ending, ending, regret_taken) - log_total
+    signed = torch.where(batch.kept, taken, -taken)
+    keep_log_prob = torch.where(batch.is_ending, 0.0, F.logsigmoid(signed))
+    return Scored(batch.owner, score, ending, log_total, order_log_prob, keep_log_prob)
 
 
-def _log_probs(
-    rollout: Rollout, chosen: Tensor, owner: Tensor, candidate: Tensor, score: Tensor, ending: Tensor
-) -> Scored:
-    regret = score if rollout.play.learned_order else torch.zeros_like(score)
-    total = sum_by_owner(regret.exp(), owner, chosen.numel())
-    if rollout.play.can_end:
-        total = total + ending.exp()
-    log_total = total.log()
-    is_ending = rollout.is_ending[chosen]
-    taken = sum_by_owner(score * (candidate == rollout.candidate[chosen][owner]), owner, chosen.numel())
-    regret_taken = taken if rollout.play.learned_order else torch.zeros_like(taken)
-    order_log_prob = torch.where(is_ending, ending, regret_taken) - log_total
-    signed = torch.where(rollout.kept[chosen], taken, -taken)
-    keep_log_prob = torch.where(is_ending, 0.0, F.logsigmoid(signed))
-    return Scored(owner, score, ending, log_total, order_log_prob, keep_log_prob)
+def score_decisions(policy: Policy, visited: Visited, chosen: Int[Tensor, "n"]) -> Scored:
+    """Gather and score some decisions at once."""
+    return score_batch(policy, gather_batch(visited, chosen))
 
 
 @dataclass(frozen=True)
@@ -110,21 +155,20 @@ def update_policy(
     with torch.no_grad():
         visited = visited_states(rollout, view)
         worth = advantages(rollout, reward_if_kept, settings.discount, exact=settings.advantage == "exact")
-        batches = _decision_batches(visited, visited.rollout.episodes.count, None)
-        old = [score_decisions(policy, visited, batch).detach() for batch in batches]
+        shuffled = torch.randperm(rollout.episodes.count, generator=generator).to(rollout.episode.device)
+        cut = _decision_batches(visited, settings.batch_size, shuffled)
+        batches = [gather_batch(visited, chosen) for chosen in cut]
+        old = [score_batch(policy, batch).detach() for batch in batches]
     losses: list[float] = []
     divergence, backtracks = 0.0, 0
     for number in range(settings.passes):
         accepted = [weight.detach().clone() for weight in policy.parameters()]
         accepted_kl = divergence
-        order = torch.randperm(rollout.episodes.count, generator=generator).to(rollout.episode.device)
-        losses += [
-            _step(policy, optimiser, visited, batch, worth, settings)
-            for batch in _decision_batches(visited, settings.batch_size, order)
-        ]
-        divergence = _mean_kl(policy, visited, batches, old)
+        turns = torch.randperm(len(batches), generator=generator).tolist()
+        losses += [_step(policy, optimiser, rollout, batches[turn], worth, settings) for turn in turns]
+        divergence = _mean_kl(policy, batches, old)
         if not divergence <= settings.kl_limit:  # so that NaN, too, is drawn back
-            divergence, backtracks = _draw_back(policy, accepted, visited, batches, old, settings.kl_limit)
+            divergence, backtracks = _draw_back(policy, accepted, batches, old, settings.kl_limit)
             divergence = divergence if divergence <= settings.kl_limit else accepted_kl
             return Update(sum(losses) / len(losses), divergence, number + 1, backtracks)
     return Update(sum(losses) / len(losses), divergence, settings.passes, backtracks)
@@ -133,21 +177,20 @@ def update_policy(
 def _step(
     policy: Policy,
     optimiser: torch.optim.Optimizer,
-    visited: Visited,
-    batch: Int[Tensor, "n"],
+    rollout: Rollout,
+    batch: Batch,
     worth: Advantages,
     settings: PPOSettings,
 ) -> float:
     """Take one gradient step on some decisions."""
-    rollout = visited.rollout
-    scored = score_decisions(policy, visited, batch)
+    scored, chosen = score_batch(policy, batch), batch.chosen
     order = clipped_surrogate(
-        scored.order_log_prob, rollout.order_log_prob[batch], worth.order[batch], settings.clip
+        scored.order_log_prob, rollout.order_log_prob[chosen], worth.order[chosen], settings.clip
     )
     keep = clipped_surrogate(
-        scored.keep_log_prob, rollout.keep_log_prob[batch], worth.keep[batch], settings.clip
+        scored.keep_log_prob, rollout.keep_log_prob[chosen], worth.keep[chosen], settings.clip
     )
-    keep = torch.where(rollout.is_ending[batch], 0.0, keep)
+    keep = torch.where(batch.is_ending, 0.0, keep)
     gain = (order + keep).mean()
     if settings.entropy:
         play = rollout.play
@@ -160,23 +203,22 @@ def _step(
 
 
 @torch.no_grad()
-def _mean_kl(policy: Policy, visited: Visited, batches: list[Tensor], old: list[Scored]) -> float:
-    play = visited.rollout.play
+def _mean_kl(policy: Policy, batches: list[Batch], old: list[Scored]) -> float:
+    """Return the exact KL of the joint action, averaged over all decisions of the batches."""
     total = sum(
         float(
-            joint_kl(before, score_decisions(policy, visited, batch), play.learned_order, play.can_end).sum()
+            joint_kl(before, score_batch(policy, batch), batch.play.learned_order, batch.play.can_end).sum()
         )
         for batch, before in zip(batches, old, strict=True)
     )
-    return total / visited.rollout.decisions
+    return total / sum(batch.chosen.numel() for batch in batches)
 
 
 @torch.no_grad()
 def _draw_back(
     policy: Policy,
     accepted: list[Tensor],
-    visited: Visited,
-    batches: list[Tensor],
+    batches: list[Batch],
     old: list[Scored],
     limit: float,
 ) -> tuple[float, int]:
@@ -184,7 +226,7 @@ def _draw_back(
     for halving in range(1, 9):
         for weight, before in zip(policy.parameters(), accepted, strict=True):
             weight.copy_(before + 0.5 * (weight - before))
-        divergence = _mean_kl(policy, visited, batches, old)
+        divergence = _mean_kl(policy, batches, old)
         if divergence <= limit:
             return divergence, halving
     for weight, before in zip(policy.parameters(), accepted, strict=True):
@@ -193,12 +235,11 @@ def _draw_back(
 
 
 def _decision_batches(
-    visited: Visited, episodes_at_once: int, order: Int[Tensor, "episodes"] | None
+    visited: Visited, episodes_at_once: int, sequence: Int[Tensor, "episodes"]
 ) -> list[Int[Tensor, "n"]]:
     """Cut the decisions into batches of whole episodes, bounded also by their number of pairs."""
     rollout = visited.rollout
     offsets = decision_offsets(rollout)
-    sequence = torch.arange(rollout.episodes.count, device=offsets.device) if order is None else order
     pairs = visited.offsets[offsets[1:]] - visited.offsets[offsets[:-1]]
     slot = torch.arange(sequence.numel(), device=offsets.device) // episodes_at_once
     crowd = (pairs[sequence].cumsum(0) - 1).clamp(min=0) // _PAIRS_AT_ONCE
