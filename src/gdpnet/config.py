@@ -126,6 +126,7 @@ class TrainingSettings(Section):
 
     epochs: int = setting(60, "largest number of turns of the two phases", low=1)
     warmup: int = setting(10, "representation epochs on all neighbours before the policy starts", low=0)
+    settle: int = setting(0, "epochs that the policy has before the best epoch is looked for", low=0)
     patience: int = setting(20, "epochs without a better validation score before training stops", low=1)
     selection: bool = setting(True, "whether neighbours are selected; if not, all are kept")
 

@@ -140,14 +140,20 @@ def train_epochs(
         state.epoch += 1
         epoch = _one_epoch(state, scene, config, seed * 1_000_003 + state.epoch)
         better = epoch.validation_f1 > state.best_f1 or scene.validation.numel() == 0
-        if state.epoch > config.training.warmup and better:
+        if state.epoch > _settled(config) and better:
             state.remember_best(epoch.validation_f1)
         state.history.append(asdict(epoch))
         on_epoch(epoch)
 
 
+def _settled(config: Config) -> int:
+    """Return the last epoch that cannot be the best: the policy needs some before it is worth a look."""
+    waiting = min(config.training.settle, config.training.epochs - 1) if config.training.selection else 0
+    return config.training.warmup + waiting
+
+
 def _is_over(state: TrainingState, config: Config) -> bool:
-    started = max(state.best_epoch, config.training.warmup)
+    started = max(state.best_epoch, _settled(config))
     return state.epoch - started >= config.training.patience
 
 
