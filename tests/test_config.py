@@ -29,7 +29,7 @@ def test_each_dataset_ships_the_discount_of_the_paper_and_its_sizes(name, discou
 
 
 def test_a_graph_without_shipped_settings_has_the_defaults():
-    assert shipped_config("synthetic") == Config()
+    assert shipped_config("mygraph") == Config()
 
 
 def test_a_toml_file_beside_the_users_folder_is_not_taken_for_shipped_settings(tmp_path):

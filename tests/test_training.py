@@ -15,6 +15,7 @@ from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.inference import prepare, select
+from gdpnet.model import GDPNet
 from gdpnet.scene import Scene, make_scene, split_for_training
 from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs, validate
 from worlds import CPU
@@ -408,3 +409,10 @@ def test_a_learned_policy_drops_planted_links_more_often_than_genuine_ones():
     after = area()
     assert after > 0.6
     assert after > before
+
+
+def test_the_best_epoch_is_looked_for_after_the_policy_has_settled() -> None:
+    graph = synthetic_graph(SyntheticSettings(nodes=120, words=200, topics_per_class=5))
+    model = GDPNet(seed=0).set_params(training__warmup=1, training__epochs=5, training__settle=3)
+    model.fit(graph)
+    assert model.best_epoch_ > 1 + 3
