@@ -252,7 +252,13 @@ def test_the_clipped_surrogate_and_its_gradient_are_those_of_torchrl(objectives)
 
 
 def torchrl_parts(objectives, rollout, new: Scored, worth, clip: float) -> torch.Tensor:
-    """Return torchrl's loss of each decision: of which neighbour, and of keep or drop where one was drawn."""
+    """Return torchrl's loss of each decision: of which neighbour, and of keep or drop where one was drawn.
+
+    In a random order the draw is the environment's, and keep or drop is all of the action.
+    """
+    if not rollout.play.learned_order:
+        data = torchrl_data(rollout.kept.float(), rollout.keep_log_prob, worth.keep)
+        return clip_loss(objectives, new.score, Bernoulli, data, clip)[0].reshape(-1)
     offsets = rollout.episodes.offsets[:-1][rollout.episode]
     logits = order_logits(new, rollout.play)
     place = torch.full((rollout.decisions,), logits.shape[1] - 1)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Play, Rollout, roll_out
 
 _CANDIDATES_AT_ONCE = 1 << 17
+_MEET_CHUNK = 1 << 12
 
 _CIRCLE_EPISODES = 2
 """Sampled episodes of a target's neighbours: fewer than its own, as they enter only as a mean over many."""
@@ -97,40 +99,92 @@ def given_to_target(
 @torch.no_grad()
 def make_view(aggregators: Aggregators, prepared: Prepared, members: slice = slice(0, 1)) -> View:
     """Lay out what the policy sees, a row for each node and each of the members asked for (member by member)."""
-    own = aggregators.project_own(prepared.features, members)
-    single = own if aggregators.self_weight is None else aggregators.project_given(prepared.features, members)
-    plain = prepared.edge_weight is None
-    circle = single if plain else aggregators.project_given(prepared.circle, members)
-    own_rows, single_rows, circle_rows = _member_rows(own), _member_rows(single), _member_rows(circle)
-    bias, head_bias = aggregators.bias[members], aggregators.head_bias[members]
-    heads = aggregators.head_weight[members].permute(1, 0, 2).flatten(1)  # width, members * classes
-    count = own.shape[1]
+    sight = _Sight(aggregators, prepared, members)
+    return View(sight.meet, sight.observe)
 
-    def believe(state: Tensor, member: Tensor | None) -> Tensor:
-        if member is None:
-            return torch.softmax(torch.addmm(head_bias[0], state, heads), dim=1)
-        scores = (state @ heads).unflatten(1, (count, -1))
-        scores = scores.gather(1, member[:, None, None].expand(-1, 1, scores.shape[2]))
-        return torch.softmax(scores[:, 0] + head_bias[member], dim=1)
 
-    def observe(row: Tensor, total: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-        member = None if count == 1 else row // prepared.num_nodes
-        shift = bias[0] if member is None else bias.index_select(0, member)
-        state = aggregators.embed(own_rows.index_select(0, row), total, kept, shift)
-        return state, believe(state, member)
+class _Sight:
+    """All nodes as some members see them, projected once."""
 
-    def meet(episodes: Episodes) -> Met:
-        member = None if count == 1 else episodes.row // prepared.num_nodes
-        shift = bias[0] if member is None else bias.index_select(0, member)
-        given = circle_rows.index_select(0, episodes.row)
-        if not plain:
-            target = single_rows.index_select(0, episodes.target_row[episodes.owner])
-            share = prepared.share_of_target(episodes.edge, episodes.row % prepared.num_nodes)
-            given = given_to_target(given, target, share)
-        embedded = torch.relu(given + shift)
-        return Met(given, embedded, believe(embedded, member), prepared.pairs.index_select(0, episodes.edge))
+    def __init__(self, aggregators: Aggregators, prepared: Prepared, members: slice) -> None:
+        self.aggregators, self.prepared = aggregators, prepared
+        own = aggregators.project_own(prepared.features, members)
+        self.members = own.shape[1]
+        self.own = self.given = _member_rows(own)
+        if aggregators.self_weight is not None:
+            self.given = _member_rows(aggregators.project_given(prepared.features, members))
+        self.share = _share_of_each(prepared)
+        if self.share is not None:
+            circle = _member_rows(aggregators.project_given(prepared.circle, members))
+            self.given = torch.cat([circle, self.given])
+        self.bias = aggregators.bias[members]
+        self.heads = (
+            aggregators.head_weight[members].transpose(1, 2).flatten(0, 1)
+        )  # members * classes, width
+        self.head_bias = aggregators.head_bias[members].t()  # classes, members
 
-    return View(meet, observe)
+    @torch.no_grad()
+    def observe(
+        self, row: Int[Tensor, "n"], total: Float[Tensor, "n width"], kept: Float[Tensor, "n"]
+    ) -> tuple[Float[Tensor, "n width"], Float[Tensor, "n classes"]]:
+        """Return h of some rows with what they kept, and the class probabilities that follow."""
+        state = self.aggregators.embed(self.own.index_select(0, row), total, kept, self._bias_of(row))
+        return state, self._believe(state, row)
+
+    @torch.no_grad()
+    def meet(self, episodes: Episodes) -> Met:
+        """Return the candidates as their targets meet them, in chunks that fit the cache."""
+        count = episodes.row.numel()
+        given = self.own.new_empty(count, self.own.shape[1])
+        embedded, beliefs = torch.empty_like(given), given.new_empty(count, self.head_bias.shape[0])
+        target_row = episodes.target_row.index_select(0, episodes.owner)
+        chunk = _MEET_CHUNK if given.device.type == "cpu" else max(count, 1)
+        for start in range(0, count, chunk):
+            part = slice(start, min(start + chunk, count))
+            row = episodes.row[part]
+            given[part] = self._give(row, target_row[part], episodes.edge[part])
+            torch.add(given[part], self._bias_of(row), out=embedded[part]).relu_()
+            beliefs[part] = self._believe(embedded[part], row)
+        return Met(given, embedded, beliefs, self.prepared.pairs.index_select(0, episodes.edge))
+
+    def _give(
+        self, row: Int[Tensor, "n"], target_row: Int[Tensor, "n"], edge: Int[Tensor, "n"]
+    ) -> Float[Tensor, "n width"]:
+        if self.share is None:
+            return self.given.index_select(0, row)
+        both = torch.stack([row, target_row + self.own.shape[0]], dim=1)
+        # a bag of embeddings: gather, weight and add up in one pass over memory
+        return F.embedding_bag(
+            both, self.given, mode="sum", per_sample_weights=self.share.index_select(0, edge)
+        )
+
+    def _bias_of(self, row: Int[Tensor, "n"]) -> Float[Tensor, "*any width"]:
+        return (
+            self.bias[0] if self.members == 1 else self.bias.index_select(0, row // self.prepared.num_nodes)
+        )
+
+    def _believe(self, state: Float[Tensor, "n width"], row: Int[Tensor, "n"]) -> Float[Tensor, "n classes"]:
+        """Return class probabilities; classes lie first on the way, since rows of a few numbers are slow."""
+        scores, bias = self.heads @ state.t(), self.head_bias  # members * classes, n
+        if self.members > 1:
+            member = row // self.prepared.num_nodes
+            bias = bias.index_select(1, member)
+            place = member.expand(1, bias.shape[0], -1)
+            scores = scores.unflatten(0, (self.members, -1)).gather(0, place)[0]
+        return torch.softmax(scores + bias, dim=0).t()
+
+
+def _share_of_each(prepared: Prepared) -> Float[Tensor, "edges 2"] | None:
+    """Return the weights of the neighbour's circle and of the target in what an edge gives.
+
+    They are W / (W - k) and -k / (W - k), as in `given_to_target`.
+    """
+    everything = torch.arange(prepared.neighbour.numel(), device=prepared.device)
+    share = prepared.share_of_target(everything, prepared.neighbour)
+    if share is None:
+        return None
+    own, whole = share
+    return torch.stack([whole, -own], dim=1) / (whole - own)[:, None]
 
 
 def _member_rows(table: Float[Tensor, "nodes members width"]) -> Float[Tensor, "rows width"]:

@@ -70,8 +70,8 @@ class Aggregators(nn.Module):
         """Return h from a node's own row, the sum of its neighbours' rows, and the weight of that sum."""
         weight = weight.reshape(-1, *[1] * (own.dim() - 1))
         if self.self_weight is None:
-            return torch.relu((own + total) / (1.0 + weight) + bias)
-        return torch.relu(own + total / weight.clamp(min=1e-6) + bias)
+            return torch.relu_((own + total).div_(1.0 + weight).add_(bias))
+        return torch.relu_((total / weight.clamp(min=1e-6)).add_(own).add_(bias))
 
     def logits(self, embedded: Float[Tensor, "n members width"]) -> Float[Tensor, "n members classes"]:
         """Return each member's class scores."""

@@ -65,8 +65,8 @@ class Policy(nn.Module):
             return embedded @ self.target_weight + self.first_bias
         width = embedded.shape[1]
         half = torch.addmm(self.first_bias, embedded, self.target_weight[:width])
-        half = half + beliefs.amax(dim=1, keepdim=True) * self.target_weight[width]
-        return half + kept.log1p()[:, None] * self.target_weight[width + 1]
+        extras = torch.stack([beliefs.amax(dim=1), kept.log1p()], dim=1)
+        return half.addmm_(extras, self.target_weight[width:])
 
     def neighbour_half(
         self,
@@ -77,10 +77,9 @@ class Policy(nn.Module):
         """Return the first layer's part that depends on the neighbour and on its edge, not on the state."""
         width, columns = embedded.shape[1], pairs.shape[1]
         half = embedded @ self.neighbour_weight[:width]
-        if columns:
-            scaled = (pairs - self.pair_mean) / self.pair_scale
-            half = torch.addmm(half, scaled, self.neighbour_weight[width : width + columns])
-        return half + beliefs.amax(dim=1, keepdim=True) * self.neighbour_weight[-1] if self.extras else half
+        more = [(pairs - self.pair_mean) / self.pair_scale] if columns else []
+        more += [beliefs.amax(dim=1, keepdim=True)] if self.extras else []
+        return half.addmm_(torch.cat(more, dim=1), self.neighbour_weight[width:]) if more else half
 
     def ending_half(self) -> Float[Tensor, "first"]:
         """Return the first layer's part of the ending neighbour."""

@@ -25,7 +25,10 @@ _PAIRS_AT_ONCE = 1 << 18
 
 @dataclass(frozen=True)
 class Visited:
-    """The states of a roll-out and the candidates that each decision chose among, in pairs."""
+    """The states of a roll-out and the candidates that each decision chose among, in pairs.
+
+    In a random order the draw belongs to the environment: a decision then has the drawn candidate alone.
+    """
 
     rollout: Rollout
     embedded: Float[Tensor, "decisions width"]
@@ -44,6 +47,9 @@ def visited_states(rollout: Rollout, view: View) -> Visited:
     """Recompute what the policy saw at every decision of a roll-out."""
     sums, counts = rollout.states()
     embedded, beliefs = view.observe(rollout.episodes.target_row[rollout.episode], sums, counts)
+    if not rollout.play.learned_order:
+        alone = torch.arange(rollout.decisions + 1, device=rollout.episode.device)
+        return Visited(rollout, embedded, beliefs, counts, rollout.candidate, alone)
     start, length = rollout.episodes.offsets[:-1], rollout.episodes.length
     decision, candidate = ranges(start[rollout.episode], length[rollout.episode])
     open_ = rollout.visited_at[candidate] >= rollout.step[decision]
@@ -71,6 +77,8 @@ class Batch:
     """The pair that was drawn; any pair where the ending neighbour was."""
     is_ending: Bool[Tensor, "n"]
     kept: Bool[Tensor, "n"]
+    order_log_prob: Float[Tensor, "n"]
+    """Under the policy that acted; in a random order, under every policy."""
 
 
 def gather_batch(visited: Visited, chosen: Int[Tensor, "n"]) -> Batch:
@@ -99,6 +107,7 @@ def gather_batch(visited: Visited, chosen: Int[Tensor, "n"]) -> Batch:
         taken,
         rollout.is_ending[chosen],
         rollout.kept[chosen],
+        rollout.order_log_prob[chosen],
     )
 
 
@@ -114,12 +123,13 @@ def score_batch(policy: Policy, batch: Batch) -> Scored:
         first = torch.addr(first, batch.agreement, policy.agreement_weight)
     score = policy.score(first)
     ending = policy.score(half + policy.ending_half())
-    regret = score if play.learned_order else torch.zeros_like(score)
-    total = sum_by_owner(regret.exp(), batch.owner, count)
-    log_total = (total + ending.exp()).log() if play.can_end else total.log()
     taken = score.index_select(0, batch.taken)
-    regret_taken = taken if play.learned_order else torch.zeros_like(taken)
-    order_log_prob = torch.where(batch.is_ending, ending, regret_taken) - log_total
+    if play.learned_order:
+        total = sum_by_owner(score.exp(), batch.owner, count)
+        log_total = (total + ending.exp()).log() if play.can_end else total.log()
+        order_log_prob = torch.where(batch.is_ending, ending, taken) - log_total
+    else:
+        log_total, order_log_prob = torch.zeros_like(taken), batch.order_log_prob
     signed = torch.where(batch.kept, taken, -taken)
     keep_log_prob = torch.where(batch.is_ending, 0.0, F.logsigmoid(signed))
     return Scored(batch.owner, score, ending, log_total, order_log_prob, keep_log_prob)
@@ -184,14 +194,15 @@ def _step(
 ) -> float:
     """Take one gradient step on some decisions."""
     scored, chosen = score_batch(policy, batch), batch.chosen
-    order = clipped_surrogate(
-        scored.order_log_prob, rollout.order_log_prob[chosen], worth.order[chosen], settings.clip
-    )
-    keep = clipped_surrogate(
+    gain = clipped_surrogate(
         scored.keep_log_prob, rollout.keep_log_prob[chosen], worth.keep[chosen], settings.clip
     )
-    keep = torch.where(batch.is_ending, 0.0, keep)
-    gain = (order + keep).mean()
+    if rollout.play.learned_order:
+        order = clipped_surrogate(
+            scored.order_log_prob, batch.order_log_prob, worth.order[chosen], settings.clip
+        )
+        gain = order + torch.where(batch.is_ending, 0.0, gain)
+    gain = gain.mean()
     if settings.entropy:
         play = rollout.play
         gain = gain + settings.entropy * joint_entropy(scored, play.learned_order, play.can_end).mean()
