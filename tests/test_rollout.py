@@ -85,7 +85,7 @@ def test_a_kept_neighbour_changes_the_scores_that_follow():
     assert rollout.kept.tolist() == [True, True, False]
     expected = [sigmoid(3.0), sigmoid(-2.5), sigmoid(3.0)]
     assert rollout.keep_probability.tolist() == pytest.approx(expected, abs=1e-6)
-    sums, counts = rollout.states()
+    sums, counts = rollout.states
     assert sums[:, 0].tolist() == [0.0, 3.0, 4.5]
     assert counts.tolist() == [0.0, 1.0, 2.0]
 
@@ -198,7 +198,7 @@ def test_an_empty_batch_is_played_to_an_empty_record():
     rollout = roll_out(known_policy(), table_view(values), episodes, Play())
     assert rollout.decisions == 0
     assert decision_offsets(rollout).tolist() == [0]
-    assert rollout.states()[0].shape == (0, 1)
+    assert rollout.states[0].shape == (0, 1)
 
 
 def test_the_same_seed_plays_the_same_and_another_seed_another():
@@ -378,7 +378,7 @@ def test_a_roll_out_is_the_mdp_played_with_plain_loops(config, directed, play):
     world = random_world(graph, config, members=3, seed=5)
     for seed in range(4):
         rollout = play_world(graph, config, world, play, seed, members=members)
-        sums, counts = rollout.states()
+        sums, counts = rollout.states
         for target in range(graph.num_nodes):
             plain = PlainEpisode(graph, config, *world, member=int(members[target]))
             expected = plain.play(target, play, seed)

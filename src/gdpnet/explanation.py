@@ -117,7 +117,7 @@ def _decisions(
     rollout: Rollout, view: View, prepared: Prepared, graph: Graph, predicted: int
 ) -> list[Decision]:
     """List the visited neighbours in order, then those that the episode never reached."""
-    sums, counts = rollout.states()
+    sums, counts = rollout.states
     visited = ~rollout.is_ending
     drawn = rollout.candidate[visited]
     row = rollout.episodes.target_row[rollout.episode[visited]]

@@ -213,7 +213,7 @@ def reward_if_kept(
     row = episodes.target_row[rollout.episode]
     label = labels[episodes.target[rollout.episode]]
     given = rollout.met.given[rollout.candidate.clamp(min=0)]
-    sums, counts = rollout.states()
+    sums, counts = rollout.states
     if settings.kind == "marginal":
         before = hit_or_probability(view.observe(row, sums, counts)[1], label, "probability")
         after = hit_or_probability(view.observe(row, sums + given, counts + 1.0)[1], label, "probability")

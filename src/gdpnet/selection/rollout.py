@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -67,9 +68,10 @@ class Rollout:
         """Say which decisions drew the ending neighbour."""
         return self.candidate == ENDING
 
+    @cached_property
     def states(self) -> tuple[Float[Tensor, "decisions width"], Float[Tensor, "decisions"]]:
         """Return the running sum and count that each decision met."""
-        added = self.met.given[self.candidate.clamp(min=0)] * self.kept[:, None]
+        added = self.met.given.index_select(0, self.candidate.clamp(min=0)).mul_(self.kept[:, None])
         return running_sum_before(added, self.episode), running_sum_before(self.kept.float(), self.episode)
 
 

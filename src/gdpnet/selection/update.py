@@ -45,7 +45,7 @@ class Visited:
 
 def visited_states(rollout: Rollout, view: View) -> Visited:
     """Recompute what the policy saw at every decision of a roll-out."""
-    sums, counts = rollout.states()
+    sums, counts = rollout.states
     embedded, beliefs = view.observe(rollout.episodes.target_row[rollout.episode], sums, counts)
     if not rollout.play.learned_order:
         alone = torch.arange(rollout.decisions + 1, device=rollout.episode.device)
@@ -122,7 +122,7 @@ def score_batch(policy: Policy, batch: Batch) -> Scored:
     if policy.extras:
         first = torch.addr(first, batch.agreement, policy.agreement_weight)
     score = policy.score(first)
-    ending = policy.score(half + policy.ending_half())
+    ending = policy.score(half + policy.ending_half()) if play.can_end else half.new_zeros(count)
     taken = score.index_select(0, batch.taken)
     if play.learned_order:
         total = sum_by_owner(score.exp(), batch.owner, count)
