@@ -279,9 +279,11 @@ def _record(board: _Board, steps: list[_Step]) -> Rollout:
     episode, candidate, kept, score, weight = (torch.cat(column) for column in columns)
     regret = score if play.learned_order else torch.zeros_like(score)
     keep_log_prob = F.logsigmoid(torch.where(kept, score, -score))
-    keep_log_prob = torch.where(candidate == ENDING, 0.0, keep_log_prob)
-    decisions = (episode, step, candidate, kept, regret - weight.log(), keep_log_prob)
     place = offsets_of(torch.bincount(episode, minlength=episodes.count)).index_select(0, episode) + step
+
+    def lay(column: Tensor) -> Tensor:
+        return torch.empty_like(column).scatter_(0, place, column)
+
     drawn = (candidate != ENDING).nonzero().flatten()
     visited_at = torch.full_like(episodes.row, NEVER).scatter_(0, candidate[drawn], step[drawn])
     selected = torch.zeros_like(visited_at, dtype=torch.bool).scatter_(0, candidate[drawn], kept[drawn])
@@ -289,10 +291,15 @@ def _record(board: _Board, steps: list[_Step]) -> Rollout:
         episodes,
         board.met,
         play,
-        *(torch.empty_like(column).scatter_(0, place, column) for column in decisions),
-        visited_at,
-        selected,
-        _keep_probability(board, visited_at),
+        episode=lay(episode),
+        step=lay(step),
+        candidate=lay(candidate),
+        kept=lay(kept),
+        order_log_prob=lay(regret - weight.log()),
+        keep_log_prob=lay(torch.where(candidate == ENDING, 0.0, keep_log_prob)),
+        visited_at=visited_at,
+        selected=selected,
+        keep_probability=_keep_probability(board, visited_at),
     )
 
 
