@@ -17,10 +17,12 @@ from torch import Tensor
 from gdpnet.config import Config
 from gdpnet.graph.datasets import load_dataset
 from gdpnet.graph.graph import Graph
-from gdpnet.inference import Prepared, make_view, play_of, prepare, roll_outs
+from gdpnet.inference import play_of, roll_outs
+from gdpnet.prepared import Prepared, prepare
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Rollout
+from gdpnet.sight import make_view
 from gdpnet.training import make_policy
 
 KEEP_BIAS = 8.0

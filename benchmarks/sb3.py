@@ -22,11 +22,12 @@ from stable_baselines3 import PPO
 from gdpnet.config import Config
 from gdpnet.graph.datasets import load_dataset
 from gdpnet.graph.graph import Graph
-from gdpnet.inference import make_view, play_of
+from gdpnet.inference import play_of
 from gdpnet.scene import Scene, make_scene
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.rollout import roll_out
 from gdpnet.selection.update import update_policy
+from gdpnet.sight import make_view
 from gdpnet.training import TrainingState, begin_training, reward_if_kept, train_epochs
 
 

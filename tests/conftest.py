@@ -10,7 +10,17 @@ torch.set_num_threads(1)
 install_import_hook(
     [
         f"gdpnet.{room}"
-        for room in ("ragged", "graph", "selection", "representation", "inference", "training")
+        for room in (
+            "ragged",
+            "graph",
+            "selection",
+            "representation",
+            "prepared",
+            "sight",
+            "inference",
+            "training",
+            "threshold",
+        )
     ],
     "beartype.beartype",
 )

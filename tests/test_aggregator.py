@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from gdpnet.config import Config
 from gdpnet.graph.features import SparseRows, project
 from gdpnet.graph.graph import Graph
-from gdpnet.inference import make_view, prepare, represent, with_circle
+from gdpnet.inference import represent
+from gdpnet.prepared import prepare, with_circle
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.tasks import classification_loss, hit_or_probability, micro_f1
 from gdpnet.selection.episodes import begin_episodes
+from gdpnet.sight import make_view
 from worlds import CPU, random_graph, random_world
 
 
@@ -46,10 +48,77 @@ RAW = {"features": {"normalise": "none"}, "policy": {"state": "paper"}}
 
 def test_a_representation_is_the_mapped_mean_of_a_node_and_its_neighbours():
     prepared = prepare(PATH, config_of(hops=1).with_values(RAW), CPU)
-    embedded, logits = represent(one_member(), prepared, torch.arange(3), torch.ones(4))
+    embedded, chances = represent(one_member(), prepared, torch.arange(3), torch.ones(4))
     # means (1.5,2), (2,2), (2.5,3); swapped and shifted by (0,-1); none is below zero
     assert embedded.tolist() == [[2.0, 0.5], [2.0, 1.0], [3.0, 1.5]]
-    assert logits.tolist() == [[2.5, 1.5], [2.5, 3.0], [3.5, 4.5]]
+    # logits (2.5,1.5), (2.5,3), (3.5,4.5): the first class is ahead by 1, -1/2 and -1
+    ahead = torch.tensor([1.0, -0.5, -1.0])
+    assert torch.allclose(chances.exp()[:, 0], torch.sigmoid(ahead))
+    assert torch.allclose(chances.exp().sum(dim=1), torch.ones(3))
+
+
+def test_half_of_a_vote_is_the_readers():
+    bank = Aggregators(2, 2, 2, 1, self_weight=False, reader=True)
+    with (
+        torch.no_grad()
+    ):  # the reader doubles the node, adds its neighbours' mean, swapped; and counts units by 1, 3
+        for name, weight in one_member().state_dict().items():
+            getattr(bank, name).copy_(weight)
+        for name, weight in one_member(self_weight=True).state_dict().items():
+            getattr(bank.reader, name).copy_(weight)
+    prepared = prepare(PATH, config_of(hops=1).with_values(RAW), CPU)
+    embedded, chances = represent(bank, prepared, torch.arange(3), torch.ones(4))
+    assert embedded.tolist() == [[2.0, 0.5], [2.0, 1.0], [3.0, 1.5]]
+    # node 0: (2,0) + (4,2) + (0,-1) = (6,1), logits 6.5, 3; node 1: (4,8) + (1,2) + (0,-1) = (5,9), 5.5, 27;
+    # node 2: (6,4) + (4,2) + (0,-1) = (10,5), 10.5, 15
+    reader = torch.sigmoid(torch.tensor([3.5, -21.5, -4.5]))
+    members = torch.sigmoid(torch.tensor([1.0, -0.5, -1.0]))
+    assert torch.allclose(chances.exp()[:, 0], (reader + members) / 2)
+
+
+def test_members_vote_with_the_mean_of_their_probabilities_and_the_first_one_represents():
+    bank = Aggregators(2, 2, 2, 2, self_weight=False)
+    first = one_member()
+    with torch.no_grad():  # the second member maps nothing and leans to the first class by ln 3
+        bank.weight.copy_(torch.cat([first.weight, torch.zeros(2, 2)], dim=1))
+        bank.bias.copy_(torch.cat([first.bias, torch.zeros(1, 2)]))
+        bank.head_weight.copy_(torch.cat([first.head_weight, torch.zeros(1, 2, 2)]))
+        bank.head_bias.copy_(torch.cat([first.head_bias, torch.tensor([[math.log(3.0), 0.0]])]))
+    prepared = prepare(PATH, config_of(hops=1).with_values(RAW), CPU)
+    embedded, chances = represent(bank, prepared, torch.arange(3), torch.ones(4))
+    assert embedded.tolist() == [[2.0, 0.5], [2.0, 1.0], [3.0, 1.5]]
+    # the first member's chances of the first class are those of (1, -1/2, -1), the second's are 3/4
+    expected = (torch.sigmoid(torch.tensor([1.0, -0.5, -1.0])) + 0.75) / 2
+    assert torch.allclose(chances[:, 0], expected.log())
+    assert torch.allclose(chances[:, 1], (1 - expected).log())
+    # alone the first member holds nodes 1 and 2 for the second class
+    assert chances.argmax(dim=1).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+@pytest.mark.parametrize("self_weight", [False, True])
+def test_a_vote_is_the_mean_of_what_each_member_says_by_itself(hops, self_weight):
+    graph, config = random_graph(5), config_of(hops=hops, self_weight=self_weight)
+    _, bank, prepared = random_world(graph, config, members=3)
+    targets, weight = torch.arange(graph.num_nodes), torch.linspace(0, 1, graph.num_edges)
+    embedded, chances = represent(bank, prepared, targets, weight)
+    said = []
+    for member in range(3):
+        one = Aggregators(graph.num_features, 4, graph.num_classes, 1, self_weight=self_weight)
+        columns = slice(4 * member, 4 * member + 4)
+        one.load_state_dict(
+            {
+                name: value[:, columns]
+                if "weight" in name and "head" not in name
+                else value[member : member + 1]
+                for name, value in bank.state_dict().items()
+            }
+        )
+        own, alone = represent(one, prepared, targets, weight)
+        said.append(alone.exp())
+        assert torch.allclose(own, embedded, atol=1e-6) == (member == 0)
+    assert torch.allclose(chances.exp(), torch.stack(said).mean(dim=0), atol=1e-6)
+    assert (said[0] - said[1]).abs().max() > 0.05
 
 
 def test_weights_on_edges_weigh_the_mean_and_a_weight_of_zero_leaves_the_node_alone():

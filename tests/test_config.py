@@ -131,7 +131,7 @@ def test_an_override_without_section_key_and_value_is_refused(word):
         ("trainin.epochs=3", "there is no section 'trainin' of settings; did you mean 'training'?"),
         ("training.epoch=3", "there is no setting 'training.epoch'; did you mean 'epochs'?"),
         ("ppo.discont=0.5", "there is no setting 'ppo.discont'; did you mean 'discount'?"),
-        ("inference.zzz=1", "there is no setting 'inference.zzz'; known are episodes, mode"),
+        ("inference.zzz=1", "there is no setting 'inference.zzz'; known are both_ways, episodes, mode"),
         ("training.epochs=many", "training.epochs must be a whole number, found 'many'"),
         ("training.epochs=2.0", "training.epochs must be a whole number, found 2.0"),
         ("training.epochs=true", "training.epochs must be a whole number, found True"),

@@ -37,7 +37,7 @@ CHANCES = np.array([0.9, 0.8, 0.4, 0.6, 0.45, 0.1])
 
 def cleaned(graph: Graph, chances: np.ndarray, threshold: float = 0.5) -> Denoised:
     kept = chances >= threshold
-    return Denoised(graph.keep_edges(torch.from_numpy(kept)), chances, kept, threshold)
+    return Denoised(graph.keep_edges(torch.from_numpy(kept)), chances, kept, threshold, "as asked for")
 
 
 # --- evaluation ---

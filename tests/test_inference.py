@@ -5,15 +5,18 @@ import torch
 
 from gdpnet import inference
 from gdpnet.config import Config
-from gdpnet.inference import make_view, prepare, select
+from gdpnet.graph.graph import Graph
+from gdpnet.inference import represent, select
+from gdpnet.prepared import prepare
 from gdpnet.selection.rollout import Play, roll_out
+from gdpnet.sight import make_view
 from worlds import CPU, known_policy, random_graph, random_world, star, table_view
 
 
-def config_of(mode: str = "sampled", hops: int = 1, **policy) -> Config:
+def config_of(mode: str = "sampled", hops: int = 1, *, both_ways: bool = True, **policy) -> Config:
     return Config().with_values(
         {
-            "inference": {"mode": mode, "episodes": 6},
+            "inference": {"mode": mode, "episodes": 6, "both_ways": both_ways},
             "representation": {"width": 4, "hops": hops},
             "policy": {"hidden": [6, 5]} | policy,
         }
@@ -37,7 +40,7 @@ def test_every_edge_has_a_keep_probability(mode, hops):
 
 
 def test_a_sampled_reading_is_the_mean_over_its_episodes():
-    config = config_of(early_stop=False)
+    config = config_of(early_stop=False, both_ways=False)
     graph = random_graph(7, nodes=12, links=30)
     policy, aggregators, prepared = random_world(graph, config, seed=3)
     view, targets = make_view(aggregators, prepared), torch.arange(12)
@@ -116,18 +119,113 @@ def test_no_targets_decide_nothing():
     assert chosen.probability.tolist() == [1.0] * graph.num_edges
 
 
-def test_with_two_hops_neighbours_give_the_mean_over_what_they_selected():
-    config = config_of("greedy", hops=2)
+def first_reading(config: Config, seed: int = 0) -> tuple[Graph, torch.Tensor, torch.Tensor]:
+    """Return the graph of `chosen_of`, and what its nodes decide before anyone has selected: chances and kept."""
+    graph = random_graph(7, nodes=12, links=30)
+    policy, aggregators, prepared = random_world(graph, config, seed=3)
+    greedy = config.inference.mode == "greedy"
+    play, copies = inference.play_of(config, greedy=greedy), 1 if greedy else 2
+    view, everyone = make_view(aggregators, prepared), torch.arange(graph.num_nodes)
+    (rollout,) = inference.roll_outs(policy, view, prepared, everyone, config, play, seed + 1, copies=copies)
+    chance, kept = torch.zeros(graph.num_edges), torch.zeros(graph.num_edges)
+    for place, edge in enumerate(rollout.episodes.edge.tolist()):
+        chance[edge] += float(rollout.keep_probability[place]) / copies
+        kept[edge] += float(rollout.selected[place]) / copies
+    return graph, chance, kept
+
+
+@pytest.mark.parametrize("both_ways", [False, True], ids=["one way", "both ways"])
+@pytest.mark.parametrize("mode", ["greedy", "sampled"])
+def test_with_two_hops_neighbours_give_the_mean_over_what_they_selected(mode, both_ways):
+    config = config_of(mode, hops=2, both_ways=both_ways)
     graph, chosen = chosen_of(config)
-    dropped = (~(chosen.prepared.edge_weight > 0)).nonzero().flatten()
-    assert dropped.numel() > 0
-    assert set(chosen.prepared.edge_weight.tolist()) == {0.0, 1.0}
-    plain = prepare(graph, config, CPU)
-    for node in torch.unique(graph.target[dropped]).tolist():
+    _, chance, kept = first_reading(config)
+    weight = kept if mode == "greedy" else chance
+    if both_ways:
+        weight = (weight + weight[graph.reverse]) / 2
+    found = chosen.prepared.edge_weight
+    assert torch.allclose(found, weight, atol=1e-6)
+    if mode == "greedy":
+        assert set(found.tolist()) == ({0.0, 0.5, 1.0} if both_ways else {0.0, 1.0})
+    features = prepare(graph, config, CPU).features
+    for node in range(graph.num_nodes):
         edges = range(int(graph.row_ptr[node]), int(graph.row_ptr[node + 1]))
-        kept = [int(graph.neighbour[edge]) for edge in edges if chosen.prepared.edge_weight[edge] > 0]
-        expected = plain.features[[node, *kept]].mean(dim=0)
-        assert torch.allclose(chosen.prepared.circle[node], expected, atol=1e-6)
+        total = sum(weight[edge] * features[graph.neighbour[edge]] for edge in edges) + features[node]
+        whole = 1.0 + sum(float(weight[edge]) for edge in edges)
+        assert torch.allclose(chosen.prepared.circle[node], total / whole, atol=1e-6)
+
+
+# --- both ways ---
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+@pytest.mark.parametrize("mode", ["greedy", "sampled"])
+def test_a_links_probability_is_the_mean_of_its_targets_and_of_what_the_neighbour_first_decided(mode, hops):
+    config = config_of(mode, hops)
+    graph, chosen = chosen_of(config)
+    _, first, _ = first_reading(config)
+    policy, aggregators, _ = random_world(graph, config, seed=3)
+    alone = inference._decide(policy, aggregators, chosen.prepared, torch.arange(12), config, seed=0)
+    for edge in range(graph.num_edges):
+        back = int(graph.reverse[edge])
+        mean = (float(alone.probability[edge]) + float(first[back])) / 2
+        assert float(chosen.probability[edge]) == pytest.approx(mean, abs=1e-6)
+    assert not torch.allclose(chosen.probability, alone.probability, atol=1e-2)
+    assert torch.equal(chosen.kept, alone.kept)
+
+
+def test_without_both_ways_a_link_is_its_targets_own_affair():
+    config = config_of(both_ways=False)
+    graph, chosen = chosen_of(config)
+    policy, aggregators, prepared = random_world(graph, config, seed=3)
+    alone = inference._decide(policy, aggregators, prepared, torch.arange(12), config, seed=0)
+    assert torch.equal(chosen.probability, alone.probability)
+    # nobody else is played: what the neighbours of one target decide is not asked for
+    first, same = inference.look_around(policy, aggregators, prepared, torch.tensor([3]), config, 0)
+    assert first is None
+    assert same is prepared
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_an_edge_without_a_way_back_keeps_its_targets_own_probability(hops):
+    graph = random_graph(7, nodes=12, links=30, directed=True)
+    one_way = graph.reverse < 0
+    assert 0 < int(one_way.sum()) < graph.num_edges
+    config = config_of(hops=hops)
+    policy, aggregators, prepared = random_world(graph, config, seed=3)
+    everyone = torch.arange(12)
+    chosen = select(policy, aggregators, prepared, everyone, config, seed=0)
+    alone = inference._decide(policy, aggregators, chosen.prepared, everyone, config, seed=0)
+    assert torch.equal(chosen.probability[one_way], alone.probability[one_way])
+    assert not bool(torch.isclose(chosen.probability[~one_way], alone.probability[~one_way]).all())
+
+
+@pytest.mark.parametrize("mode", ["greedy", "sampled"])
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_a_node_far_from_the_others_is_decided_alike_whoever_is_asked_with_it(mode, directed, both_ways):
+    # sparse, so that most nodes lie more than three links apart
+    graph = random_graph(4, nodes=40, links=48, directed=directed)
+    config = config_of(mode, hops=2, both_ways=both_ways)
+    policy, aggregators, prepared = random_world(graph, config, seed=3)
+    everyone = torch.arange(40)
+    together = select(policy, aggregators, prepared, everyone, config, seed=5)
+    _, chances = represent(aggregators, together.prepared, everyone, together.weight(mode))
+    for targets in (everyone[::7], everyone[3:5], everyone[20:21]):
+        some = select(policy, aggregators, prepared, targets, config, seed=5)
+        asked = torch.isin(graph.target, targets)
+        assert torch.allclose(some.probability[asked], together.probability[asked], atol=1e-5)
+        assert bool((some.probability[~asked] == 1.0).all())
+        _, few = represent(aggregators, some.prepared, targets, some.weight(mode))
+        assert torch.allclose(few, chances[targets], atol=1e-5)
+
+
+def test_both_directions_of_a_link_get_the_mean_of_their_two_values():
+    # 0 - 1 both ways, 2 -> 1 one way
+    graph = Graph.build([[0, 1, 2], [1, 0, 1]], torch.eye(3), [0, 1, 0], directed=True)
+    prepared = prepare(graph, config_of(), CPU)
+    assert list(zip(graph.neighbour.tolist(), graph.target.tolist(), strict=True)) == [(1, 0), (0, 1), (2, 1)]
+    assert prepared.both_ways(torch.tensor([0.2, 0.6, 0.9])).tolist() == pytest.approx([0.4, 0.4, 0.9])
 
 
 def test_a_hub_of_many_parts_has_each_edge_decided_once_an_episode():

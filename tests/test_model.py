@@ -1,5 +1,6 @@
 """GDPNet as users hold it: scikit-learn's habits, predictions, cleaning, explanations, and odd graphs."""
 
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.interop import to_pyg
 from gdpnet.model import GDPNet
+from gdpnet.representation.aggregator import Aggregators
 from gdpnet.transform import DenoiseTransform
 from small import FAST, fitted, noisy_graph, same_weights
 
@@ -47,6 +49,19 @@ def greedy(graph) -> GDPNet:
 @pytest.fixture(scope="module")
 def without_policy(graph) -> GDPNet:
     return fitted(graph, EAGER.with_values({"training": {"selection": False}}))
+
+
+def first_member(model: GDPNet) -> GDPNet:
+    """Return the model with the first member of its bank alone."""
+    bank = model.aggregators_
+    one = Aggregators(bank.weight.shape[0], bank.width, bank.classes, 1, self_weight=False)
+    one.load_state_dict(
+        {name: getattr(bank, name)[:1] for name in ("bias", "head_weight", "head_bias")}
+        | {"weight": bank.weight[:, : bank.width]}
+    )
+    alone = copy(model)
+    alone.aggregators_ = one
+    return alone
 
 
 # --- scikit-learn's habits ---
@@ -227,6 +242,34 @@ def test_predictions_are_the_same_each_time(model, graph):
     assert np.array_equal(model.predict_proba(graph), model.predict_proba(graph))
 
 
+@pytest.mark.parametrize("reader", [False, True])
+def test_members_vote_on_classes_while_the_first_alone_embeds_and_selects(reader, graph):
+    folds = 2
+    model = fitted(
+        graph, EAGER.with_values({"reward": {"folds": folds}, "representation": {"reader": reader}})
+    )
+    bank = model.aggregators_
+    assert bank.members == folds + 1
+    assert (bank.reader is not None) == reader
+    before, embedded = model.predict_proba(graph), model.embed(graph)
+    kept = model.denoise(graph).keep_probability
+    first = first_member(model)
+    assert np.array_equal(first.embed(graph), embedded)
+    assert np.array_equal(first.denoise(graph).keep_probability, kept)
+    with torch.no_grad():  # of three classes the others can no longer tell any apart
+        for weight in (bank.head_weight[1:], bank.head_bias[1:]):
+            weight.zero_()
+        if bank.reader is not None:
+            bank.reader.head_weight.zero_()
+            bank.reader.head_bias.zero_()
+    assert np.array_equal(model.embed(graph), embedded)
+    assert np.array_equal(model.denoise(graph).keep_probability, kept)
+    members = (first.predict_proba(graph) + folds / 3) / (folds + 1)
+    expected = (members + 1 / 3) / 2 if reader else members  # half of the vote is the reader's
+    assert np.allclose(model.predict_proba(graph), expected, atol=1e-6)
+    assert not np.allclose(before, expected, atol=1e-2)
+
+
 def test_the_score_is_the_share_of_labelled_nodes_that_are_predicted_right(model, graph):
     labels = graph.labels.clone()
     labels[graph.nodes_in("test")[::2]] = -1
@@ -323,7 +366,8 @@ def test_every_edge_has_a_keep_probability_and_the_sure_ones_are_kept(model, gra
 
 
 def test_the_cleaned_graph_holds_the_kept_edges_with_their_probability_and_all_nodes(model, graph):
-    cleaned = model.denoise(graph)
+    cleaned = model.denoise(graph, threshold=0.6)
+    assert 0 < cleaned.kept.sum() < graph.num_edges
     assert torch.equal(cleaned.graph.neighbour, graph.neighbour[cleaned.kept])
     assert torch.equal(cleaned.graph.target, graph.target[cleaned.kept])
     assert np.array_equal(cleaned.graph.edge_weight, cleaned.keep_probability[cleaned.kept])
@@ -430,14 +474,31 @@ def test_every_neighbour_is_told_of_once_under_the_users_id(greedy, graph):
         assert sorted(one.neighbour for one in story.decisions) == [f"{other:03d}" for other in neighbours]
 
 
-@pytest.mark.parametrize("name", ["greedy", "model", "without_policy"])
-def test_kept_neighbours_contribute_the_change_from_alone_to_the_prediction(name, graph, request):
-    model = request.getfixturevalue(name)
+@pytest.mark.parametrize(
+    "values",
+    [{"inference": {"mode": "greedy"}}, {}, {"training": {"selection": False}}],
+    ids=["greedy", "sampled", "without policy"],
+)
+def test_to_a_single_member_kept_neighbours_contribute_the_change_from_alone_to_the_prediction(values, graph):
+    single = {"reward": {"folds": 1}, "representation": {"reader": False}}
+    model = fitted(graph, EAGER.with_values(single | values))
     stories = [model.explain(graph, name) for name in graph.node_ids[::4]]
     for story in stories:
         total = sum(one.contribution for one in story.decisions if one.kept)
         assert total == pytest.approx(story.probability - story.probability_alone, abs=1e-4)
     assert max(abs(story.probability - story.probability_alone) for story in stories) > 0.05
+
+
+def test_contributions_are_what_kept_neighbours_change_for_the_first_member(greedy, graph):
+    one = first_member(greedy)
+    bare = Graph.build([[], []], graph.features)
+    change = one.predict_proba(graph) - one.predict_proba(bare)
+    for number in range(0, 80, 4):
+        story = greedy.explain(graph, graph.node_ids[number])
+        total = sum(one.contribution for one in story.decisions if one.kept)
+        place = list(greedy.classes_).index(story.predicted)
+        assert total == pytest.approx(float(change[number, place]), abs=1e-4)
+    assert np.abs(change).max() > 0.05
 
 
 def test_a_neighbour_is_kept_where_its_probability_exceeds_one_half(graph):
@@ -450,12 +511,21 @@ def test_a_neighbour_is_kept_where_its_probability_exceeds_one_half(graph):
     assert all(0 < one.draw_probability <= 1 for one in decisions)
 
 
-def test_a_greedy_model_explains_what_it_predicts(greedy, graph):
-    chances = greedy.predict_proba(graph)
-    for number in range(0, 80, 4):
-        story = greedy.explain(graph, graph.node_ids[number])
-        assert story.predicted == greedy.classes_[chances[number].argmax()]
-        assert story.probability == pytest.approx(chances[number].max(), abs=1e-4)
+@pytest.mark.parametrize(
+    ("order", "seed"), [("learned", 0), ("random", 3)], ids=["learned order", "random order, another seed"]
+)
+def test_a_greedy_model_explains_what_it_predicts(order, seed, graph):
+    model = fitted(graph, GREEDY.with_values({"policy": {"order": order}}), seed)
+    chances = model.predict_proba(graph)
+    alone = model.predict_proba(Graph.build([[], []], graph.features))
+    for number in range(0, 80, 2):
+        story = model.explain(graph, graph.node_ids[number])
+        best = chances[number].argmax()
+        assert story.predicted == model.classes_[best]
+        assert story.probability == pytest.approx(chances[number, best], abs=1e-4)
+        assert story.probability_alone == pytest.approx(alone[number, best], abs=1e-4)
+    first = first_member(model).predict_proba(graph)
+    assert (first.argmax(axis=1) != chances.argmax(axis=1)).any()  # the vote is not the first member's word
 
 
 def test_a_model_without_selection_explains_what_it_predicts_with_every_neighbour_kept(without_policy, graph):

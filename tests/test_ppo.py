@@ -7,7 +7,6 @@ import torch
 from torch.distributions import Bernoulli, Categorical
 
 from gdpnet.config import Config, PPOSettings
-from gdpnet.inference import make_view
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.ppo import (
     Scored,
@@ -21,6 +20,7 @@ from gdpnet.selection.ppo import (
 )
 from gdpnet.selection.rollout import Play, roll_out
 from gdpnet.selection.update import score_decisions, update_policy, visited_states
+from gdpnet.sight import make_view
 from worlds import joint_logits, known_policy, order_logits, random_graph, random_world, star, table_view
 
 PLAYS = [Play(), Play(learned_order=False), Play(early_stop=False)]
@@ -138,7 +138,7 @@ def two_policies(play: Play, seed: int = 2):
     other, _, _ = random_world(graph, config, seed=seed)
     with torch.no_grad():
         for weight in other.parameters():
-            weight.add_(0.3 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(9)))
+            weight.add_(0.5 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(9)))
     view = make_view(aggregators, prepared)
     everyone = torch.arange(graph.num_nodes)
     episodes = begin_episodes(graph.row_ptr, graph.neighbour, everyone, max_candidates=256, seed=seed)

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from gdpnet.config import Config
 from gdpnet.errors import GDPNetError
 from gdpnet.graph.graph import Graph
-from gdpnet.inference import Prepared, make_view
+from gdpnet.prepared import Prepared, with_circle
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.draws import gumbels, keys, uniforms
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import ENDING, NEVER, Play, Rollout, decision_offsets, roll_out
+from gdpnet.sight import make_view
 from worlds import known_policy, random_graph, random_world, star, table_view
 
 GREEDY = Play(greedy=True)
@@ -259,12 +260,35 @@ class PlainEpisode:
     def neighbours(self, node: int) -> list[int]:
         return self.graph.neighbour[self.graph.row_ptr[node] : self.graph.row_ptr[node + 1]].tolist()
 
-    def gives(self, neighbour: int, target: int) -> torch.Tensor:
-        """Return what a neighbour gives: its features, or their mean over its circle without the target."""
-        circle = [neighbour]
+    def edge(self, neighbour: int, target: int) -> int:
+        return int(self.graph.row_ptr[target]) + self.neighbours(target).index(neighbour)
+
+    def gives(self, node: int, without: int) -> torch.Tensor:
+        """Return what a node gives: its features, or their weighted mean over its circle without another node."""
+        total, whole = self.features[node], 1.0
         if self.config.representation.hops == 2:
-            circle += [other for other in self.neighbours(neighbour) if other != target]
-        return torch.stack([self.features[node] for node in circle]).mean(dim=0) @ self.weight
+            for other in self.neighbours(node):
+                if other != without:
+                    weight = float(self.prepared.edge_weight[self.edge(other, node)])
+                    total, whole = total + weight * self.features[other], whole + weight
+        return total / whole @ self.weight
+
+    def seen(self, node: int, without: int) -> torch.Tensor:
+        """Return a node as its classifier sees it, from what it gives; a self weight adds what it is by itself."""
+        own = self.features[node] @ self.self_weight if self.separate else 0.0
+        return torch.relu(own + self.gives(node, without) + self.bias)
+
+    def pairs(self, neighbour: int, target: int, met: torch.Tensor) -> torch.Tensor:
+        """Return what is known of a pair, with what the circles say of each other where they are looked at."""
+        known = self.prepared.pairs[self.edge(neighbour, target)]
+        if self.config.policy.state != "circles" or self.config.representation.hops == 1:
+            return known
+        circle = self.seen(target, neighbour)
+        belief = self.beliefs(circle)
+        length = float(circle.norm() * met.norm())
+        cosine = float(circle @ met) / length if length else 0.0
+        learned = [float(belief @ self.beliefs(met)), cosine, float(belief.max())]
+        return torch.cat([known[:-3], torch.tensor(learned)])
 
     def state(self, target: int, kept: list[torch.Tensor]) -> torch.Tensor:
         """Return AGG of the target and what its kept neighbours give."""
@@ -293,10 +317,9 @@ class PlainEpisode:
         sure = [belief.max()[None], torch.tensor([math.log(1 + len(kept))])] if extras else []
         result = []
         for neighbour in left:
-            met = torch.relu(self.gives(neighbour, target) + self.bias)
+            met = self.seen(neighbour, target)
             other = self.beliefs(met)
-            edge = int(self.graph.row_ptr[target]) + self.neighbours(target).index(neighbour)
-            pairs = (self.prepared.pairs[edge] - policy.pair_mean) / policy.pair_scale
+            pairs = (self.pairs(neighbour, target, met) - policy.pair_mean) / policy.pair_scale
             more = [other.max()[None], (belief @ other)[None]] if extras else []
             result.append(self.network(torch.cat([state, *sure, met, pairs, *more]), weight))
         end = torch.cat([state, *sure, policy.ending, *([torch.zeros(1)] if extras else [])])
@@ -337,7 +360,7 @@ class PlainEpisode:
         return decisions
 
 
-def config_of(state: str = "structure", hops: int = 2, self_weight: bool = False) -> Config:
+def config_of(state: str = "circles", hops: int = 2, self_weight: bool = False) -> Config:
     return Config().with_values(
         {
             "policy": {"state": state, "hidden": [6, 5]},
@@ -367,15 +390,30 @@ def play_world(graph, config, world, play, seed, targets=None, members=None):
         (config_of("pairs", hops=1, self_weight=True), False),
         (config_of("structure", hops=2), False),
         (config_of("structure", hops=2, self_weight=True), True),
+        (config_of("circles", hops=1), False),
+        (config_of("circles", hops=2), False),
+        (config_of("circles", hops=2, self_weight=True), True),
     ],
-    ids=["paper", "pairs and self weight", "structure and two hops", "directed"],
+    ids=[
+        "paper",
+        "pairs and self weight",
+        "structure and two hops",
+        "directed",
+        "circles and one hop",
+        "circles",
+        "circles, directed",
+    ],
 )
 @pytest.mark.parametrize("play", [Play(), Play(learned_order=False), TO_THE_END], ids=["all", "ro", "no end"])
 @torch.no_grad()
 def test_a_roll_out_is_the_mdp_played_with_plain_loops(config, directed, play):
     graph = random_graph(3, nodes=7, links=14, directed=directed)
     members = torch.arange(graph.num_nodes) % 3
-    world = random_world(graph, config, members=3, seed=5)
+    policy, aggregators, prepared = random_world(graph, config, members=3, seed=5)
+    if config.representation.hops == 2:
+        chances = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(1))
+        prepared = with_circle(prepared, chances)  # as if some neighbours had been selected already
+    world = (policy, aggregators, prepared)
     for seed in range(4):
         rollout = play_world(graph, config, world, play, seed, members=members)
         sums, counts = rollout.states

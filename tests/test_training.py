@@ -14,8 +14,9 @@ from gdpnet.errors import GraphError
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
-from gdpnet.inference import prepare, select
+from gdpnet.inference import select
 from gdpnet.model import GDPNet
+from gdpnet.prepared import prepare
 from gdpnet.scene import Scene, make_scene, split_for_training
 from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs, validate
 from worlds import CPU
@@ -211,6 +212,79 @@ def test_two_runs_with_one_seed_agree_exactly(values):
 def test_another_seed_makes_another_model():
     graph = synthetic_graph(NOISY)
     assert not same_weights(trained(graph)[0], trained(graph, seed=1)[0])
+
+
+# --- injected links ---
+
+INJECTED = FAST.with_values({"training": {"injected": 0.5}})
+
+
+def links_of(prepared) -> set[tuple[int, int]]:
+    target = torch.arange(prepared.num_nodes).repeat_interleave(prepared.row_ptr.diff())
+    return set(zip(prepared.neighbour.tolist(), target.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"training": {"injected": 0.5, "selection": False}}], ids=["default", "no selection"]
+)
+def test_there_are_no_injected_links_unless_a_policy_is_to_practise_on_them(values):
+    assert make_scene(synthetic_graph(NOISY), FAST.with_values(values), 0, CPU).injected == ()
+
+
+@pytest.mark.parametrize("rate", [0.5, 2.0])
+def test_injected_worlds_have_the_training_graphs_links_and_that_share_of_others(rate):
+    config = FAST.with_values({"training": {"injected": rate}})
+    scene = make_scene(synthetic_graph(NOISY), config, 0, CPU)
+    own = links_of(scene.train)
+    worlds = [links_of(world) for world in scene.injected]
+    assert len(worlds) == 4
+    for prepared, world in zip(scene.injected, worlds, strict=True):
+        assert own < world
+        assert {(target, neighbour) for neighbour, target in world} == world
+        assert len(world - own) / 2 == pytest.approx(rate * len(own) / 2, abs=1)
+        assert prepared.num_nodes == scene.train.num_nodes
+        assert prepared.pairs.shape == (len(world), scene.train.pairs.shape[1])
+    assert len({frozenset(world) for world in worlds}) == 4
+    again = make_scene(synthetic_graph(NOISY), config, 0, CPU)
+    assert [links_of(world) for world in again.injected] == worlds
+    other = make_scene(synthetic_graph(NOISY), config, 1, CPU)
+    assert not any(links_of(world) in worlds for world in other.injected)
+
+
+def test_a_training_graph_without_links_is_not_given_any():
+    graph = Graph.build([[0, 1], [2, 3]], torch.eye(4), [0, 1, 0, 1], split=[1, 1, 3, 3])
+    assert make_scene(graph, INJECTED, 0, CPU).injected == ()
+
+
+def test_the_policy_learns_on_injected_links_too_and_the_worlds_take_turns(monkeypatch):
+    graph = synthetic_graph(NOISY)
+    scene = make_scene(graph, INJECTED, 0, CPU)
+    played = []
+    plain = training.begin_episodes
+
+    def watched(row_ptr, neighbour, targets, **options):
+        played.append(neighbour)
+        return plain(row_ptr, neighbour, targets, **options)
+
+    monkeypatch.setattr(training, "begin_episodes", watched)
+    injected, _, _ = trained(graph, INJECTED)
+    worlds = [
+        scene.train,
+        scene.injected[2],
+        scene.train,
+        scene.injected[3],
+    ]  # epochs 2 and 3, after the warm-up
+    assert len(played) == len(worlds)
+    assert all(torch.equal(one, world.neighbour) for one, world in zip(played, worlds, strict=True))
+    plain_state, _, _ = trained(graph)
+    assert not torch.equal(injected.policy.neighbour_weight, plain_state.policy.neighbour_weight)
+
+
+def test_representation_never_sees_an_injected_link():
+    # a policy that does not learn decides alike with and without them
+    graph, still = synthetic_graph(NOISY), {"ppo": {"learning_rate": 0.0}}
+    one, other = (trained(graph, config.with_values(still))[0] for config in (FAST, INJECTED))
+    assert same_weights(one, other)
 
 
 # --- epochs ---

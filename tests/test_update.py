@@ -7,11 +7,11 @@ import torch
 from torch.distributions import Categorical, kl_divergence
 
 from gdpnet.config import Config, PPOSettings
-from gdpnet.inference import make_view
 from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Play, Rollout, roll_out
 from gdpnet.selection.update import Update, score_decisions, update_policy, visited_states
+from gdpnet.sight import make_view
 from worlds import joint_logits, known_policy, random_graph, random_world, star, table_view
 
 PLAYS = [Play(), Play(learned_order=False), Play(early_stop=False)]

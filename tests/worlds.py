@@ -6,7 +6,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from gdpnet.config import Config
 from gdpnet.graph.graph import Graph
-from gdpnet.inference import Prepared, prepare
+from gdpnet.prepared import Prepared, prepare
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
 from gdpnet.selection.policy import Policy

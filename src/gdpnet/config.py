@@ -49,10 +49,11 @@ class PolicySettings(Section):
 
     hidden: tuple[int, int] = setting((64, 36), "width of the two hidden layers", low=1)
     state: str = setting(
-        "structure",
+        "circles",
         "what the policy sees beside [h_v, h_u]: nothing (paper), how features and predictions agree (pairs), "
-        "or that and the graph around both nodes (structure)",
-        choices=("paper", "pairs", "structure"),
+        "that and the graph around both nodes (structure), or that and what the nodes around them have selected "
+        "(circles)",
+        choices=("paper", "pairs", "structure", "circles"),
     )
     order: str = setting("learned", "how the next neighbour is drawn", choices=("learned", "random"))
     early_stop: bool = setting(True, "whether the ending neighbour is among the candidates")
@@ -128,6 +129,12 @@ class TrainingSettings(Section):
     warmup: int = setting(10, "representation epochs on all neighbours before the policy starts", low=0)
     settle: int = setting(0, "epochs that the policy has before the best epoch is looked for", low=0)
     patience: int = setting(20, "epochs without a better validation score before training stops", low=1)
+    injected: float = setting(
+        0.0,
+        "random links added to the training graph for the policy to practise on, as a share of its links; "
+        "each epoch then improves the policy there too",
+        low=0.0,
+    )
     selection: bool = setting(True, "whether neighbours are selected; if not, all are kept")
 
 
@@ -141,6 +148,9 @@ class InferenceSettings(Section):
         choices=("greedy", "sampled"),
     )
     episodes: int = setting(8, "sampled episodes a target", low=1)
+    both_ways: bool = setting(
+        True, "whether a link's keep probability is the mean of what its two nodes decide about each other"
+    )
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ from torch import Tensor
 
 from gdpnet.config import Config
 from gdpnet.graph.graph import Graph
-from gdpnet.inference import Prepared, make_view, play_of, roll_outs, with_selected_circle
+from gdpnet.inference import look_around, play_of, represent, roll_outs
+from gdpnet.prepared import Prepared
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Play, Rollout
+from gdpnet.sight import make_view
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Decision:
     keep_probability: float
     kept: bool
     contribution: float
-    """Change of the predicted class's probability by keeping this neighbour at this point."""
+    """Change of the predicted class's probability, to the first member, by keeping this neighbour at this point."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,9 @@ class Explanation:
     node: str
     predicted: str
     probability: float
+    """Probability of the predicted class, by the vote of all members."""
     probability_alone: float
-    """Probability of the predicted class from the node's own features."""
+    """The same from the node's own features."""
     ended_early: bool
     decisions: tuple[Decision, ...]
 
@@ -53,6 +56,7 @@ def explain_node(
     node: int,
     config: Config,
     classes: np.ndarray,
+    seed: int,
 ) -> Explanation:
     """Play the node's greedy episode and tell what happened.
 
@@ -62,20 +66,17 @@ def explain_node(
     target = torch.tensor([node], device=prepared.device)
     play = play_of(config, greedy=True)
     if policy is not None:
-        prepared = with_selected_circle(policy, aggregators, prepared, target, config, seed=0)
+        _, prepared = look_around(policy, aggregators, prepared, target, config, seed)
     view = make_view(aggregators, prepared)
     if policy is None:
         rollouts = [_keep_all(view, prepared, target, play)]
     else:
-        rollouts = list(roll_outs(policy, view, prepared, target, config, play, seed=0))
-    width = aggregators.width
-    sums = aggregators.bias.new_zeros(1, width)
-    count = aggregators.bias.new_zeros(1)
-    alone = view.observe(target, sums, count)[1][0]
+        rollouts = list(roll_outs(policy, view, prepared, target, config, play, seed))
+    nobody = torch.zeros(prepared.neighbour.numel(), device=prepared.device)
+    weight = nobody.clone()
     for rollout in rollouts:
-        sums = sums + rollout.met.given[rollout.selected].sum(dim=0)
-        count = count + rollout.selected.sum()
-    final = view.observe(target, sums, count)[1][0]
+        weight[rollout.episodes.edge] = rollout.selected.float()
+    alone, final = (represent(aggregators, prepared, target, kept)[1][0].exp() for kept in (nobody, weight))
     predicted = int(final.argmax())
     decisions = [
         part for rollout in rollouts for part in _decisions(rollout, view, prepared, graph, predicted)

@@ -6,189 +6,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet.config import Config
-from gdpnet.graph.features import Features, mix_rows, normalise, take_rows
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.pairs import pair_features
-from gdpnet.ragged import ranges, sum_by_owner
+from gdpnet.graph.features import take_rows
+from gdpnet.prepared import Prepared, given_to_target, with_circle
+from gdpnet.ragged import ranges
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
-from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
+from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Play, Rollout, roll_out
+from gdpnet.sight import make_view
 
 _CANDIDATES_AT_ONCE = 1 << 17
-_MEET_CHUNK = 1 << 12
 
 _CIRCLE_EPISODES = 2
-"""Sampled episodes of a target's neighbours: fewer than its own, as they enter only as a mean over many."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A graph on a device, with normalised features and pair features, ready for episodes."""
-
-    row_ptr: Int[Tensor, "offsets"]
-    neighbour: Int[Tensor, "edges"]
-    back: Int[Tensor, "edges"]
-    """The edge that runs the other way; -1 where there is none."""
-    features: Features
-    pairs: Float[Tensor, "edges pairs"]
-    circle: Features
-    """What a node can give: its features, or with two hops their mean over itself and its neighbours."""
-    edge_weight: Float[Tensor, "edges"] | None
-    """With two hops, the weight of each edge in that mean."""
-
-    @property
-    def num_nodes(self) -> int:
-        """Return the number of nodes."""
-        return self.row_ptr.numel() - 1
-
-    @property
-    def device(self) -> torch.device:
-        """Return where the graph lies."""
-        return self.row_ptr.device
-
-    def share_of_target(
-        self, edge: Int[Tensor, "n"], node: Int[Tensor, "n"]
-    ) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]] | None:
-        """Return the weight of each edge's target in its neighbour's circle, and the circle's whole weight."""
-        if self.edge_weight is None:
-            return None
-        owner = torch.arange(self.num_nodes, device=self.device).repeat_interleave(self.row_ptr.diff())
-        whole = 1.0 + sum_by_owner(self.edge_weight, owner, self.num_nodes)
-        back = self.back[edge]
-        return torch.where(back >= 0, self.edge_weight[back.clamp(min=0)], 0.0), whole[node]
-
-
-def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:
-    """Normalise features and compute pair features, then move everything to the device."""
-    features = normalise(graph.features, config.features.normalise).to(device)
-    pairs = pair_features(graph, config.policy.state if config.training.selection else "paper").to(device)
-    row_ptr, neighbour = graph.row_ptr.to(device), graph.neighbour.to(device)
-    prepared = Prepared(row_ptr, neighbour, graph.reverse.to(device), features, pairs, features, None)
-    if config.representation.hops == 1:
-        return prepared
-    return with_circle(prepared, torch.ones(graph.num_edges, device=device))
-
-
-def with_circle(prepared: Prepared, weight: Float[Tensor, "edges"]) -> Prepared:
-    """Let every node give the mean over itself and its neighbours, weighted."""
-    circle = mix_rows(prepared.features, prepared.row_ptr, prepared.neighbour, weight)
-    return replace(prepared, circle=circle, edge_weight=weight)
-
-
-def given_to_target(
-    circle: Float[Tensor, "n *width"],
-    target: Float[Tensor, "n *width"],
-    share: tuple[Float[Tensor, "n"], Float[Tensor, "n"]] | None,
-) -> Float[Tensor, "n *width"]:
-    """Take the target's own part out of the mean that its neighbour gives, so that nothing comes back to it.
-
-    With W the weight of the neighbour's circle and k the target's in it: (W mean - k target) / (W - k).
-    """
-    if share is None:
-        return circle
-    own, whole = (part.reshape(-1, *[1] * (circle.dim() - 1)) for part in share)
-    return (circle * whole - target * own) / (whole - own)
-
-
-@torch.no_grad()
-def make_view(aggregators: Aggregators, prepared: Prepared, members: slice = slice(0, 1)) -> View:
-    """Lay out what the policy sees, a row for each node and each of the members asked for (member by member)."""
-    sight = _Sight(aggregators, prepared, members)
-    return View(sight.meet, sight.observe)
-
-
-class _Sight:
-    """All nodes as some members see them, projected once."""
-
-    def __init__(self, aggregators: Aggregators, prepared: Prepared, members: slice) -> None:
-        self.aggregators, self.prepared = aggregators, prepared
-        own = aggregators.project_own(prepared.features, members)
-        self.members = own.shape[1]
-        self.own = self.given = _member_rows(own)
-        if aggregators.self_weight is not None:
-            self.given = _member_rows(aggregators.project_given(prepared.features, members))
-        self.share = _share_of_each(prepared)
-        if self.share is not None:
-            circle = _member_rows(aggregators.project_given(prepared.circle, members))
-            self.given = torch.cat([circle, self.given])
-        self.bias = aggregators.bias[members]
-        self.heads = (
-            aggregators.head_weight[members].transpose(1, 2).flatten(0, 1)
-        )  # members * classes, width
-        self.head_bias = aggregators.head_bias[members].t()  # classes, members
-
-    @torch.no_grad()
-    def observe(
-        self, row: Int[Tensor, "n"], total: Float[Tensor, "n width"], kept: Float[Tensor, "n"]
-    ) -> tuple[Float[Tensor, "n width"], Float[Tensor, "n classes"]]:
-        """Return h of some rows with what they kept, and the class probabilities that follow."""
-        state = self.aggregators.embed(self.own.index_select(0, row), total, kept, self._bias_of(row))
-        return state, self._believe(state, row)
-
-    @torch.no_grad()
-    def meet(self, episodes: Episodes) -> Met:
-        """Return the candidates as their targets meet them, in chunks that fit the cache."""
-        count = episodes.row.numel()
-        given = self.own.new_empty(count, self.own.shape[1])
-        embedded, beliefs = torch.empty_like(given), given.new_empty(count, self.head_bias.shape[0])
-        target_row = episodes.target_row.index_select(0, episodes.owner)
-        chunk = _MEET_CHUNK if given.device.type == "cpu" else max(count, 1)
-        for start in range(0, count, chunk):
-            part = slice(start, min(start + chunk, count))
-            row = episodes.row[part]
-            given[part] = self._give(row, target_row[part], episodes.edge[part])
-            torch.add(given[part], self._bias_of(row), out=embedded[part]).relu_()
-            beliefs[part] = self._believe(embedded[part], row)
-        return Met(given, embedded, beliefs, self.prepared.pairs.index_select(0, episodes.edge))
-
-    def _give(
-        self, row: Int[Tensor, "n"], target_row: Int[Tensor, "n"], edge: Int[Tensor, "n"]
-    ) -> Float[Tensor, "n width"]:
-        if self.share is None:
-            return self.given.index_select(0, row)
-        both = torch.stack([row, target_row + self.own.shape[0]], dim=1)
-        # a bag of embeddings: gather, weight and add up in one pass over memory
-        return F.embedding_bag(
-            both, self.given, mode="sum", per_sample_weights=self.share.index_select(0, edge)
-        )
-
-    def _bias_of(self, row: Int[Tensor, "n"]) -> Float[Tensor, "*any width"]:
-        return (
-            self.bias[0] if self.members == 1 else self.bias.index_select(0, row // self.prepared.num_nodes)
-        )
-
-    def _believe(self, state: Float[Tensor, "n width"], row: Int[Tensor, "n"]) -> Float[Tensor, "n classes"]:
-        """Return class probabilities; classes lie first on the way, since rows of a few numbers are slow."""
-        scores, bias = self.heads @ state.t(), self.head_bias  # members * classes, n
-        if self.members > 1:
-            member = row // self.prepared.num_nodes
-            bias = bias.index_select(1, member)
-            place = member.expand(1, bias.shape[0], -1)
-            scores = scores.unflatten(0, (self.members, -1)).gather(0, place)[0]
-        return torch.softmax(scores + bias, dim=0).t()
-
-
-def _share_of_each(prepared: Prepared) -> Float[Tensor, "edges 2"] | None:
-    """Return the weights of the neighbour's circle and of the target in what an edge gives.
-
-    They are W / (W - k) and -k / (W - k), as in `given_to_target`.
-    """
-    everything = torch.arange(prepared.neighbour.numel(), device=prepared.device)
-    share = prepared.share_of_target(everything, prepared.neighbour)
-    if share is None:
-        return None
-    own, whole = share
-    return torch.stack([whole, -own], dim=1) / (whole - own)[:, None]
-
-
-def _member_rows(table: Float[Tensor, "nodes members width"]) -> Float[Tensor, "rows width"]:
-    return table.transpose(0, 1).flatten(0, 1).contiguous()
+"""Sampled episodes of the nodes around a target: fewer than its own, as they enter only as a mean over many."""
 
 
 def play_of(config: Config, *, greedy: bool) -> Play:
@@ -235,6 +69,8 @@ class Selected:
 
     probability: Float[Tensor, "edges"]
     kept: Bool[Tensor, "edges"]
+    decided: Bool[Tensor, "edges"]
+    """Whether the edge's target was asked."""
     prepared: Prepared
     """The graph as the decisions saw it: with two hops, neighbours give the mean over what they selected."""
 
@@ -253,30 +89,50 @@ def select(
 ) -> Selected:
     """Decide on every edge of some targets, greedily or by sampled episodes; keep all where there is no policy.
 
-    With two hops the neighbours of the targets select first, so that what they give is clean.
+    The nodes around the targets select first: with two hops what they give is then clean, and what the neighbour
+    of a link decided about the target counts as a second opinion on that link.
     """
     if policy is None:
         everything = torch.ones(prepared.neighbour.numel(), device=prepared.device)
-        return Selected(everything, everything > 0, prepared)
-    prepared = with_selected_circle(policy, aggregators, prepared, targets, config, seed)
-    return _decide(policy, aggregators, prepared, targets, config, seed)
+        return Selected(everything, everything > 0, everything > 0, prepared)
+    first, prepared = look_around(policy, aggregators, prepared, targets, config, seed)
+    chosen = _decide(policy, aggregators, prepared, targets, config, seed)
+    if first is None or not config.inference.both_ways:
+        return chosen
+    back = prepared.back.clamp(min=0)
+    heard = (chosen.probability + first.probability[back]) / 2
+    theirs = chosen.decided & (prepared.back >= 0)
+    return replace(chosen, probability=torch.where(theirs, heard, chosen.probability))
 
 
-def with_selected_circle(
+def look_around(
     policy: Policy,
     aggregators: Aggregators,
     prepared: Prepared,
     targets: Int[Tensor, "targets"],
     config: Config,
     seed: int,
-) -> Prepared:
-    """With two hops, let the neighbours of some targets give the mean over what the policy selects for them."""
-    if config.representation.hops == 1:
-        return prepared
-    degree = prepared.row_ptr[targets + 1] - prepared.row_ptr[targets]
-    circle = torch.unique(prepared.neighbour[ranges(prepared.row_ptr[targets], degree)[1]])
-    first = _decide(policy, aggregators, prepared, circle, config, seed + 1, _CIRCLE_EPISODES)
-    return with_circle(prepared, first.weight(config.inference.mode))
+) -> tuple[Selected | None, Prepared]:
+    """Let the nodes around some targets select first; return what they did, and the graph as it then is.
+
+    With two hops the neighbours of the targets then give the mean over what was selected for them.
+    """
+    two_hops, both_ways = config.representation.hops == 2, config.inference.both_ways
+    if not (two_hops or both_ways):
+        return None, prepared
+    around = torch.cat([targets, _neighbours_of(prepared, targets)])
+    if two_hops and both_ways:
+        around = torch.cat([around, _neighbours_of(prepared, torch.unique(around))])
+    first = _decide(policy, aggregators, prepared, torch.unique(around), config, seed + 1, _CIRCLE_EPISODES)
+    if not two_hops:
+        return first, prepared
+    weight = first.weight(config.inference.mode)
+    return first, with_circle(prepared, prepared.both_ways(weight) if both_ways else weight)
+
+
+def _neighbours_of(prepared: Prepared, nodes: Int[Tensor, "nodes"]) -> Int[Tensor, "neighbours"]:
+    degree = prepared.row_ptr[nodes + 1] - prepared.row_ptr[nodes]
+    return prepared.neighbour[ranges(prepared.row_ptr[nodes], degree)[1]]
 
 
 def _decide(
@@ -304,7 +160,7 @@ def _decide(
         decided[edge] = True
     probability = torch.where(decided, total / episodes, 1.0)
     kept_often = kept > 0 if greedy else probability > 0.5
-    return Selected(probability, kept_often | ~decided, prepared)
+    return Selected(probability, kept_often | ~decided, decided, prepared)
 
 
 @torch.no_grad()
@@ -315,26 +171,38 @@ def represent(
     edge_weight: Float[Tensor, "edges"],
     batch: int = 16384,
 ) -> tuple[Float[Tensor, "targets width"], Float[Tensor, "targets classes"]]:
-    """Return the representations and logits of some targets from their weighted neighbours (member 0)."""
-    embeddings, logits = [], []
+    """Return the representations of some targets from their weighted neighbours, and their log-probabilities.
+
+    Representations are those of member 0; the probability of a class is the mean over all members.
+    """
+    embeddings, chances = [], []
     for part in torch.split(targets, batch):
-        owner, edge = ranges(prepared.row_ptr[part], prepared.row_ptr[part + 1] - prepared.row_ptr[part])
-        edge, owner = edge[edge_weight[edge] > 0], owner[edge_weight[edge] > 0]
-        nodes, place = torch.unique(prepared.neighbour[edge], return_inverse=True)
-        own_rows = take_rows(prepared.features, part)
-        own = aggregators.project_own(own_rows, slice(0, 1))[:, 0]
-        circle = aggregators.project_given(take_rows(prepared.circle, nodes), slice(0, 1))[:, 0]
-        single = (
-            own if aggregators.self_weight is None else aggregators.project_given(own_rows, slice(0, 1))[:, 0]
-        )
-        share = prepared.share_of_target(edge, prepared.neighbour[edge])
-        given = given_to_target(circle[place], single[owner], share)
-        total, weight = add_neighbours(given, owner, edge_weight[edge], part.numel())
-        embedded = aggregators.embed(own, total, weight, aggregators.bias[0])
+        embedded, chance = _see(aggregators, prepared, part, edge_weight)
         embeddings.append(embedded)
-        logits.append(embedded @ aggregators.head_weight[0] + aggregators.head_bias[0])
+        chances.append(chance.log())
     if not embeddings:
         return aggregators.bias.new_zeros(0, aggregators.width), aggregators.bias.new_zeros(
             0, aggregators.classes
         )
-    return torch.cat(embeddings), torch.cat(logits)
+    return torch.cat(embeddings), torch.cat(chances)
+
+
+def _see(
+    aggregators: Aggregators,
+    prepared: Prepared,
+    targets: Int[Tensor, "targets"],
+    edge_weight: Float[Tensor, "edges"],
+) -> tuple[Float[Tensor, "targets width"], Float[Tensor, "targets classes"]]:
+    """Return the embeddings of member 0 and the mean over members of the class probabilities."""
+    owner, edge = ranges(prepared.row_ptr[targets], prepared.row_ptr[targets + 1] - prepared.row_ptr[targets])
+    edge, owner = edge[edge_weight[edge] > 0], owner[edge_weight[edge] > 0]
+    nodes, place = torch.unique(prepared.neighbour[edge], return_inverse=True)
+    own_rows = take_rows(prepared.features, targets)
+    own = aggregators.project_own(own_rows)
+    circle = aggregators.project_given(take_rows(prepared.circle, nodes))
+    single = own if aggregators.self_weight is None else aggregators.project_given(own_rows)
+    share = prepared.share_of_target(edge, prepared.neighbour[edge])
+    given = given_to_target(circle[place], single[owner], share)
+    total, weight = add_neighbours(given, owner, edge_weight[edge], targets.numel())
+    embedded = aggregators.embed(own, total, weight, aggregators.bias)
+    return embedded[:, 0], torch.softmax(aggregators.logits(embedded), dim=2).mean(dim=1)

@@ -29,13 +29,15 @@ from gdpnet.explanation import Explanation, explain_node
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.graph.interop import to_pyg
 from gdpnet.graph.pairs import PAIR_NAMES
-from gdpnet.inference import Selected, prepare, represent, select
+from gdpnet.inference import Selected, represent, select
 from gdpnet.model_file import read_tensors, write_tensors
+from gdpnet.prepared import prepare
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.tasks import micro_f1
 from gdpnet.run_folder import RunFolder, read_checkpoint, tensors_under, write_checkpoint
 from gdpnet.scene import make_scene
 from gdpnet.selection.policy import Policy
+from gdpnet.threshold import Choice, choose_threshold, edge_weights
 from gdpnet.training import Epoch, TrainingState, begin_training, make_policy, train_epochs
 from gdpnet.version import __version__
 
@@ -53,6 +55,8 @@ class Denoised:
     kept: np.ndarray
     """Whether each edge of the original graph is in the cleaned one."""
     threshold: float
+    reason: str
+    """Why this threshold."""
 
     def to_pyg(self) -> Any:
         """Return the cleaned graph as torch_geometric ``Data`` with ``edge_weight``."""
@@ -148,18 +152,13 @@ class GDPNet(BaseEstimator):
 
         train_epochs(state, scene, config, self.seed, after)
         self._take_over(state, graph, config, device)
+        self.threshold_ = choose_threshold(self.policy_, self.aggregators_, scene, config)
         return self
 
     def _take_over(self, state: TrainingState, graph: Graph, config: Config, device: torch.device) -> None:
-        """Keep the best weights of training, of member 0 alone."""
+        """Keep the best weights of training."""
         best = state.best or state.weights()
         weights = {name: value.detach().clone() for name, value in best.items()}
-        width = config.representation.width
-        for name in ("weight", "self_weight"):
-            if f"aggregators.{name}" in weights:
-                weights[f"aggregators.{name}"] = weights[f"aggregators.{name}"][:, :width].clone()
-        for name in ("bias", "head_weight", "head_bias"):
-            weights[f"aggregators.{name}"] = weights[f"aggregators.{name}"][:1].clone()
         self._assemble(config, weights, graph.num_features, np.array(graph.class_names), device)
         self.history_ = state.history
         self.best_epoch_ = state.best_epoch
@@ -179,7 +178,12 @@ class GDPNet(BaseEstimator):
             self.policy_.load_state_dict(tensors_under(weights, "policy."))
             self.policy_ = self.policy_.to(device)
         shape = (features, config.representation.width, len(classes))
-        self.aggregators_ = Aggregators(*shape, members=1, self_weight=config.representation.self_weight)
+        members = weights["aggregators.bias"].shape[0]
+        self.aggregators_ = Aggregators(
+            *shape,
+            members,
+            self_weight=config.representation.self_weight,
+        )
         self.aggregators_.load_state_dict(tensors_under(weights, "aggregators."))
         self.aggregators_ = self.aggregators_.to(device)
         self.config_ = config
@@ -211,24 +215,29 @@ class GDPNet(BaseEstimator):
         logits = self._represent(graph, nodes[known])[1]
         return micro_f1(logits.argmax(dim=1).cpu(), label[known])
 
-    def denoise(self, graph: Graph, *, threshold: float = 0.5, symmetric: bool = True) -> Denoised:
-        """Decide on every edge and return the cleaned graph.
+    def denoise(self, graph: Graph, *, threshold: float | None = None, symmetric: bool = True) -> Denoised:
+        """Decide on every edge and return the cleaned graph, its edges weighted by their keep probability.
 
-        A decision belongs to its target: u may be kept for v and v dropped for u. With ``symmetric`` both
-        directions of a link have the mean of their two probabilities, so that a link stays or goes as a whole.
+        The threshold is by default the one that did best on the validation nodes when the model was fitted
+        (``threshold_``); where keeping everything did best, the graph comes back as it was. A decision belongs to its
+        target: u may be kept for v and v dropped for u. With ``symmetric`` both directions of a link have the mean
+        of their two probabilities, so that a link stays or goes as a whole.
         """
-        if not 0.0 <= threshold <= 1.0:
+        if threshold is not None and not 0.0 <= threshold <= 1.0:
             raise ConfigError(
                 f"the threshold of a keep probability must lie between 0 and 1, found {threshold}"
             )
-        probability = self._select(graph, torch.arange(graph.num_nodes)).probability.cpu()
-        if symmetric:
-            back = graph.reverse
-            probability = torch.where(
-                back >= 0, (probability + probability[back.clamp(min=0)]) / 2, probability
-            )
-        kept = probability >= threshold
-        return Denoised(graph.keep_edges(kept, probability), probability.numpy(), kept.numpy(), threshold)
+        chosen = self._select(graph, torch.arange(graph.num_nodes))
+        probability = chosen.prepared.both_ways(chosen.probability) if symmetric else chosen.probability
+        probability = probability.cpu()
+        if threshold is None:
+            threshold, reason = self.threshold_.threshold, self.threshold_.reason
+            kept, weight = probability >= threshold, edge_weights(probability, threshold)
+        else:
+            reason = f"threshold {threshold:g}, as asked for"
+            kept, weight = probability >= threshold, probability
+        cleaned = graph.keep_edges(kept, weight)
+        return Denoised(cleaned, probability.numpy(), kept.numpy(), threshold, reason)
 
     def explain(self, graph: Graph, node: int | str) -> Explanation:
         """Say how a node's neighbours were decided on, in order; a node is named by its id."""
@@ -242,6 +251,7 @@ class GDPNet(BaseEstimator):
             number,
             self.config_,
             self.classes_,
+            self.seed,
         )
 
     def save(self, path: str | Path) -> None:
@@ -259,6 +269,7 @@ class GDPNet(BaseEstimator):
             "history": self.history_,
             "best_epoch": self.best_epoch_,
             "validation_f1": self.validation_f1_,
+            "threshold": self.threshold_.to_dict(),
         }
         write_tensors(Path(path), "model", tensors, about)
 
@@ -273,7 +284,8 @@ class GDPNet(BaseEstimator):
             model._assemble(config, tensors, about["num_features"], np.array(about["classes"]), where)
             model.history_, model.best_epoch_ = about["history"], about["best_epoch"]
             model.validation_f1_ = about["validation_f1"]
-        except (KeyError, TypeError, AttributeError, RuntimeError, ConfigError) as error:
+            model.threshold_ = Choice.from_dict(about["threshold"])
+        except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, ConfigError) as error:
             reason = " ".join(str(error).split())
             raise ModelFileError(f"{path} does not hold a whole model ({reason})") from error
         return model

@@ -11,7 +11,11 @@ from torch import Tensor
 from gdpnet.config import Config
 from gdpnet.errors import GraphError
 from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
-from gdpnet.inference import Prepared, prepare
+from gdpnet.graph.noise import corrupt
+from gdpnet.prepared import Prepared, prepare
+
+_WORLDS = 4
+"""Draws of self-injected links, which the epochs take in turn."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,8 @@ class Scene:
     """What training sees: the training graph, its targets and folds, and the validation nodes on their graph."""
 
     train: Prepared
+    injected: tuple[Prepared, ...]
+    """The training graph with known random links added, in several draws; the policy practises on them too."""
     labels: Int[Tensor, "nodes"]
     targets: Int[Tensor, "targets"]
     fold: Int[Tensor, "nodes"]
@@ -52,6 +58,14 @@ def check_trainable(graph: Graph, split: Int[Tensor, "nodes"]) -> None:
         raise GraphError("training nodes must be of two classes or more, found one class alone")
 
 
+def _injected(inner: Graph, config: Config, seed: int) -> list[Graph]:
+    """Draw the worlds with self-injected links."""
+    rate = config.training.injected
+    if not config.training.selection or rate == 0.0 or inner.num_edges == 0:
+        return []
+    return [corrupt(inner, "random-links", rate, seed * _WORLDS + number).graph for number in range(_WORLDS)]
+
+
 def make_scene(graph: Graph, config: Config, seed: int, device: torch.device) -> Scene:
     """Cut the training graph out of the whole one: validation and test nodes are not in it."""
     split = split_for_training(graph, seed)
@@ -68,6 +82,7 @@ def make_scene(graph: Graph, config: Config, seed: int, device: torch.device) ->
     validation = ((split == SPLITS.index("validation")) & (graph.labels != UNKNOWN)).nonzero().flatten()
     return Scene(
         train=prepare(inner, config, device),
+        injected=tuple(prepare(world, config, device) for world in _injected(inner, config, seed)),
         labels=inner.labels.to(device),
         targets=targets.to(device),
         fold=fold.to(device),

@@ -13,15 +13,8 @@ from torch import Tensor
 from gdpnet.config import Config
 from gdpnet.graph.features import drop_inputs, take_rows
 from gdpnet.graph.graph import Graph
-from gdpnet.inference import (
-    given_to_target,
-    make_view,
-    play_of,
-    represent,
-    roll_outs,
-    select,
-    with_circle,
-)
+from gdpnet.inference import play_of, represent, roll_outs, select
+from gdpnet.prepared import given_to_target, with_circle
 from gdpnet.ragged import ranges, running_sum_before
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.tasks import classification_loss, hit_or_probability, micro_f1
@@ -31,6 +24,7 @@ from gdpnet.selection.policy import Policy
 from gdpnet.selection.rewards import counterfactual_reward, marginal_reward, paper_reward
 from gdpnet.selection.rollout import Rollout, roll_out
 from gdpnet.selection.update import update_policy
+from gdpnet.sight import make_view
 
 _EVALUATION_SEED = 1 << 20
 
@@ -163,9 +157,12 @@ def _one_epoch(state: TrainingState, scene: Scene, config: Config, seed: int) ->
     selecting = config.training.selection and state.epoch > config.training.warmup
     reward, divergence, decisions = 0.0, 0.0, 0
     if selecting:
-        if config.representation.hops == 2:
-            scene = _with_selected_circle(state, scene, config, seed)
+        scene = _with_selected_circle(state, scene, config, seed)
         reward, divergence, decisions = _selection_phase(state, scene, config, seed)
+        if scene.injected:
+            world = replace(scene, train=scene.injected[state.epoch % len(scene.injected)])
+            world = _with_selected_circle(state, world, config, seed + 5)
+            _selection_phase(state, world, config, seed + 5)
     batches = list(_shuffled_batches(scene.targets, config, generator))
     selected, share = _selected_edges(state, scene, config, seed, torch.cat(batches), selecting)
     loss = _representation_phase(state, scene, config, generator, batches, selected)
@@ -233,9 +230,12 @@ def reward_if_kept(
 
 
 def _with_selected_circle(state: TrainingState, scene: Scene, config: Config, seed: int) -> Scene:
-    """Let every node of the training graph give the mean over the neighbours that the current policy selects."""
+    """With two hops, let every node of the training graph give the mean over what the policy selects for it."""
+    if config.representation.hops == 1:
+        return scene
     everyone = torch.arange(scene.train.num_nodes, device=scene.train.device)
     weight, _ = _play_once(state, scene, config, everyone, seed + 29)
+    weight = scene.train.both_ways(weight) if config.inference.both_ways else weight
     return replace(scene, train=with_circle(scene.train, weight))
 
 

@@ -18,7 +18,7 @@ class DenoiseTransform(BaseTransform):
     """
 
     def __init__(
-        self, model: GDPNet, *, threshold: float = 0.5, symmetric: bool = True, directed: bool = False
+        self, model: GDPNet, *, threshold: float | None = None, symmetric: bool = True, directed: bool = False
     ) -> None:
         self.model = model
         self.threshold = threshold

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import torch
+from jaxtyping import Float
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
@@ -16,20 +20,39 @@ PENALTIES = (0.1, 1.0, 10.0, 100.0)
 
 def logistic_regression_f1(graph: Graph, split: str = "test") -> float:
     """Fit on training nodes, choose the penalty on validation nodes, return micro-F1 on the split."""
-    features = normalise(graph.features, "l2")
-    table = features.to_scipy() if isinstance(features, SparseRows) else features.numpy()
-    label = graph.labels.numpy()
     train, validation, held = (_labelled(graph, name) for name in ("train", "validation", split))
     if train.size == 0 or held.size == 0:
         raise GraphError(f"logistic regression needs labelled training and {split} nodes")
+    best, _, _ = _fitted(graph, train, validation)
+    return float(best.score(_table(graph)[held], graph.labels.numpy()[held]))
+
+
+def logistic_logits(
+    graph: Graph, train: np.ndarray, validation: np.ndarray
+) -> tuple[Float[Tensor, "nodes classes"], float, float]:
+    """Return the log-probabilities of all nodes, micro-F1 on the validation nodes, and the penalty chosen there."""
+    model, score, penalty = _fitted(graph, train, validation)
+    logits = torch.full((graph.num_nodes, graph.num_classes), float(np.log(np.finfo(np.float32).tiny)))
+    found = torch.from_numpy(model.predict_log_proba(_table(graph))).float()
+    logits[:, torch.from_numpy(model.classes_)] = found
+    return logits, score, penalty
+
+
+def _fitted(graph: Graph, train: np.ndarray, validation: np.ndarray) -> tuple[Any, float, float]:
+    table, label = _table(graph), graph.labels.numpy()
     models = [
         LogisticRegression(C=penalty, max_iter=2000).fit(table[train], label[train]) for penalty in PENALTIES
     ]
     scores = [
         model.score(table[validation], label[validation]) if validation.size else 0.0 for model in models
     ]
-    best = models[int(np.argmax(scores))]
-    return float(best.score(table[held], label[held]))
+    best = int(np.argmax(scores))
+    return models[best], float(scores[best]), PENALTIES[best]
+
+
+def _table(graph: Graph) -> Any:
+    features = normalise(graph.features, "l2")
+    return features.to_scipy() if isinstance(features, SparseRows) else features.numpy()
 
 
 def _labelled(graph: Graph, split: str) -> np.ndarray:

@@ -105,7 +105,10 @@ def denoise(
     run: RunPath,
     graph: OptionalGraph = None,
     out: OutFile = Path("edges.parquet"),
-    threshold: Annotated[float, typer.Option(help="least keep probability of a kept edge")] = 0.5,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="least keep probability of a kept edge (default: the one chosen on validation)"),
+    ] = None,
     all_edges: Annotated[
         bool, typer.Option("--all", help="write every edge, with a column that says whether it is kept")
     ] = False,
@@ -134,8 +137,10 @@ def denoise(
     print(
         f"{int(cleaned.kept.sum()):,} of {loaded.num_edges:,} directed edges kept; {len(table):,} written to {out}"
     )
+    print(cleaned.reason)
     print_metrics(metrics)
-    print_json(as_json, {"run": str(run), "graph": name, "out": str(out), "threshold": threshold} | metrics)
+    said = {"threshold": cleaned.threshold, "reason": cleaned.reason}
+    print_json(as_json, {"run": str(run), "graph": name, "out": str(out)} | said | metrics)
 
 
 @app.command()

@@ -31,12 +31,14 @@ def draw_run(model: GDPNet, graph: Graph, folder: Path) -> list[Path]:
     }
     if graph.truth is not None and bool(graph.truth.spurious.any()):
         figures["keep_probability.png"] = keep_probability_histogram(graph, denoised)
-    paths = []
-    for name, figure in figures.items():
-        with atomic_path(folder / name) as temporary:
-            figure.savefig(temporary, format="png", dpi=120)
-        paths.append(folder / name)
-    return paths
+    return [save_figure(figure, folder / name) for name, figure in figures.items()]
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write a picture whole or not at all; return where it lies."""
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
+    return path
 
 
 def training_curves(history: list[dict[str, Any]], best_epoch: int) -> Figure:

@@ -17,7 +17,7 @@ from gdpnet.version import __version__
 
 
 def make_record(
-    kind: str, config: Config, seed: int, metrics: dict[str, Any], **about: Any
+    kind: str, config: Config | dict[str, Any], seed: int, metrics: dict[str, Any], **about: Any
 ) -> dict[str, Any]:
     """Return one trial as a record."""
     return {
@@ -29,7 +29,7 @@ def make_record(
         "commit": _commit(),
         "torch": torch.__version__,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "config": config.to_dict(),
+        "config": config.to_dict() if isinstance(config, Config) else config,
     }
 
 

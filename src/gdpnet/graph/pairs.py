@@ -28,7 +28,19 @@ PAIR_NAMES = {
         "neighbour degree",
     ),
 }
-"""The columns of `pair_features`, by the policy's `state` setting."""
+PAIR_NAMES["circles"] = (
+    *PAIR_NAMES["structure"],
+    "circles' classes agree",
+    "circles' embeddings agree",
+    "target's circle is sure",
+)
+"""The columns of `pair_features`, by the policy's `state` setting.
+
+The last three depend on what was learned and on what the nodes around have selected: they are zero here and are
+filled in when a neighbour is met.
+"""
+
+LEARNED_PAIRS = 3
 
 _CHUNK = 1 << 20
 
@@ -55,6 +67,8 @@ def pair_features(graph: Graph, state: str) -> Float[Tensor, "edges pairs"]:
         degree[target].log1p(),
         degree[graph.neighbour].log1p(),
     ]
+    if state == "circles":
+        columns += [torch.zeros_like(cosine)] * LEARNED_PAIRS
     return torch.stack(columns, dim=1)
 
 

@@ -1,0 +1,163 @@
+"""Adversarial links: those that most mislead a graph convolutional network (PRBCD and GRBCD, Geisler et al. 2021)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch_geometric.nn import GCNConv
+
+from gdpnet.errors import GraphError
+from gdpnet.graph.features import Features, normalise, project
+from gdpnet.graph.graph import UNKNOWN, Graph
+from gdpnet.graph.noise import Noise, Noisy, check_rate, compare
+from gdpnet.graph.noise_links import Links, relinked
+
+WIDTH = 16
+"""Width of the attacked network."""
+
+EPOCHS = 100
+"""Epochs that the attacked network is trained for."""
+
+STEPS = 125
+"""Steps of an attack."""
+
+BLOCK = 100_000
+"""Pairs of nodes that an attack looks at in one step, or four times its budget where that is more."""
+
+
+class Surrogate(nn.Module):
+    """A graph convolutional network of two layers; its input is projected beforehand, so it may be sparse."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(features, WIDTH)))
+        self.first = GCNConv(WIDTH, WIDTH)
+        self.second = GCNConv(WIDTH, classes)
+
+    def forward(
+        self,
+        hidden: Float[Tensor, "nodes hidden"],
+        edge_index: Int[Tensor, "2 edges"],
+        edge_weight: Float[Tensor, "edges"] | None = None,
+    ) -> Float[Tensor, "nodes classes"]:
+        """Return log-probabilities of the classes from projected features."""
+        hidden = F.dropout(hidden, training=self.training)
+        hidden = F.dropout(self.first(hidden, edge_index, edge_weight).relu(), training=self.training)
+        return F.log_softmax(self.second(hidden, edge_index, edge_weight), dim=1)
+
+    def project(self, features: Features) -> Float[Tensor, "nodes hidden"]:
+        """Return what `forward` takes."""
+        return project(normalise(features, "l2"), self.weight)
+
+
+def train_surrogate(graph: Graph, device: torch.device) -> Surrogate:
+    """Train the network that is attacked on the labelled training nodes; draws from torch's own generator."""
+    train = graph.nodes_in("train")
+    train = train[graph.labels[train] != UNKNOWN]
+    if train.numel() == 0 or graph.num_classes < 2:
+        raise GraphError("an attack needs labelled training nodes of two classes or more")
+    train, labels, features = train.to(device), graph.labels.to(device), graph.features.to(device)
+    edges = _edge_index(graph).to(device)
+    model = Surrogate(graph.num_features, graph.num_classes).to(device)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
+    model.train()
+    for _ in range(EPOCHS):
+        optimiser.zero_grad()
+        loss = F.nll_loss(model(model.project(features), edges)[train], labels[train])
+        loss.backward()
+        optimiser.step()
+    return model.eval()
+
+
+def attack_links(
+    graph: Graph, rate: float, seed: int, device: torch.device, *, greedy: bool = False
+) -> Noisy:
+    """Add and remove the links that make a network trained on the graph fail on its test nodes.
+
+    At most ``rate`` times as many links as there are change. A test node without a label is to lose the class
+    that the network gives it. Weights of edges are not looked at.
+    """
+    kind = "grbcd" if greedy else "prbcd"
+    check_rate(kind, rate)
+    test = graph.nodes_in("test")
+    if test.numel() == 0:
+        raise GraphError("an attack needs test nodes to mislead, found none")
+    links = Links.of(graph)
+    budget = round(rate * links.count)
+    if budget == 0:
+        return compare(graph, graph)
+    _check_budget(kind, rate, budget, graph.num_nodes)
+    # the attack draws from torch's own generators, which are put back as they were
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        model = train_surrogate(graph, device)
+        edges = _attacked_edges(model, graph, test, budget, greedy, links.directed, device)
+    return compare(graph, _with_edges(graph, edges.cpu().numpy(), links.directed, seed))
+
+
+def attacks(device: torch.device) -> dict[str, Noise]:
+    """Return the attacks by the names that a user types: by projected gradients, and greedy."""
+
+    def noise(greedy: bool) -> Noise:
+        return lambda graph, rate, seed: attack_links(graph, rate, seed, device, greedy=greedy)
+
+    return {"prbcd": noise(False), "grbcd": noise(True)}
+
+
+def _check_budget(kind: str, rate: float, budget: int, nodes: int) -> None:
+    # a random block of pairs that is drawn with replacement must hold the budget
+    most = nodes * (nodes - 1) // 4
+    if budget > most:
+        raise GraphError(
+            f"{kind}={rate:g} asks to change {budget:,} links, but among {nodes:,} nodes it can be {most:,} at most"
+        )
+
+
+def _attacked_edges(
+    model: Surrogate,
+    graph: Graph,
+    test: Int[Tensor, "targets"],
+    budget: int,
+    greedy: bool,
+    directed: bool,
+    device: torch.device,
+) -> Int[Tensor, "2 edges"]:
+    edges = _edge_index(graph).to(device)
+    with torch.no_grad():
+        hidden = model.project(graph.features.to(device))
+        predicted = model(hidden, edges).argmax(dim=1)
+    labels = graph.labels.to(device)
+    labels = torch.where(labels == UNKNOWN, predicted, labels)
+    attack = _attack_of(greedy)(
+        model, max(BLOCK, 4 * budget), epochs=STEPS, is_undirected=not directed, log=False
+    )
+    changed, _ = attack.attack(hidden, edges, labels, budget, test.to(device))
+    return changed
+
+
+def _attack_of(greedy: bool) -> Any:
+    with warnings.catch_warnings():
+        # torch_geometric warns that its contributed models may change
+        warnings.filterwarnings("ignore", message="'torch_geometric.contrib'", category=UserWarning)
+        from torch_geometric.contrib.nn import GRBCDAttack, PRBCDAttack
+    return GRBCDAttack if greedy else PRBCDAttack
+
+
+def _with_edges(graph: Graph, edges: np.ndarray, directed: bool, seed: int) -> Graph:
+    """Return the graph with exactly these edges; those it had keep their weights."""
+    old = graph.target.numpy() * graph.num_nodes + graph.neighbour.numpy()
+    new = np.unique(edges[1] * graph.num_nodes + edges[0])
+    fresh = np.setdiff1d(new, old, assume_unique=True)
+    added = np.stack([fresh % graph.num_nodes, fresh // graph.num_nodes])
+    added = added if directed else added[:, added[0] < added[1]]
+    return relinked(graph, np.isin(old, new), added, directed, np.random.default_rng(seed))
+
+
+def _edge_index(graph: Graph) -> Int[Tensor, "2 edges"]:
+    return torch.stack([graph.neighbour, graph.target])

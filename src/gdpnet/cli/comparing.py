@@ -1,0 +1,157 @@
+"""Commands that compare methods: robustness."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gdpnet.cli.app import app
+from gdpnet.cli.options import ConfigFile, DataDir, Device, DeviceName, Json, Overrides, config_of
+from gdpnet.cli.printing import print_json, print_table
+from gdpnet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gdpnet.experiments.robustness import Row
+
+USUAL_METHODS = (
+    "gdpnet,gdpnet>gcn,gdpnet>gat,gdpnet>graphsage,gcn,gat,graphsage,mlp,supervised-gcn,structural-gcn"
+)
+
+
+@app.command()
+def robustness(
+    dataset: Annotated[list[str], typer.Option("--dataset", help="a dataset or a path; may be given again")],
+    noise: Annotated[str, typer.Option(help="kind of noise, as `gdpnet noise` names it")] = "random-links",
+    rates: Annotated[str, typer.Option(help="rates of the noise, parted by commas")] = "0,0.25,0.5,1.0",
+    methods: Annotated[
+        str, typer.Option(help="methods, parted by commas; `all` for every defence")
+    ] = USUAL_METHODS,
+    seeds: Annotated[int, typer.Option(help="number of seeds", min=1)] = 5,
+    first_seed: Annotated[int, typer.Option(help="the first of these seeds", min=0)] = 0,
+    records: Annotated[Path, typer.Option(help="file of records to append to")] = Path(
+        "results/robustness.jsonl"
+    ),
+    figures: Annotated[Path | None, typer.Option(help="folder to draw the curves in")] = None,
+    jobs: Annotated[int, typer.Option(help="methods that run side by side", min=1)] = 1,
+    report_only: Annotated[
+        bool, typer.Option("--report-only", help="run nothing: tables and curves from the records there are")
+    ] = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    split: Annotated[str, typer.Option(help="paper or random split of a named dataset")] = "paper",
+    device: DeviceName = Device.auto,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Train GDPNet and every defence on a graph that is corrupted more and more; compare them.
+
+    Every result is a record; what the file holds already is not run again, so that a stopped run goes on.
+    """
+    from gdpnet.experiments.records import read_records
+    from gdpnet.experiments.robustness import (
+        Setting,
+        check_methods,
+        check_noise,
+        plan,
+        run_units,
+        summarise,
+    )
+
+    if split not in ("paper", "random"):
+        raise ConfigError(f"--split must be paper or random, found '{split}'")
+    wanted, levels = _methods_of(methods), _rates_of(rates)
+    check_methods(wanted)
+    check_noise(noise, levels)
+    units = []
+    for name in dataset:
+        settings = [
+            Setting(name, split, noise, rate, seed, data_dir)
+            for rate in levels
+            for seed in range(first_seed, first_seed + seeds)
+        ]
+        units += plan(settings, wanted, config_of(name, config, overrides), device.value, records)
+    if not report_only:
+        run_units(units, records, jobs, _Progress(len(units)))
+    rows = [
+        row
+        for row in summarise(read_records(records))
+        if row.graph.split(" (")[0] in dataset and row.noise == noise and row.rate in levels
+    ]
+    rows = [row for row in rows if row.method in wanted]
+    for name in sorted({row.graph for row in rows}):
+        _print_rows(name, noise, [row for row in rows if row.graph == name])
+    if figures is not None:
+        from gdpnet.experiments.curves import draw_curves
+
+        print("pictures: " + ", ".join(str(path) for path in draw_curves(rows, figures)))
+    print_json(as_json, {"rows": [row.to_dict() for row in rows]})
+
+
+class _Progress:
+    """Say what has ended, and how long the rest will take."""
+
+    def __init__(self, units: int) -> None:
+        self.units, self.done, self.start = units, 0, time.perf_counter()
+
+    def __call__(self, records: list[dict[str, Any]]) -> None:
+        self.done += 1
+        left = (time.perf_counter() - self.start) / self.done * (self.units - self.done)
+        for record in records:
+            metrics = record["metrics"]
+            said = f"failed: {metrics['error']}" if "error" in metrics else f"{metrics['micro_f1']:.4f}"
+            print(
+                f"[{self.done}/{self.units}, about {left / 60:.0f} min left] {record['graph']} {record['noise']} "
+                f"{record['rate']:g} seed {record['seed']} {record['method']}: {said}",
+                flush=True,
+            )
+
+
+def _methods_of(text: str) -> list[str]:
+    from gdpnet.baselines.methods import METHODS
+
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if "all" in names:
+        names = [*(name for name in names if name != "all"), *METHODS, *USUAL_METHODS.split(",")]
+    if not names:
+        raise ConfigError("--methods must name at least one method")
+    return list(dict.fromkeys(names))
+
+
+def _rates_of(text: str) -> list[float]:
+    try:
+        rates = [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--rates must be numbers parted by commas, found '{text}'") from error
+    return list(dict.fromkeys(rates))
+
+
+def _print_rows(graph: str, noise: str, rows: list[Row]) -> None:
+    """Print one table a graph: a line a method, a column a rate, the best of each column marked."""
+    rates = sorted({row.rate for row in rows})
+    cells = {(row.method, row.rate): row for row in rows}
+    best = {rate: max((row.mean for row in rows if row.rate == rate), default=0.0) for rate in rates}
+    order = sorted(
+        {row.method for row in rows},
+        key=lambda name: (
+            -max((cells[name, rate].mean for rate in rates[-1:] if (name, rate) in cells), default=0)
+        ),
+    )
+
+    def cell(method: str, rate: float) -> str:
+        row = cells.get((method, rate))
+        if row is None or row.seeds == 0:
+            return "failed" if row is not None else ""
+        mark = "*" if row.mean == best[rate] else ""
+        failed = f" ({row.failed} failed)" if row.failed else ""
+        return f"{row.mean:.3f} ± {row.deviation:.3f}{mark}{failed}"
+
+    def auc(method: str) -> str:
+        row = cells.get((method, rates[-1]))
+        return "" if row is None or row.link_auc is None else f"{row.link_auc:.3f}"
+
+    title = f"{graph}, {noise}: micro-F1 on test (* best)"
+    columns = ("method", *(f"rate {rate:g}" for rate in rates), f"link AUC, rate {rates[-1]:g}")
+    print_table(title, columns, [(name, *(cell(name, rate) for rate in rates), auc(name)) for name in order])

@@ -1,0 +1,81 @@
+"""The command that corrupts a graph on purpose: noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gdpnet.cli.app import app
+from gdpnet.cli.opening import open_named
+from gdpnet.cli.options import (
+    ColumnNames,
+    DataDir,
+    Device,
+    DeviceName,
+    Directed,
+    GraphName,
+    Json,
+    Seed,
+    source_of,
+)
+from gdpnet.cli.printing import print_graph, print_json, print_metrics
+from gdpnet.errors import ConfigError
+from gdpnet.graph.noise import NOISES, check_kind, check_rate, corrupt_all
+from gdpnet.graph.noise_links import is_directed
+from gdpnet.graph.writing import check_new, count_changes, write_noisy
+from gdpnet.model import pick_device
+
+
+@app.command()
+def noise(
+    graph: GraphName,
+    out: Annotated[Path, typer.Option("--out", help="new folder for the corrupted graph")],
+    kinds: Annotated[
+        list[str],
+        typer.Option(
+            "--kind",
+            metavar="kind=rate",
+            help=f"one kind of noise, may stand repeatedly; kinds: {', '.join(NOISES)}, prbcd, grbcd",
+        ),
+    ],
+    seed: Seed = 0,
+    device: DeviceName = Device.auto,
+    split: Annotated[str, typer.Option(help="paper or random split of a named dataset")] = "paper",
+    data_dir: DataDir = None,
+    columns: ColumnNames = None,
+    directed: Directed = False,
+    as_json: Json = False,
+) -> None:
+    """Corrupt a graph on purpose and write it, with a list of every change, to a folder that train reads."""
+    from gdpnet.baselines.attack import attacks
+
+    source = source_of(data_dir, columns, directed)
+    if split not in ("paper", "random"):
+        raise ConfigError(f"--split must be paper or random, found '{split}'")
+    noises = NOISES | attacks(pick_device(device.value))
+    steps = [_step(word) for word in kinds]
+    for kind, rate in steps:
+        check_kind(kind, noises)
+        check_rate(kind, rate)
+    check_new(out)
+    loaded = open_named(graph, source, split, seed)
+    print_graph(graph, loaded)
+    noisy = corrupt_all(loaded, steps, seed, noises)
+    about = {"graph": graph, "seed": seed, "kinds": [{"kind": kind, "rate": rate} for kind, rate in steps]}
+    write_noisy(loaded, noisy, out, about)
+    print_metrics(dict(count_changes(noisy)))
+    one_way = is_directed(noisy.graph)
+    print(f"corrupted graph: {out}" + ("; train on it with --directed" if one_way else ""))
+    print(f"with what is known of its noise: {out / 'graph.npz'}; every change: {out / 'changes.parquet'}")
+    print_json(as_json, about | {"out": str(out)} | count_changes(noisy))
+
+
+def _step(word: str) -> tuple[str, float]:
+    """Read a kind of noise and its rate."""
+    kind, _, rate = word.partition("=")
+    try:
+        return kind, float(rate)
+    except ValueError:
+        raise ConfigError(f"--kind has the form kind=rate, found '{word}'") from None

@@ -1,0 +1,342 @@
+"""Robustness: corrupt a graph more and more, train every method on it, and keep what came out as records.
+
+A *method* is a name: a defence of `gdpnet.baselines.methods`, a variant of GDPNet, or ``gdpnet>gcn``,
+``gdpnet>gat`` and ``gdpnet>graphsage``, networks trained on the graph that GDPNet cleaned. Test labels are read here.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.metrics import roc_auc_score
+
+from gdpnet.baselines.attack import attacks
+from gdpnet.baselines.fitting import make_task
+from gdpnet.baselines.methods import METHODS, run_backbone, run_method
+from gdpnet.config import Config
+from gdpnet.errors import ConfigError, GDPNetError, nearest
+from gdpnet.experiments.records import append_record, make_record, read_records
+from gdpnet.experiments.variants import VARIANTS, variant_of
+from gdpnet.graph.graph import UNKNOWN, Graph
+from gdpnet.graph.named import open_graph
+from gdpnet.graph.noise import NOISES, Noise, check_kind, check_rate, corrupt
+from gdpnet.model import Denoised, GDPNet, pick_device
+
+CLEANED = {"gdpnet>gcn": "gcn", "gdpnet>gat": "gat", "gdpnet>graphsage": "graphsage"}
+"""Networks on the cleaned graph."""
+
+KIND = "robustness"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One corrupted graph: a dataset or path, a kind of noise, its rate, and a seed."""
+
+    graph: str
+    split: str
+    noise: str
+    rate: float
+    seed: int
+    data_dir: Path | None = None
+
+    def to_record(self) -> dict[str, Any]:
+        """Return what a record says of it, but for the seed."""
+        name = self.graph if self.split == "paper" else f"{self.graph} ({self.split} split)"
+        return {"graph": name, "noise": self.noise, "rate": self.rate}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one process does at a time: one method, or one GDPNet and the networks on its cleaned graph."""
+
+    setting: Setting
+    methods: tuple[str, ...]
+    config: Config
+    device: str
+
+
+def known_methods() -> list[str]:
+    """Return the names of all methods."""
+    return [*METHODS, *VARIANTS, *CLEANED]
+
+
+def check_methods(methods: Iterable[str]) -> None:
+    """Refuse a method that is not known."""
+    for name in methods:
+        if name not in known_methods():
+            raise ConfigError(f"there is no method '{name}'{nearest(name, known_methods())}")
+
+
+def noises_on(device: str) -> dict[str, Noise]:
+    """Return every kind of noise, attacks among them, which are run on a device."""
+    return NOISES | attacks(pick_device(device))
+
+
+def check_noise(kind: str, rates: Iterable[float]) -> None:
+    """Refuse a kind of noise or a rate that cannot be."""
+    check_kind(kind, noises_on("cpu"))
+    for rate in rates:
+        check_rate(kind, rate)
+
+
+def plan(
+    settings: Iterable[Setting], methods: Iterable[str], config: Config, device: str, path: Path
+) -> list[Unit]:
+    """List what the file of records does not hold yet; what failed before is tried again."""
+    done = {_key(record) for record in read_records(path) if record.get("kind") == KIND and _ended(record)}
+    units = []
+    methods = list(methods)
+    for setting in settings:
+        left = [name for name in methods if _wanted_key(setting, name, config) not in done]
+        family = tuple(name for name in left if name == "gdpnet" or name in CLEANED)
+        groups = [family] if family else []
+        groups += [(name,) for name in left if name not in family]
+        units += [Unit(setting, group, config, device) for group in groups]
+    return units
+
+
+def _ended(record: dict[str, Any]) -> bool:
+    return "error" not in record["metrics"]
+
+
+def _config_of(config: Config, method: str) -> dict[str, Any] | None:
+    """Return the settings that tell two records of a method apart; a defence's are its own affair."""
+    if method in METHODS:
+        return None
+    return variant_of(config, "gdpnet" if method in CLEANED else method).to_dict()
+
+
+def _wanted_key(setting: Setting, method: str, config: Config) -> str:
+    about = {**setting.to_record(), "seed": setting.seed, "method": method}
+    return repr([*sorted(about.items()), _config_of(config, method)])
+
+
+def _key(record: dict[str, Any]) -> str:
+    about = {name: record[name] for name in ("graph", "noise", "rate", "seed", "method")}
+    return repr([*sorted(about.items()), None if record["method"] in METHODS else record["config"]])
+
+
+def run_units(
+    units: list[Unit], path: Path, jobs: int, on_records: Callable[[list[dict[str, Any]]], None]
+) -> None:
+    """Do the units, several at a time if asked for, and append their records as they come."""
+    for records in _in_turn(units) if jobs <= 1 else _side_by_side(units, jobs):
+        for record in records:
+            append_record(path, record)
+        on_records(records)
+
+
+def _in_turn(units: list[Unit]) -> Iterator[list[dict[str, Any]]]:
+    for unit in units:
+        yield run_unit(unit)
+
+
+def _side_by_side(units: list[Unit], jobs: int) -> Iterator[list[dict[str, Any]]]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_one_thread) as pool:
+        waiting: set[Future[list[dict[str, Any]]]] = {pool.submit(run_unit, unit) for unit in units}
+        while waiting:
+            ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for one in ended:
+                yield one.result()
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def run_unit(unit: Unit) -> list[dict[str, Any]]:
+    """Run one unit; what fails becomes a record that says so."""
+    try:
+        graph = noisy_graph(unit.setting, unit.device)
+        if unit.methods[0] in METHODS:
+            return [_defence(unit, graph)]
+        return _family(unit, graph)
+    except (GDPNetError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        return [_record(unit, name, {"error": reason}, None) for name in unit.methods]
+
+
+def noisy_graph(setting: Setting, device: str = "cpu") -> Graph:
+    """Open the graph of a setting and corrupt it."""
+    graph = open_graph(setting.graph, data_dir=setting.data_dir, split=setting.split, seed=setting.seed)
+    return corrupt(graph, setting.noise, setting.rate, setting.seed, noises_on(device)).graph
+
+
+def _record(
+    unit: Unit, method: str, metrics: dict[str, Any], settings: dict[str, Any] | None
+) -> dict[str, Any]:
+    about = unit.setting.to_record() | {"method": method, "device": unit.device}
+    config = settings if settings is not None else _config_of(unit.config, method) or {}
+    return make_record(KIND, config, unit.setting.seed, metrics, **about)
+
+
+def _defence(unit: Unit, graph: Graph) -> dict[str, Any]:
+    name = unit.methods[0]
+    found = run_method(name, graph, unit.setting.seed, pick_device(unit.device))
+    metrics: dict[str, Any] = {
+        "micro_f1": test_f1(graph, found.logits),
+        "validation_f1": found.validation_f1,
+    }
+    if found.keep_score is not None:
+        kept = found.kept if found.kept is not None else torch.ones_like(graph.neighbour, dtype=torch.bool)
+        metrics |= link_metrics(graph, found.keep_score.numpy(), kept.numpy())
+    return _record(unit, name, metrics | {"seconds": round(found.seconds, 1)}, found.settings)
+
+
+def _family(unit: Unit, graph: Graph) -> list[dict[str, Any]]:
+    """Fit one GDPNet; record it, and each network that is asked for on the graph that it cleans."""
+    variant = next((name for name in unit.methods if name not in CLEANED), "gdpnet")
+    config = variant_of(unit.config, variant)
+    start = time.perf_counter()
+    model = GDPNet.from_config(config, seed=unit.setting.seed, device=unit.device).fit(graph)
+    seconds = time.perf_counter() - start
+    cleaned = model.denoise(graph)
+    records = []
+    metrics: dict[str, Any]
+    if variant in unit.methods:
+        logits = torch.from_numpy(model.predict_proba(graph))
+        metrics = {"micro_f1": test_f1(graph, logits), "validation_f1": model.validation_f1_}
+        metrics |= link_metrics(graph, cleaned.keep_probability, cleaned.kept)
+        metrics |= calibration(graph, cleaned)
+        metrics |= {
+            "threshold": cleaned.threshold,
+            "epochs": len(model.history_),
+            "seconds": round(seconds, 1),
+        }
+        records.append(_record(unit, variant, metrics, config.to_dict()))
+    task = make_task(graph, unit.setting.seed)
+    train = model.denoise(task.train).graph if any(name in CLEANED for name in unit.methods) else task.train
+    for name in unit.methods:
+        if name in CLEANED:
+            found = run_backbone(
+                CLEANED[name], train, cleaned.graph, unit.setting.seed, pick_device(unit.device)
+            )
+            metrics = {
+                "micro_f1": test_f1(graph, found.logits),
+                "validation_f1": found.validation_f1,
+                "threshold": cleaned.threshold,
+                "seconds": round(found.seconds, 1),
+            }
+            records.append(_record(unit, name, metrics, config.to_dict()))
+    return records
+
+
+def test_f1(graph: Graph, logits: torch.Tensor) -> float:
+    """Return micro-F1 on the test nodes, against clean labels where the graph knows them."""
+    labels = graph.truth.clean_labels if graph.truth is not None else graph.labels
+    nodes = graph.nodes_in("test")
+    nodes = nodes[labels[nodes] != UNKNOWN]
+    if nodes.numel() == 0:
+        raise ConfigError("the graph has no labelled test node to score on")
+    return float((logits[nodes].argmax(dim=1) == labels[nodes]).float().mean())
+
+
+def link_metrics(graph: Graph, score: np.ndarray, kept: np.ndarray) -> dict[str, float | None]:
+    """Return how well links were told apart: by class agreement, and against the links known to be spurious."""
+    labels = (graph.truth.clean_labels if graph.truth is not None else graph.labels).numpy()
+    target, neighbour = graph.target.numpy(), graph.neighbour.numpy()
+    known = (labels[target] != UNKNOWN) & (labels[neighbour] != UNKNOWN)
+    same = labels[target] == labels[neighbour]
+    result = {
+        "kept_share": _share(kept),
+        "kept_same_class": _share(kept[known & same]),
+        "kept_cross_class": _share(kept[known & ~same]),
+    }
+    spurious = graph.truth.spurious.numpy() if graph.truth is not None else np.zeros_like(kept)
+    if spurious.any() and not spurious.all():
+        result |= {
+            "link_auc": float(roc_auc_score(~spurious, score)),
+            "removed_precision": _share(spurious[~kept]),
+            "removed_recall": _share(~kept[spurious]),
+        }
+    return result
+
+
+BINS = 10
+
+
+def calibration(graph: Graph, cleaned: Denoised) -> dict[str, Any]:
+    """Return the Brier score and the reliability curve of keep probabilities against planted truth."""
+    spurious = graph.truth.spurious.numpy() if graph.truth is not None else np.zeros(0, dtype=bool)
+    if not spurious.any():
+        return {}
+    chance, genuine = cleaned.keep_probability, ~spurious
+    place = np.minimum((chance * BINS).astype(int), BINS - 1)
+    count = np.bincount(place, minlength=BINS)
+    mean = np.bincount(place, weights=chance, minlength=BINS) / np.maximum(count, 1)
+    share = np.bincount(place, weights=genuine, minlength=BINS) / np.maximum(count, 1)
+    curve = [
+        [round(float(mean[i]), 4), round(float(share[i]), 4), int(count[i])] for i in range(BINS) if count[i]
+    ]
+    return {"brier": float(np.mean((chance - genuine) ** 2)), "reliability": curve}
+
+
+def _share(flags: np.ndarray) -> float | None:
+    return float(flags.mean()) if flags.size else None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: a method at one rate of one noise on one graph."""
+
+    graph: str
+    noise: str
+    rate: float
+    method: str
+    seeds: int
+    mean: float
+    deviation: float
+    failed: int
+    link_auc: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+def summarise(records: Iterable[dict[str, Any]]) -> list[Row]:
+    """Return mean and deviation of micro-F1 for every method, rate, noise and graph; failures are counted.
+
+    Of several records of one seed the newest counts, and of several settings of one method those of the newest.
+    """
+    newest: dict[tuple[Any, ...], dict[str, Any]] = {}
+    settings: dict[tuple[Any, ...], Any] = {}
+    for record in records:
+        if record.get("kind") != KIND:
+            continue
+        group = (record["graph"], record["noise"], record["rate"], record["method"])
+        if record["method"] not in METHODS:
+            settings[group] = record["config"]
+        newest[(*group, record["seed"])] = record
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for key, record in newest.items():
+        if settings.get(key[:-1]) in (None, record["config"]):
+            groups.setdefault(key[:-1], []).append(record["metrics"])
+    return [_row(group, metrics) for group, metrics in groups.items()]
+
+
+def _row(group: tuple[Any, ...], metrics: list[dict[str, Any]]) -> Row:
+    scores = np.array([one["micro_f1"] for one in metrics if "error" not in one])
+    aucs = [one["link_auc"] for one in metrics if one.get("link_auc") is not None]
+    graph, noise, rate, method = group
+    return Row(
+        graph,
+        noise,
+        rate,
+        method,
+        seeds=scores.size,
+        mean=float(scores.mean()) if scores.size else math.nan,
+        deviation=float(scores.std(ddof=1)) if scores.size > 1 else 0.0,
+        failed=len(metrics) - scores.size,
+        link_auc=float(np.mean(aucs)) if aucs else None,
+    )

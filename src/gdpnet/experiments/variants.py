@@ -1,0 +1,41 @@
+"""The variants of GDPNet that are measured beside it: each changes one thing."""
+
+from __future__ import annotations
+
+from gdpnet.config import Config
+
+VARIANTS: dict[str, tuple[str, ...]] = {
+    "gdpnet": (),
+    "gdpnet-ro": ("policy.order=random",),
+    "gdpnet:paper-literal": (
+        "reward.kind=paper",
+        "reward.folds=1",
+        "policy.state=paper",
+        "representation.hops=1",
+        "training.injected=0.0",
+        "inference.both_ways=false",
+        "ppo.advantage=sampled",
+    ),
+    "gdpnet:paper-reward": ("reward.kind=paper",),
+    "gdpnet:counterfactual-reward": ("reward.kind=counterfactual",),
+    "gdpnet:no-cross-fitting": ("reward.folds=1",),
+    "gdpnet:paper-state": ("policy.state=paper",),
+    "gdpnet:no-structure": ("policy.state=pairs",),
+    "gdpnet:no-circles": ("policy.state=structure",),
+    "gdpnet:no-injected": ("training.injected=0.0",),
+    "gdpnet:injected": ("training.injected=0.5",),
+    "gdpnet:one-way": ("inference.both_ways=false",),
+    "gdpnet:one-hop": ("representation.hops=1",),
+    "gdpnet:no-early-stop": ("policy.early_stop=false",),
+    "gdpnet:sampled-advantage": ("ppo.advantage=sampled",),
+    "gdpnet:discount-0": ("ppo.discount=0.0",),
+    "gdpnet:discount-0.9": ("ppo.discount=0.9",),
+    "gdpnet:discount-1": ("ppo.discount=1.0",),
+    "gdpnet:keep-everything": ("training.selection=false",),
+}
+"""Every variant by name, with what it changes."""
+
+
+def variant_of(config: Config, name: str) -> Config:
+    """Return the settings of a variant."""
+    return config.with_overrides(VARIANTS[name])

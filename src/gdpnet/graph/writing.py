@@ -1,0 +1,109 @@
+"""Write a corrupted graph as a folder that can be trained on, with a record of what was changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from torch import Tensor
+
+from gdpnet.errors import GDPNetError, GraphError
+from gdpnet.graph.files import write_npz, write_table, write_tables
+from gdpnet.graph.graph import Graph, id_text
+from gdpnet.graph.noise import Noisy
+from gdpnet.graph.noise_links import is_directed
+
+
+def write_noisy(original: Graph, noisy: Noisy, folder: Path, about: Mapping[str, Any] | None = None) -> None:
+    """Write a corrupted graph and what was changed to a new folder, whole or not at all.
+
+    ``nodes``, ``edges`` and ``features`` are the tables that :func:`gdpnet.graph.files.read_graph` reads; edges
+    have a column ``spurious`` more. These tables do not say which features and labels are noise: ``graph.npz`` is
+    the same graph with its truth, ``changes.parquet`` lists every change, ``changes.json`` counts them.
+    """
+    with _new_folder(folder) as temporary:
+        assert noisy.graph.truth is not None
+        write_tables(
+            noisy.graph, temporary, extra_edge_columns={"spurious": noisy.graph.truth.spurious.numpy()}
+        )
+        write_npz(noisy.graph, temporary / "graph.npz")
+        write_table(change_table(original, noisy), temporary / "changes.parquet")
+        record = {**(about or {}), "directed": is_directed(noisy.graph), **count_changes(noisy)}
+        (temporary / "changes.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def count_changes(noisy: Noisy) -> dict[str, int]:
+    """Count what was changed."""
+    return {
+        "links_added": noisy.added.shape[1],
+        "links_removed": noisy.removed.shape[1],
+        "features_changed": noisy.features_of.numel(),
+        "labels_changed": noisy.labels_of.numel(),
+    }
+
+
+def change_table(original: Graph, noisy: Noisy) -> Any:
+    """Return an Arrow table of one row a change, by the user's ids.
+
+    ``change`` is added, removed, features or label; a link has its ends as ``source`` and ``target``, a node its
+    ``node``, and a changed label the class that it ``was`` and ``now`` is.
+    """
+    count = count_changes(noisy)
+    links, nodes = count["links_added"] + count["links_removed"], noisy.features_of.numel()
+    kinds = np.repeat(["added", "removed", "features", "label"], list(count.values()))
+    ends = np.concatenate([noisy.added.numpy(), noisy.removed.numpy()], axis=1)
+    changed = np.concatenate([noisy.features_of.numpy(), noisy.labels_of.numpy()])
+    names = np.array([*original.class_names, None], dtype=object)  # the last one is for unknown, -1
+    return pa.table(
+        {
+            "change": kinds,
+            "source": _ids(original, ends[0], 0, changed.size),
+            "target": _ids(original, ends[1], 0, changed.size),
+            "node": _ids(original, changed, links, 0),
+            "was": _names(names, original.labels[noisy.labels_of], links + nodes),
+            "now": _names(names, noisy.graph.labels[noisy.labels_of], links + nodes),
+        }
+    )
+
+
+def check_new(folder: Path) -> None:
+    """Refuse a folder that already holds something."""
+    if folder.is_dir() and any(folder.iterdir()):
+        raise GraphError(f"{folder} must be a new or an empty folder, found files in it")
+    if folder.exists() and not folder.is_dir():
+        raise GraphError(f"{folder} must be a new or an empty folder, found a file")
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside ``folder``; put it in place on success, delete it on failure."""
+    check_new(folder)
+    place = folder.resolve()
+    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        temporary.replace(place)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise GDPNetError(f"cannot write {folder}: {reason}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _ids(graph: Graph, nodes: np.ndarray, before: int, after: int) -> Any:
+    """Return the ids of some nodes, with rows of nothing around them."""
+    ids = graph.node_ids if graph.node_ids.dtype.kind in "iu" else id_text(graph.node_ids)
+    given = pa.array(ids).take(pa.array(nodes))
+    return pa.concat_arrays([pa.nulls(before, given.type), given, pa.nulls(after, given.type)])
+
+
+def _names(names: np.ndarray, labels: Tensor, before: int) -> Any:
+    return pa.concat_arrays([pa.nulls(before, pa.string()), pa.array(names[labels.numpy()], pa.string())])

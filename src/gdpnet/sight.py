@@ -1,0 +1,150 @@
+"""What the policy is shown of representation: nodes as the aggregators see them."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gdpnet.graph.pairs import LEARNED_PAIRS
+from gdpnet.prepared import Prepared
+from gdpnet.ragged import owners_of, sum_by_owner
+from gdpnet.representation.aggregator import Aggregators
+from gdpnet.selection.episodes import Episodes, Met, View
+from gdpnet.selection.policy import agreement
+
+_MEET_CHUNK = 1 << 12
+
+
+@torch.no_grad()
+def make_view(aggregators: Aggregators, prepared: Prepared, members: slice = slice(0, 1)) -> View:
+    """Lay out what the policy sees, a row for each node and each of the members asked for (member by member)."""
+    sight = _Sight(aggregators, prepared, members)
+    return View(sight.meet, sight.observe)
+
+
+class _Sight:
+    """All nodes as some members see them, projected once."""
+
+    def __init__(self, aggregators: Aggregators, prepared: Prepared, members: slice) -> None:
+        self.aggregators, self.prepared = aggregators, prepared
+        own = aggregators.project_own(prepared.features, members)
+        self.members = own.shape[1]
+        self.own = self.given = _member_rows(own)
+        if aggregators.self_weight is not None:
+            self.given = _member_rows(aggregators.project_given(prepared.features, members))
+        self.share = _share_of_each(prepared)
+        self.share_back = _share_back(prepared) if prepared.looks_around else None
+        if self.share is not None:
+            circle = _member_rows(aggregators.project_given(prepared.circle, members))
+            self.given = torch.cat([circle, self.given])
+        self.bias = aggregators.bias[members]
+        self.heads = (
+            aggregators.head_weight[members].transpose(1, 2).flatten(0, 1)
+        )  # members * classes, width
+        self.head_bias = aggregators.head_bias[members].t()  # classes, members
+
+    @torch.no_grad()
+    def observe(
+        self, row: Int[Tensor, "n"], total: Float[Tensor, "n width"], kept: Float[Tensor, "n"]
+    ) -> tuple[Float[Tensor, "n width"], Float[Tensor, "n classes"]]:
+        """Return h of some rows with what they kept, and the class probabilities that follow."""
+        state = self.aggregators.embed(self.own.index_select(0, row), total, kept, self._bias_of(row))
+        return state, self._believe(state, row)
+
+    @torch.no_grad()
+    def meet(self, episodes: Episodes) -> Met:
+        """Return the candidates as their targets meet them, in chunks that fit the cache."""
+        count = episodes.row.numel()
+        given = self.own.new_empty(count, self.own.shape[1])
+        embedded, beliefs = torch.empty_like(given), given.new_empty(count, self.head_bias.shape[0])
+        target_row = episodes.target_row.index_select(0, episodes.owner)
+        pairs = self.prepared.pairs.index_select(0, episodes.edge)
+        chunk = _MEET_CHUNK if given.device.type == "cpu" else max(count, 1)
+        for start in range(0, count, chunk):
+            part = slice(start, min(start + chunk, count))
+            row = episodes.row[part]
+            given[part] = self._give(row, target_row[part], episodes.edge[part])
+            torch.add(given[part], self._offset_of(row), out=embedded[part]).relu_()
+            beliefs[part] = self._believe(embedded[part], row)
+            if self.share_back is not None:
+                circle = self._mix(
+                    target_row[part], row, self.share_back.index_select(0, episodes.edge[part])
+                )
+                circle = circle.add_(self._offset_of(target_row[part])).relu_()
+                belief = self._believe(circle, row)
+                pairs[part, -LEARNED_PAIRS:] = _compare(circle, belief, embedded[part], beliefs[part])
+        return Met(given, embedded, beliefs, pairs)
+
+    def _give(
+        self, row: Int[Tensor, "n"], target_row: Int[Tensor, "n"], edge: Int[Tensor, "n"]
+    ) -> Float[Tensor, "n width"]:
+        if self.share is None:
+            return self.given.index_select(0, row)
+        return self._mix(row, target_row, self.share.index_select(0, edge))
+
+    def _mix(
+        self, row: Int[Tensor, "n"], other: Int[Tensor, "n"], share: Float[Tensor, "n 2"]
+    ) -> Float[Tensor, "n width"]:
+        """Return a share of each row's circle plus a share of the other node by itself."""
+        both = torch.stack([row, other + self.own.shape[0]], dim=1)
+        # a bag of embeddings: gather, weight and add up in one pass over memory
+        return F.embedding_bag(both, self.given, mode="sum", per_sample_weights=share)
+
+    def _offset_of(self, row: Int[Tensor, "n"]) -> Float[Tensor, "*any width"]:
+        """Return what is added to the circle of a node to see it as its classifier does."""
+        bias = self._bias_of(row)
+        return bias if self.aggregators.self_weight is None else bias + self.own.index_select(0, row)
+
+    def _bias_of(self, row: Int[Tensor, "n"]) -> Float[Tensor, "*any width"]:
+        return (
+            self.bias[0] if self.members == 1 else self.bias.index_select(0, row // self.prepared.num_nodes)
+        )
+
+    def _believe(self, state: Float[Tensor, "n width"], row: Int[Tensor, "n"]) -> Float[Tensor, "n classes"]:
+        """Return class probabilities; classes lie first on the way, since rows of a few numbers are slow."""
+        scores, bias = self.heads @ state.t(), self.head_bias  # members * classes, n
+        if self.members > 1:
+            member = row // self.prepared.num_nodes
+            bias = bias.index_select(1, member)
+            place = member.expand(1, bias.shape[0], -1)
+            scores = scores.unflatten(0, (self.members, -1)).gather(0, place)[0]
+        return torch.softmax(scores + bias, dim=0).t()
+
+
+def _compare(
+    circle: Float[Tensor, "n width"],
+    belief: Float[Tensor, "n classes"],
+    embedded: Float[Tensor, "n width"],
+    beliefs: Float[Tensor, "n classes"],
+) -> Float[Tensor, "n learned"]:
+    """Compare what the target's circle says, without this neighbour, with what the neighbour gives."""
+    cosine = F.cosine_similarity(circle, embedded, dim=1)
+    return torch.stack([agreement(belief, beliefs), cosine, belief.amax(dim=1)], dim=1)
+
+
+def _share_back(prepared: Prepared) -> Float[Tensor, "edges 2"] | None:
+    """Return the weights of the target's circle and of the neighbour in that circle without the neighbour."""
+    if prepared.edge_weight is None:
+        return None
+    owner = owners_of(prepared.row_ptr.diff())
+    whole = 1.0 + sum_by_owner(prepared.edge_weight, owner, prepared.num_nodes)[owner]
+    return torch.stack([whole, -prepared.edge_weight], dim=1) / (whole - prepared.edge_weight)[:, None]
+
+
+def _share_of_each(prepared: Prepared) -> Float[Tensor, "edges 2"] | None:
+    """Return the weights of the neighbour's circle and of the target in what an edge gives.
+
+    They are W / (W - k) and -k / (W - k), as in `given_to_target`.
+    """
+    everything = torch.arange(prepared.neighbour.numel(), device=prepared.device)
+    share = prepared.share_of_target(everything, prepared.neighbour)
+    if share is None:
+        return None
+    own, whole = share
+    return torch.stack([whole, -own], dim=1) / (whole - own)[:, None]
+
+
+def _member_rows(table: Float[Tensor, "nodes members width"]) -> Float[Tensor, "rows width"]:
+    return table.transpose(0, 1).flatten(0, 1).contiguous()

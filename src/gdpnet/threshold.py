@@ -1,0 +1,142 @@
+"""How sure is sure enough: the threshold of the cleaned graph, chosen on validation nodes.
+
+Each candidate cleans the graph, and a plain two-hop classifier is fitted to what is left, in place of the network
+that the user will give it to. Keeping everything is one of the candidates: nothing is cleaned where it does not help.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gdpnet.config import Config
+from gdpnet.inference import select
+from gdpnet.prepared import Prepared
+from gdpnet.ragged import owners_of, sum_by_owner
+from gdpnet.representation.aggregator import Aggregators
+from gdpnet.scene import Scene
+from gdpnet.selection.policy import Policy
+
+KEEP_ALL = 0.0
+"""The threshold that keeps every edge, each with weight one."""
+
+CANDIDATES = (KEEP_ALL, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+
+WITHOUT_VALIDATION = 0.5
+
+_PENALTY = 1e-3
+_STEPS = 60
+_CHOICE_SEED = 1 << 21
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The threshold that was chosen, and the validation F1 of every candidate, if there was a choice."""
+
+    threshold: float
+    scores: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Say in one sentence what was chosen and why."""
+        if not self.scores and self.threshold == KEEP_ALL:
+            return "everything is kept: the model was trained without selection"
+        if not self.scores:
+            return f"threshold {self.threshold:g}: there was no validation node to choose it on"
+        scores = dict(self.scores)
+        best, everything = scores[self.threshold], scores[KEEP_ALL]
+        if self.threshold == KEEP_ALL:
+            return f"everything is kept: no threshold did better on validation (F1 {everything:.3f})"
+        return (
+            f"threshold {self.threshold:g}: validation F1 of a plain two-hop classifier is {best:.3f} there and "
+            f"{everything:.3f} with everything kept"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"threshold": self.threshold, "scores": [list(pair) for pair in self.scores]}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Choice:
+        """Read what `to_dict` returned."""
+        return cls(float(values["threshold"]), tuple((float(a), float(b)) for a, b in values["scores"]))
+
+
+def edge_weights(probability: Float[Tensor, "edges"], threshold: float) -> Float[Tensor, "edges"]:
+    """Return the weight of each edge in the cleaned graph: none below the threshold, its probability above."""
+    if threshold == KEEP_ALL:
+        return torch.ones_like(probability)
+    return torch.where(probability >= threshold, probability, 0.0)
+
+
+@torch.no_grad()
+def choose_threshold(policy: Policy | None, aggregators: Aggregators, scene: Scene, config: Config) -> Choice:
+    """Try every candidate on the training graph and the validation nodes; of equals the one that keeps more."""
+    if policy is None:
+        return Choice(KEEP_ALL)
+    if scene.validation.numel() == 0:
+        return Choice(WITHOUT_VALIDATION)
+    worlds = [_world(policy, aggregators, prepared, config) for prepared in (scene.train, scene.whole)]
+    scores = []
+    for threshold in CANDIDATES:
+        train, whole = (
+            _propagate(rows, prepared, edge_weights(probability, threshold))
+            for prepared, rows, probability in worlds
+        )
+        found = _classify(
+            train[scene.targets], scene.labels[scene.targets], whole[scene.validation], aggregators.classes
+        )
+        scores.append((threshold, float((found == scene.validation_labels).float().mean())))
+    best = max(scores, key=lambda pair: (pair[1], -pair[0]))
+    return Choice(best[0], tuple(scores))
+
+
+def _world(
+    policy: Policy, aggregators: Aggregators, prepared: Prepared, config: Config
+) -> tuple[Prepared, Float[Tensor, "nodes width"], Float[Tensor, "edges"]]:
+    """Return a graph with its projected nodes and the keep probability of every link."""
+    everyone = torch.arange(prepared.num_nodes, device=prepared.device)
+    chosen = select(policy, aggregators, prepared, everyone, config, _CHOICE_SEED)
+    rows = aggregators.project_given(prepared.features, slice(0, 1))[:, 0]
+    return prepared, rows, prepared.both_ways(chosen.probability)
+
+
+def _propagate(
+    rows: Float[Tensor, "nodes width"], prepared: Prepared, weight: Float[Tensor, "edges"]
+) -> Float[Tensor, "nodes width"]:
+    """Take the weighted mean over each node and its neighbours, twice."""
+    owner = owners_of(prepared.row_ptr.diff())
+    whole = 1.0 + sum_by_owner(weight, owner, prepared.num_nodes)
+    for _ in range(2):
+        given = rows.index_select(0, prepared.neighbour) * weight[:, None]
+        rows = (rows + sum_by_owner(given, owner, prepared.num_nodes)) / whole[:, None]
+    return rows
+
+
+@torch.enable_grad()
+def _classify(
+    rows: Float[Tensor, "train width"],
+    labels: Int[Tensor, "train"],
+    asked: Float[Tensor, "asked width"],
+    classes: int,
+) -> Int[Tensor, "asked"]:
+    """Fit a softmax regression and return the classes of the rows that are asked for."""
+    centre, scale = rows.mean(dim=0), rows.std(dim=0).clamp(min=1e-6)
+    inputs = ((rows - centre) / scale).detach()
+    weight = torch.zeros(rows.shape[1], classes, device=rows.device, requires_grad=True)
+    bias = torch.zeros(classes, device=rows.device, requires_grad=True)
+    optimiser = torch.optim.LBFGS([weight, bias], max_iter=_STEPS, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        value = F.cross_entropy(inputs @ weight + bias, labels) + _PENALTY * weight.square().sum()
+        value.backward()
+        return value
+
+    optimiser.step(loss)
+    return (((asked - centre) / scale) @ weight + bias).argmax(dim=1).detach()

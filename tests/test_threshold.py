@@ -1,0 +1,241 @@
+"""The threshold of the cleaned graph: chosen on validation nodes, kept with the model, told in a sentence."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from gdpnet import threshold
+from gdpnet.config import Config
+from gdpnet.graph.graph import Graph
+from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.inference import Selected
+from gdpnet.model import GDPNet
+from gdpnet.representation.aggregator import Aggregators
+from gdpnet.scene import Scene, make_scene
+from gdpnet.threshold import CANDIDATES, KEEP_ALL, Choice, choose_threshold, edge_weights
+from gdpnet.training import make_policy
+from small import FAST, fitted, noisy_graph
+from worlds import CPU
+
+PLAIN = Config().with_values({"features": {"normalise": "none"}, "representation": {"width": 2}})
+
+
+def blocks(shows_class: bool, wrong: int = 0) -> Graph:
+    """Return 40 triangles of one class each; one node of a triangle may show nothing, and be linked to wrong ones."""
+    number = torch.arange(120)
+    label = (number // 3) % 2
+    features = torch.nn.functional.one_hot(label, 2).float()
+    hidden = number % 3 == 0
+    if not shows_class:
+        features[hidden] = 0.0
+    first = number[hidden]
+    links = [torch.stack([first, first + 1]), torch.stack([first, first + 2])]
+    # the next triangle has the other class, and so has every second one after it
+    links += [torch.stack([first, (first + 4 + 6 * step) % 120]) for step in range(wrong)]
+    split = torch.where(number < 60, 1, torch.where(hidden, 2, 3))
+    return Graph.build(torch.cat(links, dim=1), features, label, split=split)
+
+
+def choose(graph: Graph, chance_of, monkeypatch) -> tuple[Choice, Scene]:
+    """Choose where the policy gives each edge this chance, by whether it joins two nodes of one class."""
+
+    def knowing(policy, aggregators, prepared, targets, config, seed) -> Selected:
+        target = torch.arange(prepared.num_nodes).repeat_interleave(prepared.row_ptr.diff())
+        same = scene_labels[prepared.num_nodes]
+        chance = chance_of(same[target] == same[prepared.neighbour])
+        return Selected(chance, chance > 0.5, torch.ones_like(chance) > 0, prepared)
+
+    scene = make_scene(graph, PLAIN, 0, CPU)
+    scene_labels = {scene.train.num_nodes: scene.labels, graph.num_nodes: graph.labels}
+    monkeypatch.setattr(threshold, "select", knowing)
+    aggregators = Aggregators(2, 2, 2, 1, self_weight=False)
+    with torch.no_grad():
+        aggregators.weight.copy_(torch.eye(2))
+    policy = make_policy(PLAIN, scene.train.pairs.shape[1])
+    return choose_threshold(policy, aggregators, scene, PLAIN), scene
+
+
+# --- the choice ---
+
+
+def test_of_equals_the_one_that_keeps_most_is_chosen(monkeypatch):
+    chosen, _ = choose(blocks(shows_class=True), lambda same: torch.where(same, 0.45, 0.01), monkeypatch)
+    assert dict(chosen.scores) == dict.fromkeys(CANDIDATES, 1.0)
+    assert chosen.threshold == KEEP_ALL
+
+
+def test_where_dropping_hurts_everything_is_kept(monkeypatch):
+    # a node that shows nothing is known by its two neighbours alone; the policy trusts neither
+    chosen, _ = choose(blocks(shows_class=False), lambda same: torch.full(same.shape, 0.02), monkeypatch)
+    assert dict(chosen.scores) == dict.fromkeys(CANDIDATES, 0.5) | {KEEP_ALL: 1.0}
+    assert chosen.threshold == KEEP_ALL
+
+
+def test_heavy_noise_that_the_policy_sees_is_cut_off_below_what_is_sure(monkeypatch):
+    graph = blocks(shows_class=False, wrong=6)
+    chosen, scene = choose(graph, lambda same: torch.where(same, 0.55, 0.35), monkeypatch)
+    scores = dict(chosen.scores)
+    assert list(scores) == list(CANDIDATES)
+    # 0.4 and 0.5 leave the two links of each triangle; 0.6 leaves none, and then half is right by chance
+    assert scores[0.4] == scores[0.5] == 1.0
+    assert scores[0.6] == 0.5
+    assert max(scores[KEEP_ALL], scores[0.05], scores[0.3]) < 1.0
+    assert chosen.threshold == 0.4
+    assert chosen.reason == (
+        "threshold 0.4: validation F1 of a plain two-hop classifier is 1.000 there and "
+        f"{scores[KEEP_ALL]:.3f} with everything kept"
+    )
+    assert scene.validation.numel() == 20
+
+
+def test_both_directions_of_a_link_stay_or_go_together_in_the_choice(monkeypatch):
+    # kept with 0.9 one way and 0.1 the other: 0.5 both ways, so that 0.4 keeps and 0.6 does not
+    seen = []
+    plain = threshold.edge_weights
+
+    def watched(probability, level):
+        seen.append((level, sorted(set(plain(probability, level).tolist()))))
+        return plain(probability, level)
+
+    monkeypatch.setattr(threshold, "edge_weights", watched)
+    graph = blocks(shows_class=True)
+
+    def select(policy, aggregators, prepared, targets, config, seed) -> Selected:
+        target = torch.arange(prepared.num_nodes).repeat_interleave(prepared.row_ptr.diff())
+        chance = torch.where(target < prepared.neighbour, 0.9, 0.1)
+        return Selected(chance, chance > 0.5, torch.ones_like(chance) > 0, prepared)
+
+    scene = make_scene(graph, PLAIN, 0, CPU)
+    monkeypatch.setattr(threshold, "select", select)
+    choose_threshold(
+        make_policy(PLAIN, scene.train.pairs.shape[1]),
+        Aggregators(2, 2, 2, 1, self_weight=False),
+        scene,
+        PLAIN,
+    )
+    assert {weights[0] for level, weights in seen if level == 0.4} == {0.5}
+    assert {weights[0] for level, weights in seen if level == 0.6} == {0.0}
+    assert all(len(weights) == 1 for _, weights in seen)
+
+
+def test_the_weight_of_an_edge_is_none_below_the_threshold_and_its_probability_above():
+    chances = torch.tensor([0.1, 0.4, 0.5, 0.9])
+    assert edge_weights(chances, 0.5).tolist() == pytest.approx([0.0, 0.0, 0.5, 0.9])
+    assert edge_weights(chances, KEEP_ALL).tolist() == [1.0] * 4
+
+
+def test_nodes_are_mixed_twice_with_themselves_by_hand():
+    # the path 0 - 1, its only link with weight 1/2 and values 0 and 3
+    graph = Graph.build([[0], [1]], [[0.0], [3.0]], [0, 1])
+    prepared = make_scene(replace(graph, split=torch.tensor([1, 1])), PLAIN, 0, CPU).whole
+    mixed = threshold._propagate(torch.tensor([[0.0], [3.0]]), prepared, torch.tensor([0.5, 0.5]))
+    # first (0 + 1.5) / 1.5 = 1 and 3 / 1.5 = 2; then (1 + 1) / 1.5 and (2 + 0.5) / 1.5
+    assert mixed.flatten().tolist() == pytest.approx([4 / 3, 5 / 3])
+
+
+def test_the_classifier_learns_what_a_line_can_part():
+    rows = torch.tensor([[0.0, 1.0], [1.0, 1.0], [4.0, 1.0], [5.0, 1.0]])
+    asked = torch.tensor([[-1.0, 1.0], [2.0, 1.0], [3.0, 1.0]])
+    assert threshold._classify(rows, torch.tensor([1, 1, 0, 0]), asked, 2).tolist() == [1, 1, 0]
+
+
+# --- with a model ---
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return noisy_graph()
+
+
+@pytest.fixture(scope="module")
+def model(graph) -> GDPNet:
+    return fitted(graph)
+
+
+def test_a_model_fitted_to_heavy_planted_noise_cleans_and_one_fitted_to_none_may_not():
+    settings = SyntheticSettings(
+        nodes=500, classes=4, topics_per_class=5, words=300, spurious_links=3.0, corrupted_features=0.0
+    )
+    config = Config().with_values(
+        {
+            "training": {"epochs": 8, "warmup": 5},
+            "representation": {"width": 16},
+            "inference": {"episodes": 2},
+        }
+    )
+    noisy = synthetic_graph(settings)
+    model = fitted(noisy, config)
+    scores = dict(model.threshold_.scores)
+    assert model.threshold_.threshold > KEEP_ALL
+    assert scores[model.threshold_.threshold] == max(scores.values()) > scores[KEEP_ALL]
+    cleaned = model.denoise(noisy)
+    assert cleaned.threshold == model.threshold_.threshold
+    spurious = noisy.truth.spurious.numpy()
+    assert 0 < cleaned.kept.sum() < noisy.num_edges
+    assert cleaned.kept[~spurious].mean() > cleaned.kept[spurious].mean()
+
+
+def test_the_choice_does_not_depend_on_test_labels(graph, model):
+    labels = torch.where(graph.split == 3, (graph.labels + 1) % 3, graph.labels)
+    assert fitted(replace(graph, labels=labels)).threshold_ == model.threshold_
+
+
+def test_without_a_validation_node_it_is_one_half_and_says_so(graph):
+    blind = replace(graph, labels=torch.where(graph.split == 2, -1, graph.labels))
+    model = fitted(blind)
+    assert model.threshold_ == Choice(0.5)
+    cleaned = model.denoise(blind)
+    assert cleaned.threshold == 0.5
+    assert cleaned.reason == "threshold 0.5: there was no validation node to choose it on"
+    assert np.array_equal(cleaned.kept, cleaned.keep_probability >= 0.5)
+
+
+def test_without_a_policy_everything_is_kept_and_the_sentence_says_why(graph, tmp_path):
+    model = fitted(graph, FAST.with_values({"training": {"selection": False}}))
+    model.save(tmp_path / "model.safetensors")
+    for one in (model, GDPNet.load(tmp_path / "model.safetensors", device="cpu")):
+        cleaned = one.denoise(graph)
+        assert (cleaned.threshold, cleaned.kept.all()) == (KEEP_ALL, True)
+        assert cleaned.reason == "everything is kept: the model was trained without selection"
+        assert cleaned.graph.edge_weight.tolist() == [1.0] * graph.num_edges
+
+
+def test_a_chosen_threshold_is_saved_and_loaded_with_its_reason(graph, model, tmp_path):
+    scores = tuple((candidate, 0.5 + candidate / 10) for candidate in CANDIDATES)
+    model.save(tmp_path / "own.safetensors")
+    assert GDPNet.load(tmp_path / "own.safetensors", device="cpu").threshold_ == model.threshold_
+    loaded = GDPNet.load(tmp_path / "own.safetensors", device="cpu")
+    loaded.threshold_ = Choice(0.6, scores)
+    loaded.save(tmp_path / "other.safetensors")
+    again = GDPNet.load(tmp_path / "other.safetensors", device="cpu")
+    assert again.threshold_ == Choice(0.6, scores)
+    cleaned = again.denoise(graph)
+    assert cleaned.threshold == 0.6
+    assert cleaned.reason == (
+        "threshold 0.6: validation F1 of a plain two-hop classifier is 0.560 there and 0.500 with everything kept"
+    )
+    assert np.array_equal(cleaned.kept, cleaned.keep_probability >= 0.6)
+    assert np.array_equal(cleaned.graph.edge_weight, cleaned.keep_probability[cleaned.kept])
+
+
+def test_where_keeping_everything_was_chosen_every_edge_comes_back_with_weight_one(graph, model, tmp_path):
+    model.save(tmp_path / "model.safetensors")
+    loaded = GDPNet.load(tmp_path / "model.safetensors", device="cpu")
+    loaded.threshold_ = Choice(KEEP_ALL, ((KEEP_ALL, 0.75), (0.5, 0.7)))
+    cleaned = loaded.denoise(graph)
+    assert cleaned.reason == "everything is kept: no threshold did better on validation (F1 0.750)"
+    assert cleaned.kept.all()
+    assert torch.equal(cleaned.graph.neighbour, graph.neighbour)
+    assert cleaned.graph.edge_weight.tolist() == [1.0] * graph.num_edges
+    assert cleaned.keep_probability.min() < 0.9  # what the policy thinks is still told
+
+
+@pytest.mark.parametrize("asked", [0.0, 0.3, 0.6])
+def test_a_threshold_that_is_asked_for_is_obeyed_whatever_was_chosen(asked, graph, model):
+    cleaned = model.denoise(graph, threshold=asked)
+    assert cleaned.threshold == asked
+    assert cleaned.reason == f"threshold {asked:g}, as asked for"
+    assert np.array_equal(cleaned.kept, cleaned.keep_probability >= asked)
+    assert np.array_equal(cleaned.graph.edge_weight, cleaned.keep_probability[cleaned.kept])
