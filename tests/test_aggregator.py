@@ -57,25 +57,6 @@ def test_a_representation_is_the_mapped_mean_of_a_node_and_its_neighbours():
     assert torch.allclose(chances.exp().sum(dim=1), torch.ones(3))
 
 
-def test_half_of_a_vote_is_the_readers():
-    bank = Aggregators(2, 2, 2, 1, self_weight=False, reader=True)
-    with (
-        torch.no_grad()
-    ):  # the reader doubles the node, adds its neighbours' mean, swapped; and counts units by 1, 3
-        for name, weight in one_member().state_dict().items():
-            getattr(bank, name).copy_(weight)
-        for name, weight in one_member(self_weight=True).state_dict().items():
-            getattr(bank.reader, name).copy_(weight)
-    prepared = prepare(PATH, config_of(hops=1).with_values(RAW), CPU)
-    embedded, chances = represent(bank, prepared, torch.arange(3), torch.ones(4))
-    assert embedded.tolist() == [[2.0, 0.5], [2.0, 1.0], [3.0, 1.5]]
-    # node 0: (2,0) + (4,2) + (0,-1) = (6,1), logits 6.5, 3; node 1: (4,8) + (1,2) + (0,-1) = (5,9), 5.5, 27;
-    # node 2: (6,4) + (4,2) + (0,-1) = (10,5), 10.5, 15
-    reader = torch.sigmoid(torch.tensor([3.5, -21.5, -4.5]))
-    members = torch.sigmoid(torch.tensor([1.0, -0.5, -1.0]))
-    assert torch.allclose(chances.exp()[:, 0], (reader + members) / 2)
-
-
 def test_members_vote_with_the_mean_of_their_probabilities_and_the_first_one_represents():
     bank = Aggregators(2, 2, 2, 2, self_weight=False)
     first = one_member()

@@ -322,9 +322,8 @@ def test_a_backbone_hears_the_weights_of_a_cleaned_graph(graph, name):
 def test_a_backbone_refuses_graphs_that_do_not_belong_together(graph):
     with pytest.raises(GraphError, match="must not have a validation or test node"):
         run_backbone("gcn", graph, graph)
-    strange = replace(
-        make_task(graph, 0).train, node_ids=np.arange(1000, 1000 + make_task(graph, 0).seen.numel())
-    )
+    train = make_task(graph, 0).train
+    strange = replace(train, node_ids=np.arange(1000, 1000 + train.num_nodes))
     with pytest.raises(GraphError, match="found none of id '1000'"):
         run_backbone("gcn", strange, graph)
 

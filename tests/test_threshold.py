@@ -14,6 +14,7 @@ from gdpnet.inference import Selected
 from gdpnet.model import GDPNet
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.scene import Scene, make_scene
+from gdpnet.selection.policy import Policy
 from gdpnet.threshold import CANDIDATES, KEEP_ALL, Choice, choose_threshold, edge_weights
 from gdpnet.training import make_policy
 from small import FAST, fitted, noisy_graph
@@ -154,27 +155,43 @@ def model(graph) -> GDPNet:
     return fitted(graph)
 
 
-def test_a_model_fitted_to_heavy_planted_noise_cleans_and_one_fitted_to_none_may_not():
-    settings = SyntheticSettings(
-        nodes=500, classes=4, topics_per_class=5, words=300, spurious_links=3.0, corrupted_features=0.0
+def cosine_policy(config: Config, pairs: int) -> Policy:
+    """Return a policy that scores a neighbour by the cosine of features alone, 20 (cosine - 1/5); it never ends."""
+    policy = make_policy(config, pairs)
+    with torch.no_grad():
+        policy.neighbour_weight[config.representation.width, 0] = 20.0
+        policy.first_bias[0] = policy.hidden_weight[0, 0] = policy.score_weight[0] = 1.0
+        policy.first_bias[0] = 30.0  # so that no relu is ever shut
+        policy.score_bias.fill_(-34.0)
+    return policy
+
+
+@pytest.mark.parametrize(("spurious", "cleans"), [(4.0, True), (0.0, False)], ids=["heavy noise", "clean"])
+def test_a_graph_with_heavy_planted_noise_is_cleaned_and_a_clean_one_left_alone(spurious, cleans):
+    graph = synthetic_graph(
+        SyntheticSettings(
+            nodes=600,
+            classes=3,
+            topics_per_class=4,
+            words=300,
+            spurious_links=spurious,
+            homophily=1.0,
+            wrong_labels=0.0,
+            corrupted_features=0.0,
+        )
     )
     config = Config().with_values(
-        {
-            "training": {"epochs": 8, "warmup": 5},
-            "representation": {"width": 16},
-            "inference": {"episodes": 2},
-        }
+        {"representation": {"width": 32}, "policy": {"early_stop": False}, "inference": {"episodes": 1}}
     )
-    noisy = synthetic_graph(settings)
-    model = fitted(noisy, config)
-    scores = dict(model.threshold_.scores)
-    assert model.threshold_.threshold > KEEP_ALL
-    assert scores[model.threshold_.threshold] == max(scores.values()) > scores[KEEP_ALL]
-    cleaned = model.denoise(noisy)
-    assert cleaned.threshold == model.threshold_.threshold
-    spurious = noisy.truth.spurious.numpy()
-    assert 0 < cleaned.kept.sum() < noisy.num_edges
-    assert cleaned.kept[~spurious].mean() > cleaned.kept[spurious].mean()
+    scene = make_scene(graph, config, 0, CPU)
+    aggregators = Aggregators(graph.num_features, 32, 3, 1, self_weight=False)
+    aggregators.initialise(torch.Generator().manual_seed(0))
+    policy = cosine_policy(config, scene.train.pairs.shape[1])
+    chosen = choose_threshold(policy, aggregators, scene, config)
+    scores = dict(chosen.scores)
+    print(scores)
+    assert scores[chosen.threshold] == max(scores.values())
+    assert (chosen.threshold > KEEP_ALL) == (scores[chosen.threshold] > scores[KEEP_ALL]) == cleans
 
 
 def test_the_choice_does_not_depend_on_test_labels(graph, model):

@@ -59,26 +59,30 @@ def robustness(
         run_units,
         summarise,
     )
+    from gdpnet.graph.named import check_name
 
     if split not in ("paper", "random"):
         raise ConfigError(f"--split must be paper or random, found '{split}'")
     wanted, levels = _methods_of(methods), _rates_of(rates)
     check_methods(wanted)
     check_noise(noise, levels)
-    units = []
+    units, graphs = [], set()
     for name in dataset:
         settings = [
             Setting(name, split, noise, rate, seed, data_dir)
             for rate in levels
             for seed in range(first_seed, first_seed + seeds)
         ]
+        graphs |= {setting.to_record()["graph"] for setting in settings}
         units += plan(settings, wanted, config_of(name, config, overrides), device.value, records)
     if not report_only:
+        for name in dataset:
+            check_name(name)
         run_units(units, records, jobs, _Progress(len(units)))
     rows = [
         row
         for row in summarise(read_records(records))
-        if row.graph.split(" (")[0] in dataset and row.noise == noise and row.rate in levels
+        if row.graph in graphs and row.noise == noise and row.rate in levels
     ]
     rows = [row for row in rows if row.method in wanted]
     for name in sorted({row.graph for row in rows}):
@@ -132,13 +136,9 @@ def _print_rows(graph: str, noise: str, rows: list[Row]) -> None:
     """Print one table a graph: a line a method, a column a rate, the best of each column marked."""
     rates = sorted({row.rate for row in rows})
     cells = {(row.method, row.rate): row for row in rows}
-    best = {rate: max((row.mean for row in rows if row.rate == rate), default=0.0) for rate in rates}
-    order = sorted(
-        {row.method for row in rows},
-        key=lambda name: (
-            -max((cells[name, rate].mean for rate in rates[-1:] if (name, rate) in cells), default=0)
-        ),
-    )
+    means = {place: row.mean for place, row in cells.items() if row.seeds}
+    best = {rate: max((means[place] for place in means if place[1] == rate), default=0.0) for rate in rates}
+    order = sorted({row.method for row in rows}, key=lambda name: (-means.get((name, rates[-1]), 0.0), name))
 
     def cell(method: str, rate: float) -> str:
         row = cells.get((method, rate))

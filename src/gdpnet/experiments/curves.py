@@ -13,8 +13,9 @@ from gdpnet.experiments.robustness import Row
 def draw_curves(rows: list[Row], folder: Path) -> list[Path]:
     """Draw one picture for each graph and noise; return where they lie."""
     paths = []
+    rows = [row for row in rows if row.seeds]
     for graph, noise in sorted({(row.graph, row.noise) for row in rows}):
-        chosen = [row for row in rows if (row.graph, row.noise) == (graph, noise) and row.seeds]
+        chosen = [row for row in rows if (row.graph, row.noise) == (graph, noise)]
         name = f"robustness_{graph}_{noise}.png".replace(" ", "_").replace("/", "_")
         paths.append(save_figure(_curves(graph, noise, chosen), folder / name))
     return paths

@@ -161,9 +161,15 @@ def run_unit(unit: Unit) -> list[dict[str, Any]]:
         if unit.methods[0] in METHODS:
             return [_defence(unit, graph)]
         return _family(unit, graph)
-    except (GDPNetError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        return [_record(unit, name, {"error": reason}, None) for name in unit.methods]
+    except _FAILURES as error:
+        return [_failure(unit, name, error) for name in unit.methods]
+
+
+_FAILURES = (GDPNetError, RuntimeError, ValueError)
+
+
+def _failure(unit: Unit, method: str, error: Exception) -> dict[str, Any]:
+    return _record(unit, method, {"error": " ".join(str(error).split())}, None)
 
 
 def noisy_graph(setting: Setting, device: str = "cpu") -> Graph:
@@ -214,21 +220,28 @@ def _family(unit: Unit, graph: Graph) -> list[dict[str, Any]]:
             "seconds": round(seconds, 1),
         }
         records.append(_record(unit, variant, metrics, config.to_dict()))
-    task = make_task(graph, unit.setting.seed)
-    train = model.denoise(task.train).graph if any(name in CLEANED for name in unit.methods) else task.train
-    for name in unit.methods:
-        if name in CLEANED:
-            found = run_backbone(
-                CLEANED[name], train, cleaned.graph, unit.setting.seed, pick_device(unit.device)
-            )
-            metrics = {
-                "micro_f1": test_f1(graph, found.logits),
-                "validation_f1": found.validation_f1,
-                "threshold": cleaned.threshold,
-                "seconds": round(found.seconds, 1),
-            }
-            records.append(_record(unit, name, metrics, config.to_dict()))
+    wanted = [name for name in unit.methods if name in CLEANED]
+    if wanted:
+        train = model.denoise(make_task(graph, unit.setting.seed).train).graph
+        records += [_on_cleaned(unit, name, graph, train, cleaned, config) for name in wanted]
     return records
+
+
+def _on_cleaned(
+    unit: Unit, name: str, graph: Graph, train: Graph, cleaned: Denoised, config: Config
+) -> dict[str, Any]:
+    """Train a network on the cleaned graph; its failure is its own, not that of the model beside it."""
+    try:
+        found = run_backbone(CLEANED[name], train, cleaned.graph, unit.setting.seed, pick_device(unit.device))
+        metrics = {
+            "micro_f1": test_f1(graph, found.logits),
+            "validation_f1": found.validation_f1,
+            "threshold": cleaned.threshold,
+            "seconds": round(found.seconds, 1),
+        }
+    except _FAILURES as error:
+        return _failure(unit, name, error)
+    return _record(unit, name, metrics, config.to_dict())
 
 
 def test_f1(graph: Graph, logits: torch.Tensor) -> float:

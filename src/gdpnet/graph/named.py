@@ -21,13 +21,19 @@ def open_graph(
     seed: int = 0,
 ) -> Graph:
     """Open a dataset by name, the generated graph by ``synthetic``, or files by their path."""
+    check_name(name)
     if name == "synthetic":
         return synthetic_graph(seed=seed)
     if name in DATASETS:
         return load_dataset(name, data_dir, split=split, seed=seed)
+    return read_graph(Path(name), columns=columns, directed=directed)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that is neither a dataset's nor a path that is there."""
     path = Path(name)
-    if path.exists():
-        return read_graph(path, columns=columns, directed=directed)
+    if name == "synthetic" or name in DATASETS or path.exists():
+        return
     if path.suffix or len(path.parts) > 1:
         raise DatasetError(f"there is no file or folder {name}")
     raise DatasetError(
