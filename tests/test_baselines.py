@@ -11,7 +11,7 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from torch_geometric.transforms import GDC
 
 from gdpnet.baselines.diffusion import gdc_graph
-from gdpnet.baselines.fastgcn import Importance, draw_layer, sampled_product
+from gdpnet.baselines.fastgcn import Importance, draw_layer, sampled_product, within_reach
 from gdpnet.baselines.fitting import Settings, Side, fit_network, inputs_of, make_task
 from gdpnet.baselines.gnnguard import trust_of
 from gdpnet.baselines.low_rank import low_rank_links, low_rank_mean
@@ -167,10 +167,16 @@ def test_a_sampled_layer_of_fastgcn_is_right_on_average(graph):
     given = torch.randn(adjacency.shape[0], 2, generator=torch.Generator().manual_seed(0))
     nodes = torch.tensor([3, 0, 7])
     torch.manual_seed(0)
+    chance = within_reach(importance.adjacency, importance.chance, nodes)
+    assert torch.equal(chance > 0, (adjacency[nodes] > 0).any(dim=0))
+    size = int((chance > 0).sum())
+    everyone, ones = draw_layer(chance, size)
+    exact = sampled_product(importance.adjacency, nodes, everyone, ones, given[everyone])
+    torch.testing.assert_close(exact, (adjacency @ given)[nodes])
     total = torch.zeros(3, 2)
     rounds = 3000
     for _ in range(rounds):
-        chosen, scale = draw_layer(importance.chance, 40)
+        chosen, scale = draw_layer(chance, size // 2)
         total += sampled_product(importance.adjacency, nodes, chosen, scale, given[chosen])
     torch.testing.assert_close(total / rounds, (adjacency @ given)[nodes], atol=0.06, rtol=0.0)
 

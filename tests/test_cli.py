@@ -22,7 +22,19 @@ from gdpnet.model import GDPNet
 from gdpnet.version import __version__
 from small import FAST, noisy_graph, same_weights, write_folder
 
-COMMANDS = ("demo", "train", "evaluate", "embed", "predict", "denoise", "explain", "datasets", "trials")
+COMMANDS = (
+    "demo",
+    "train",
+    "evaluate",
+    "embed",
+    "predict",
+    "denoise",
+    "explain",
+    "datasets",
+    "trials",
+    "noise",
+    "robustness",
+)
 
 
 @pytest.fixture(scope="module")
@@ -221,6 +233,32 @@ def test_denoise_writes_the_kept_edges_with_their_probability(suffix, base, tmp_
     expected = zip(graph.node_ids[cleaned.graph.neighbour], graph.node_ids[cleaned.graph.target], strict=True)
     assert [(row["source"], row["target"]) for row in rows] == list(expected)
     assert all(float(row["keep_probability"]) >= 0.6 for row in rows)
+
+
+def test_denoise_cleans_with_the_threshold_that_was_chosen_and_says_why(base, tmp_path, capsys):
+    path = tmp_path / "edges.csv"
+    words = ("denoise", base / "run", "--out", path, "--device", "cpu", "--json")
+    out = succeed(capsys, *words)
+    model = GDPNet.load(base / "run" / "model.safetensors", device="cpu")
+    choice = model.threshold_
+    assert choice.scores
+    assert f"\n{choice.reason}\n" in out
+    record = last_record(out)
+    assert (record["threshold"], record["reason"]) == (choice.threshold, choice.reason)
+    assert len(rows_of(path)) == model.denoise(read_graph(base / "graph")).kept.sum()
+    asked = succeed(capsys, *words, "--threshold", "0.25")
+    assert "\nthreshold 0.25, as asked for\n" in asked
+    assert last_record(asked)["reason"] == "threshold 0.25, as asked for"
+    assert last_record(asked)["threshold"] == 0.25
+
+
+def test_denoise_of_a_run_without_validation_labels_says_that_nothing_was_chosen(base, tmp_path, capsys):
+    graph = noisy_graph()
+    write_folder(tmp_path / "graph", replace(graph, labels=torch.where(graph.split == 2, -1, graph.labels)))
+    succeed(capsys, *train_words(base, tmp_path / "run", tmp_path / "graph"))
+    out = succeed(capsys, "denoise", tmp_path / "run", "--out", tmp_path / "edges.csv", "--json")
+    assert "\nthreshold 0.5: there was no validation node to choose it on\n" in out
+    assert last_record(out)["threshold"] == 0.5
 
 
 def test_denoise_writes_every_edge_if_asked_and_each_direction_by_itself(base, tmp_path, capsys):

@@ -160,7 +160,7 @@ def cosine_policy(config: Config, pairs: int) -> Policy:
     policy = make_policy(config, pairs)
     with torch.no_grad():
         policy.neighbour_weight[config.representation.width, 0] = 20.0
-        policy.first_bias[0] = policy.hidden_weight[0, 0] = policy.score_weight[0] = 1.0
+        policy.hidden_weight[0, 0] = policy.score_weight[0] = 1.0
         policy.first_bias[0] = 30.0  # so that no relu is ever shut
         policy.score_bias.fill_(-34.0)
     return policy
@@ -189,7 +189,6 @@ def test_a_graph_with_heavy_planted_noise_is_cleaned_and_a_clean_one_left_alone(
     policy = cosine_policy(config, scene.train.pairs.shape[1])
     chosen = choose_threshold(policy, aggregators, scene, config)
     scores = dict(chosen.scores)
-    print(scores)
     assert scores[chosen.threshold] == max(scores.values())
     assert (chosen.threshold > KEEP_ALL) == (scores[chosen.threshold] > scores[KEEP_ALL]) == cleans
 

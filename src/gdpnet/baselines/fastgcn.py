@@ -20,7 +20,7 @@ BATCH = 256
 """Targets of one step."""
 
 SAMPLE = 400
-"""Nodes drawn for each layer, with replacement."""
+"""Nodes drawn for each layer, with replacement, among those that the layer above can hear."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Importance:
         levels = [nodes]
         scales = []
         for _ in network.layers[1:]:
-            chosen, scale = draw_layer(self.chance, SAMPLE)
+            chosen, scale = draw_layer(within_reach(self.adjacency, self.chance, levels[-1]), SAMPLE)
             levels.append(chosen)
             scales.append(scale)
         bottom = take_rows(self.smoothed, levels[-1])
@@ -77,13 +77,30 @@ class Importance:
         return rows
 
 
+def within_reach(
+    adjacency: SparseRows, chance: Float[Tensor, "nodes"], nodes: Int[Tensor, "batch"]
+) -> Float[Tensor, "nodes"]:
+    """Return the chances among the nodes that some of the batch hear; the others, which add nothing, have none.
+
+    The paper's own program does so too: with a draw from all nodes most of a batch would hear nobody.
+    """
+    _, position = ranges(adjacency.row_ptr[nodes], adjacency.row_ptr.diff()[nodes])
+    reached = torch.zeros_like(chance)
+    reached[adjacency.column[position]] = 1.0
+    return chance * reached / (chance * reached).sum()
+
+
 def draw_layer(
     chance: Float[Tensor, "nodes"], size: int
 ) -> tuple[Int[Tensor, "chosen"], Float[Tensor, "chosen"]]:
     """Draw nodes with replacement; return each drawn one once, with how often over how often expected.
 
-    The expected value of that scale is one for every node, which makes the sampled product unbiased.
+    The expected value of that scale is one for every node, which makes the sampled product unbiased. Where there
+    are no more nodes than are to be drawn, all are taken and nothing is estimated.
     """
+    possible = chance.nonzero().flatten()
+    if possible.numel() <= size:
+        return possible, torch.ones_like(chance[possible])
     chosen, count = torch.multinomial(chance, size, replacement=True).unique(return_counts=True)
     return chosen, count / (size * chance[chosen])
 

@@ -39,7 +39,7 @@ class Settings:
     """Share of links left out while training, drawn anew each epoch."""
     learning_rate: float = 0.01
     """Step size of Adam."""
-    weight_decay: float = 5e-4
+    weight_decay: float = 5e-5
     """Penalty on the squares of all weights."""
     epochs: int = 300
     """Passes over the training nodes, at most."""

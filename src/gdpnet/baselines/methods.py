@@ -43,11 +43,12 @@ class Outcome:
     seconds: float
 
 
-# the usual settings, with another dropout where validation on Cora, clean and noisy, plainly asked for it
+# the usual settings, with another dropout where validation on Cora, clean and noisy, plainly asked for it;
+# the weight decay is one that Cora bears and PubMed needs
 _GCN = Settings()
 _LESS_DROPOUT = Settings(dropout=0.3)
 _MORE_DROPOUT = Settings(dropout=0.7)
-_SAMPLED = Settings(dropout=0.0, weight_decay=5e-5, epochs=100, patience=20)
+_SAMPLED = Settings(dropout=0.0, epochs=100, patience=20)
 
 METHODS: dict[str, Method] = {
     "lr": Method("logistic regression on features alone", families.logistic, _GCN, network=False),

@@ -60,6 +60,7 @@ def robustness(
         summarise,
     )
     from gdpnet.graph.named import check_name
+    from gdpnet.run_folder import plain
 
     if split not in ("paper", "random"):
         raise ConfigError(f"--split must be paper or random, found '{split}'")
@@ -91,7 +92,7 @@ def robustness(
         from gdpnet.experiments.curves import draw_curves
 
         print("pictures: " + ", ".join(str(path) for path in draw_curves(rows, figures)))
-    print_json(as_json, {"rows": [row.to_dict() for row in rows]})
+    print_json(as_json, {"rows": [plain(row.to_dict()) for row in rows]})
 
 
 class _Progress:

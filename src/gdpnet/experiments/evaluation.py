@@ -15,7 +15,9 @@ def evaluate(model: GDPNet, graph: Graph, split: str = "test") -> dict[str, Any]
     """Return micro-F1 on a split and what the cleaned graph looks like."""
     metrics: dict[str, Any] = {"split": split, "nodes": int(graph.nodes_in(split).numel())}
     metrics["micro_f1"] = model.score(graph, split)
-    return metrics | describe_cleaning(graph, model.denoise(graph))
+    cleaned = model.denoise(graph)
+    chosen = {"threshold": cleaned.threshold, "threshold_reason": cleaned.reason}
+    return metrics | chosen | describe_cleaning(graph, cleaned)
 
 
 def describe_cleaning(graph: Graph, denoised: Denoised) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.graph.named import open_graph
 from gdpnet.graph.noise import NOISES, Noise, check_kind, check_rate, corrupt
 from gdpnet.model import Denoised, GDPNet, pick_device
+from gdpnet.run_folder import plain
 
 CLEANED = {"gdpnet>gcn": "gcn", "gdpnet>gat": "gat", "gdpnet>graphsage": "graphsage"}
 """Networks on the cleaned graph."""
@@ -183,7 +184,7 @@ def _record(
 ) -> dict[str, Any]:
     about = unit.setting.to_record() | {"method": method, "device": unit.device}
     config = settings if settings is not None else _config_of(unit.config, method) or {}
-    return make_record(KIND, config, unit.setting.seed, metrics, **about)
+    return make_record(KIND, config, unit.setting.seed, plain(metrics), **about)
 
 
 def _defence(unit: Unit, graph: Graph) -> dict[str, Any]:

@@ -1,0 +1,575 @@
+"""Comparing methods under noise: what is run and what is not, what is recorded, and numbers by hand."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gdpnet.baselines.methods import METHODS
+from gdpnet.cli import main
+from gdpnet.config import Config
+from gdpnet.errors import ConfigError, GDPNetError, GraphError
+from gdpnet.experiments import robustness
+from gdpnet.experiments.curves import draw_curves
+from gdpnet.experiments.records import append_record, read_records
+from gdpnet.experiments.robustness import (
+    Setting,
+    Unit,
+    calibration,
+    check_methods,
+    check_noise,
+    link_metrics,
+    noisy_graph,
+    plan,
+    run_unit,
+    run_units,
+    summarise,
+)
+from gdpnet.experiments.variants import VARIANTS, variant_of
+from gdpnet.graph.files import read_graph
+from gdpnet.graph.graph import Graph
+from gdpnet.graph.noise import corrupt
+from gdpnet.model import Denoised
+from small import FAST, fitted, write_folder
+
+FAMILY = ("gdpnet", "gdpnet>gcn", "gdpnet>gat")
+
+SETTING = Setting("mine", "paper", "random-links", 0.5, 0)
+
+
+def record_of(
+    method: str = "gcn", score: float | None = 0.8, seed: int = 0, rate: float = 0.5, **more
+) -> dict:
+    """Return a record of a method; one that failed if it has no score."""
+    metrics = {"error": "it broke"} if score is None else {"micro_f1": score}
+    auc = more.pop("link_auc", None)
+    if auc is not None:
+        metrics["link_auc"] = auc
+    config = {} if method in METHODS else FAST.to_dict()
+    about = {"kind": "robustness", "graph": "mine", "noise": "random-links", "config": config} | more
+    return about | {"method": method, "rate": rate, "seed": seed, "metrics": metrics}
+
+
+def methods_of(units: list[Unit]) -> list[tuple[str, ...]]:
+    return [unit.methods for unit in units]
+
+
+# --- what is to be done ---
+
+
+def test_gdpnet_and_the_networks_on_its_cleaned_graph_are_one_unit_and_every_other_method_is_its_own(
+    tmp_path,
+):
+    settings = [SETTING, replace(SETTING, seed=1)]
+    units = plan(settings, ["gcn", *FAMILY, "gdpnet-ro"], FAST, "cpu", tmp_path / "none.jsonl")
+    assert methods_of(units) == 2 * [FAMILY, ("gcn",), ("gdpnet-ro",)]
+    assert [unit.setting.seed for unit in units] == [0] * 3 + [1] * 3
+    assert {unit.config for unit in units} == {FAST}
+
+
+def test_what_the_records_hold_is_not_planned_again_and_what_failed_is(tmp_path):
+    path = tmp_path / "records.jsonl"
+    append_record(path, {"kind": "trial", "seed": 0, "metrics": {}})  # of another experiment
+    for record in (
+        record_of("gcn"),
+        record_of("gdpnet>gcn"),
+        record_of("gat", None),
+        record_of("mlp", seed=1),
+    ):
+        append_record(path, record)
+    units = plan([SETTING], ["gcn", "gat", "mlp", *FAMILY], FAST, "cpu", path)
+    assert methods_of(units) == [("gdpnet", "gdpnet>gat"), ("gat",), ("mlp",)]
+    append_record(path, record_of("gat"))
+    assert plan([SETTING], ["gcn", "gat"], FAST, "cpu", path) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"rate": 1.0}, {"seed": 1}, {"noise": "deleted-links"}, {"graph": "other"}, {"split": "random"}],
+)
+def test_a_record_of_another_setting_is_none_of_this_one(change, tmp_path):
+    path = tmp_path / "records.jsonl"
+    append_record(path, record_of("gcn"))
+    assert plan([SETTING], ["gcn"], FAST, "cpu", path) == []
+    assert methods_of(plan([replace(SETTING, **change)], ["gcn"], FAST, "cpu", path)) == [("gcn",)]
+
+
+def test_other_settings_of_gdpnet_are_another_trial_and_change_nothing_for_a_defence(tmp_path):
+    path = tmp_path / "records.jsonl"
+    for name in ("gcn", "gdpnet", "gdpnet>gat"):
+        append_record(path, record_of(name))
+    other = FAST.with_values({"ppo": {"discount": 0.5}})
+    units = plan([SETTING], ["gcn", "gdpnet", "gdpnet>gat"], other, "cpu", path)
+    assert methods_of(units) == [("gdpnet", "gdpnet>gat")]
+
+
+def test_a_variant_is_recorded_under_its_own_settings(tmp_path):
+    path = tmp_path / "records.jsonl"
+    append_record(path, record_of("gdpnet-ro"))  # with the settings of another
+    assert methods_of(plan([SETTING], ["gdpnet-ro"], FAST, "cpu", path)) == [("gdpnet-ro",)]
+    append_record(path, record_of("gdpnet-ro", config=variant_of(FAST, "gdpnet-ro").to_dict()))
+    assert plan([SETTING], ["gdpnet-ro"], FAST, "cpu", path) == []
+
+
+@pytest.mark.parametrize("name", [name for name in VARIANTS if VARIANTS[name]])
+def test_every_variant_changes_something(name):
+    base = FAST.with_values({"training": {"injected": 0.25}})
+    assert variant_of(base, name) != base
+
+
+# --- a unit ---
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Return a folder with a graph and settings."""
+    base = tmp_path_factory.mktemp("robustness")
+    write_folder(base / "graph")
+    (base / "fast.toml").write_text(FAST.to_toml())
+    return base
+
+
+def setting_of(folder: Path, rate: float = 0.5, seed: int = 0) -> Setting:
+    return Setting(str(folder / "graph"), "paper", "random-links", rate, seed)
+
+
+def test_a_setting_is_its_graph_corrupted_with_its_seed(folder):
+    graph = noisy_graph(setting_of(folder, seed=3))
+    expected = corrupt(read_graph(folder / "graph"), "random-links", 0.5, 3).graph
+    assert torch.equal(graph.neighbour, expected.neighbour)
+    assert torch.equal(graph.truth.spurious, expected.truth.spurious)
+    assert bool(graph.truth.spurious.any())
+
+
+def test_a_family_records_gdpnet_and_each_network_on_the_graph_that_it_cleaned(folder):
+    setting = setting_of(folder)
+    records = run_unit(Unit(setting, ("gdpnet", "gdpnet>gcn"), FAST, "cpu"))
+    assert [record["method"] for record in records] == ["gdpnet", "gdpnet>gcn"]
+    graph = noisy_graph(setting)
+    model = fitted(graph)
+    own, network = (record["metrics"] for record in records)
+    assert own["micro_f1"] == pytest.approx(model.score(graph))
+    assert own["validation_f1"] == model.validation_f1_
+    assert own["epochs"] == 3
+    cleaned = model.denoise(graph)
+    assert own["threshold"] == network["threshold"] == cleaned.threshold
+    assert own["kept_share"] == pytest.approx(cleaned.kept.mean())
+    assert {"link_auc", "removed_recall", "brier", "reliability"} <= own.keys()
+    assert 0.0 <= network["micro_f1"] <= 1.0
+    for record in records:
+        assert Config().with_values(record["config"]) == FAST
+        assert (record["graph"], record["rate"], record["seed"]) == (setting.graph, 0.5, 0)
+
+
+def test_a_network_alone_is_recorded_without_the_model_that_cleaned_for_it(folder):
+    records = run_unit(Unit(setting_of(folder), ("gdpnet>graphsage",), FAST, "cpu"))
+    assert [record["method"] for record in records] == ["gdpnet>graphsage"]
+
+
+def test_a_defence_that_judges_links_is_measured_on_them(folder):
+    [record] = run_unit(Unit(setting_of(folder), ("supervised-gcn",), FAST, "cpu"))
+    assert 0.0 <= record["metrics"]["link_auc"] <= 1.0
+    assert record["config"]["width"] > 0
+    [plain] = run_unit(Unit(setting_of(folder), ("lr",), FAST, "cpu"))
+    assert "link_auc" not in plain["metrics"]
+
+
+def test_what_cannot_be_opened_is_a_record_of_failure_for_every_method(tmp_path):
+    records = run_unit(Unit(replace(SETTING, graph=str(tmp_path / "none")), FAMILY, FAST, "cpu"))
+    assert [record["method"] for record in records] == list(FAMILY)
+    assert {record["metrics"]["error"] for record in records} == {
+        f"there is no file or folder {tmp_path / 'none'}"
+    }
+    assert plan([], FAMILY, FAST, "cpu", tmp_path / "records.jsonl") == []
+
+
+def broken(*words, **options):
+    raise RuntimeError("out of memory:\n  tried to allocate\n  too much")
+
+
+def test_a_method_that_fails_is_recorded_with_its_reason_and_the_next_one_goes_on(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(robustness, "run_method", broken)
+    path, told = tmp_path / "records.jsonl", []
+    methods = ["gcn", "gdpnet"]
+    units = plan([setting_of(folder)], methods, FAST, "cpu", path)
+    run_units(units, path, 1, told.append)
+    records = {record["method"]: record["metrics"] for record in read_records(path)}
+    assert records["gcn"] == {"error": "out of memory: tried to allocate too much"}
+    assert "micro_f1" in records["gdpnet"]
+    assert [record["method"] for part in told for record in part] == ["gdpnet", "gcn"]
+    assert methods_of(plan([setting_of(folder)], methods, FAST, "cpu", path)) == [("gcn",)]
+
+
+def test_a_network_that_fails_on_the_cleaned_graph_leaves_the_model_its_record(folder, monkeypatch):
+    monkeypatch.setattr(robustness, "run_backbone", broken)
+    own, network = run_unit(Unit(setting_of(folder), ("gdpnet", "gdpnet>gcn"), FAST, "cpu"))
+    assert "micro_f1" in own["metrics"]
+    assert network["metrics"] == {"error": "out of memory: tried to allocate too much"}
+
+
+def refuse_constant(name: str) -> None:
+    raise AssertionError(f"{name} is no JSON")
+
+
+def test_a_score_that_does_not_exist_is_null_in_a_record(folder, tmp_path):
+    graph = read_graph(folder / "graph")
+    write_folder(tmp_path / "graph", replace(graph, labels=torch.where(graph.split == 2, -1, graph.labels)))
+    path = tmp_path / "records.jsonl"
+    run_units(
+        plan([setting_of(tmp_path)], ["mlp", "gdpnet"], FAST, "cpu", path), path, 1, lambda records: None
+    )
+    lines = path.read_text().splitlines()
+    records = [json.loads(line, parse_constant=refuse_constant) for line in lines]
+    assert [record["metrics"]["validation_f1"] for record in records] == [None, None]
+    assert all(record["metrics"]["micro_f1"] >= 0 for record in records)
+
+
+def test_units_side_by_side_give_the_records_of_units_in_turn(folder, tmp_path):
+    def run(name: str, jobs: int) -> list[tuple]:
+        path = tmp_path / name
+        units = plan([setting_of(folder, seed=seed) for seed in (0, 1)], ["lr"], FAST, "cpu", path)
+        run_units(units, path, jobs, lambda records: None)
+        return sorted((record["seed"], record["metrics"]["micro_f1"]) for record in read_records(path))
+
+    assert run("one.jsonl", 1) == run("two.jsonl", 2)
+
+
+# --- numbers by hand ---
+
+# the path 0 - 1 - 2 - 3, its last link spurious; node 2's label is wrong, node 3's is not known; 3 and 4 to test
+PATH = Graph.build(
+    [[0, 1, 2], [1, 2, 3]],
+    np.eye(5),
+    [0, 0, 1, -1, 1],
+    spurious=[False, False, True],
+    clean_labels=[0, 0, 0, -1, 1],
+    split=[1, 2, 3, 3, 3],
+)
+# edges by target: 1->0 | 0->1 2->1 | 1->2 3->2 | 2->3
+CHANCES = np.array([0.9, 0.8, 0.4, 0.6, 0.45, 0.1])
+
+
+def test_links_are_judged_by_class_and_by_what_is_known_to_be_spurious():
+    assert link_metrics(PATH, CHANCES, CHANCES >= 0.43) == {
+        "kept_share": pytest.approx(4 / 6),
+        "kept_same_class": pytest.approx(3 / 4),  # by clean labels 1->0, 0->1, 2->1 and 1->2; not 2->1
+        "kept_cross_class": None,  # the label of node 3 is not known
+        # pairs of a genuine and a spurious edge: .9 .8 .4 .6 over .45 wins 3, over .1 wins 4
+        "link_auc": pytest.approx(7 / 8),
+        "removed_precision": pytest.approx(1 / 2),  # of 2->1 and 2->3 the latter is spurious
+        "removed_recall": pytest.approx(1 / 2),  # of 3->2 and 2->3 the latter is removed
+    }
+
+
+def test_without_known_noise_links_are_judged_by_the_labels_alone():
+    found = link_metrics(replace(PATH, truth=None), CHANCES, CHANCES >= 0.43)
+    assert set(found) == {"kept_share", "kept_same_class", "kept_cross_class"}
+    assert found["kept_same_class"] == 1.0  # 1->0 and 0->1
+    assert found["kept_cross_class"] == pytest.approx(1 / 2)  # 1->2, not 2->1
+
+
+def test_where_nothing_is_removed_there_is_no_share_of_it():
+    found = link_metrics(PATH, CHANCES, np.ones(6, dtype=bool))
+    assert found["removed_precision"] is None
+    assert found["removed_recall"] == 0.0
+
+
+def cleaned_of(graph: Graph, chances: np.ndarray) -> Denoised:
+    return Denoised(graph, chances, chances >= 0.5, 0.5, "as asked for")
+
+
+def test_calibration_is_the_squared_miss_and_the_share_of_genuine_links_in_each_tenth():
+    chances = np.array([0.92, 0.98, 0.48, 0.65, 0.42, 1.0])
+    found = calibration(PATH, cleaned_of(PATH, chances))
+    # genuine are the first four: misses .08 .02 .52 .35, and .42 and 1 of the spurious ones
+    squares = [0.0064, 0.0004, 0.2704, 0.1225, 0.1764, 1.0]
+    assert found["brier"] == pytest.approx(sum(squares) / 6)
+    # tenths from .4: .48 and .42, one genuine; from .6: .65; from .9: .92, .98 and 1, two genuine
+    assert found["reliability"] == [[0.45, 0.5, 2], [0.65, 1.0, 1], [0.9667, 0.6667, 3]]
+
+
+@pytest.mark.parametrize("graph", [replace(PATH, truth=None), Graph.build([[0], [1]], np.eye(2), [0, 1])])
+def test_without_spurious_links_there_is_nothing_to_calibrate_on(graph):
+    assert calibration(graph, cleaned_of(graph, np.full(graph.num_edges, 0.5))) == {}
+
+
+def test_test_nodes_are_scored_against_clean_labels_where_these_are_known():
+    logits = torch.tensor([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
+    # of the test nodes 2 is truly 0, 3 has no label, 4 is 1
+    assert robustness.test_f1(PATH, logits) == 0.5
+    assert robustness.test_f1(replace(PATH, truth=None), logits) == 0.0
+    with pytest.raises(ConfigError, match="the graph has no labelled test node to score on"):
+        robustness.test_f1(PATH.induced(torch.tensor([0, 1])), logits[:2])
+
+
+# --- the summary ---
+
+
+def test_a_summary_has_mean_and_deviation_over_seeds_and_counts_failures():
+    records = [
+        record_of("gdpnet", 0.8, seed=0, link_auc=0.7),
+        record_of("gdpnet", 0.9, seed=1, link_auc=0.9),
+        record_of("gdpnet", None, seed=2),
+        record_of("gcn", None),
+        record_of("gcn", 0.5, rate=1.0),
+        {"kind": "trial"},
+    ]
+    own, failed, other = summarise(records)
+    assert (own.method, own.seeds, own.failed) == ("gdpnet", 2, 1)
+    assert own.mean == pytest.approx(0.85)
+    assert own.deviation == pytest.approx(0.1 / 2**0.5)  # of two numbers: their distance over the root of 2
+    assert own.link_auc == pytest.approx(0.8)
+    assert (failed.method, failed.seeds, failed.failed, failed.link_auc) == ("gcn", 0, 1, None)
+    assert math.isnan(failed.mean)
+    assert (other.rate, other.mean, other.deviation) == (1.0, 0.5, 0.0)
+
+
+def test_of_several_records_of_a_seed_the_newest_counts():
+    [row] = summarise([record_of("gcn", None), record_of("gcn", 0.4), record_of("gcn", 0.6)])
+    assert (row.seeds, row.mean, row.failed) == (1, 0.6, 0)
+
+
+def test_of_several_settings_of_a_method_those_of_the_newest_record_count():
+    other = FAST.with_values({"ppo": {"discount": 0.5}}).to_dict()
+    old = [record_of("gdpnet", 0.1, seed=seed) for seed in (0, 1)]
+    [row] = summarise([*old, record_of("gdpnet", 0.7, seed=0, config=other)])
+    assert (row.seeds, row.mean) == (1, 0.7)  # seed 1 has been run with the old settings alone
+
+
+def test_a_defence_may_choose_other_settings_with_every_seed():
+    records = [record_of("gcn", 0.1 * seed, seed=seed, config={"kept": seed / 10}) for seed in (1, 2, 3)]
+    [row] = summarise(records)
+    assert row.seeds == 3
+
+
+# --- checks ---
+
+
+def test_a_method_that_is_not_known_is_refused_with_the_nearest():
+    check_methods([*METHODS, *VARIANTS, "gdpnet>gat"])
+    with pytest.raises(ConfigError, match=r"^there is no method 'gcnn'; did you mean 'gcn'\?$"):
+        check_methods(["gat", "gcnn"])
+
+
+def test_a_noise_or_rate_that_cannot_be_is_refused():
+    check_noise("random-links", [0.0, 2.5])
+    with pytest.raises(GraphError, match=r"there is no noise 'random-link'; did you mean 'random-links'\?"):
+        check_noise("random-link", [0.5])
+    with pytest.raises(GraphError, match="the rate of deleted-links is a share"):
+        check_noise("deleted-links", [0.5, 1.5])
+
+
+# --- pictures ---
+
+
+def test_there_is_a_picture_for_each_graph_and_noise_that_has_a_score(tmp_path):
+    records = [
+        record_of(method, 0.9 - rate / 5, rate=rate, graph=graph)
+        for method in ("gdpnet", "gcn")
+        for rate in (0.0, 0.5)
+        for graph in ("mine", "data/yours")
+    ]
+    records.append(record_of("gcn", None, noise="deleted-links"))
+    records.append(record_of("gat", None))
+    paths = draw_curves(summarise(records), tmp_path / "figures")
+    names = ["robustness_data_yours_random-links.png", "robustness_mine_random-links.png"]
+    assert [path.name for path in paths] == names
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
+# --- the command ---
+
+
+def call(capsys, *words: object) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main([str(word) for word in words])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def succeed(capsys, *words: object) -> str:
+    code, out, err = call(capsys, *words)
+    assert (code, err) == (0, "")
+    return out
+
+
+def words_of(folder: Path, records: Path, *more: object) -> tuple:
+    words = ("robustness", "--dataset", folder / "graph", "--records", records, "--device", "cpu")
+    return (*words, "--config", folder / "fast.toml", "--seeds", 1, *more)
+
+
+def test_the_command_runs_what_is_missing_and_prints_a_table_and_curves(folder, tmp_path, capsys):
+    path = tmp_path / "results" / "robustness.jsonl"
+    words = words_of(folder, path, "--rates", "0,1", "--methods", "gdpnet,gdpnet>gcn,lr", "--json")
+    out = succeed(capsys, *words, "--figures", tmp_path / "figures")
+    records = read_records(path)
+    assert [(record["method"], record["rate"]) for record in records] == [
+        ("gdpnet", 0.0),
+        ("gdpnet>gcn", 0.0),
+        ("lr", 0.0),
+        ("gdpnet", 1.0),
+        ("gdpnet>gcn", 1.0),
+        ("lr", 1.0),
+    ]
+    assert "[1/4, about" in out
+    assert f"random-links 1 seed 0 lr: {records[-1]['metrics']['micro_f1']:.4f}" in out
+    rows = json.loads(out.splitlines()[-1])["rows"]
+    assert [row["mean"] for row in rows] == [record["metrics"]["micro_f1"] for record in records]
+    assert all(f"{row['mean']:.3f} ± 0.000" in out for row in rows)
+    assert "rate 0" in out
+    assert "link AUC, rate 1" in out
+    [picture] = (tmp_path / "figures").iterdir()
+    assert str(picture) in out
+    content = path.read_bytes()
+    again = succeed(capsys, *words)
+    assert json.loads(again.splitlines()[-1])["rows"] == rows
+    assert "min left" not in again
+    assert path.read_bytes() == content
+    # one more method is run by itself
+    succeed(capsys, *words, "--methods", "lr,mlp")
+    assert [record["method"] for record in read_records(path)[6:]] == ["mlp", "mlp"]
+
+
+def refuse_to_run(*words):
+    raise AssertionError("nothing was to be run")
+
+
+def table_of(out: str) -> list[list[str]]:
+    """Return the cells of the printed table, line by line."""
+    lines = [line for line in out.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
+
+
+def test_a_report_is_drawn_from_records_alone(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(robustness, "run_units", refuse_to_run)
+    path = tmp_path / "records.jsonl"
+    records = [
+        record_of("gat", None, rate=1.0),
+        record_of("gat", 0.4, rate=0.0),
+        record_of("gcn", 0.7, rate=0.0),
+        record_of("gcn", 0.9, rate=0.0, seed=1),
+        record_of("gcn", 0.5, rate=1.0),
+        record_of("gcn", None, rate=1.0, seed=1),
+        record_of("gdpnet", 0.75, rate=1.0, link_auc=0.8125),
+        record_of("gcn", 0.1, rate=1.0, graph="mine (random split)"),
+        record_of("mlp", 0.2, rate=1.0),
+    ]
+    for record in records:
+        append_record(path, record)
+    content = path.read_bytes()
+    words = ("robustness", "--dataset", "mine", "--records", path, "--report-only", "--rates", "0,1")
+    out = succeed(capsys, *words, "--methods", "gat,gcn,gdpnet", "--figures", tmp_path / "figures", "--json")
+    assert "mine, random-links: micro-F1 on test (* best)" in out
+    assert table_of(out) == [
+        ["gdpnet", "", "0.750 ± 0.000*", "0.812"],
+        ["gcn", "0.800 ± 0.141*", "0.500 ± 0.000 (1 failed)", ""],
+        ["gat", "0.400 ± 0.000", "failed", ""],
+    ]
+    rows = json.loads(out.splitlines()[-1], parse_constant=refuse_constant)["rows"]
+    assert [row["mean"] for row in rows if (row["method"], row["rate"]) == ("gat", 1.0)] == [None]
+    assert [picture.name for picture in (tmp_path / "figures").iterdir()] == [
+        "robustness_mine_random-links.png"
+    ]
+    assert path.read_bytes() == content
+    other = succeed(capsys, *words, "--split", "random", "--methods", "gcn")
+    assert table_of(other) == [["gcn", "0.100 ± 0.000*", ""]]
+
+
+def test_a_report_on_a_graph_whose_methods_all_failed_has_no_best_and_no_curve(tmp_path, capsys):
+    path = tmp_path / "records.jsonl"
+    append_record(path, record_of("gcn", None))
+    words = ("robustness", "--dataset", "mine", "--records", path, "--report-only", "--rates", "0.5")
+    out = succeed(capsys, *words, "--methods", "gcn", "--figures", tmp_path / "figures")
+    assert table_of(out) == [["gcn", "failed", ""]]
+    assert not (tmp_path / "figures").exists()
+
+
+def test_a_report_without_records_is_empty(tmp_path, capsys):
+    words = (
+        "robustness",
+        "--dataset",
+        "mine",
+        "--records",
+        tmp_path / "none.jsonl",
+        "--report-only",
+        "--json",
+    )
+    assert json.loads(succeed(capsys, *words).splitlines()[-1]) == {"rows": []}
+
+
+def test_a_failure_is_told_and_the_command_goes_on(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(robustness, "run_method", broken)
+    words = words_of(folder, tmp_path / "records.jsonl", "--rates", "0", "--methods", "gcn,gdpnet")
+    out = succeed(capsys, *words)
+    assert "gcn: failed: out of memory: tried to allocate too much" in out
+    assert [row[0] for row in table_of(out)] == ["gdpnet", "gcn"]
+
+
+def test_all_methods_are_every_defence_and_the_usual_ones(tmp_path, capsys, monkeypatch):
+    planned = []
+    monkeypatch.setattr(
+        robustness,
+        "run_units",
+        lambda units, *rest: planned.extend(name for unit in units for name in unit.methods),
+    )
+    words = ("robustness", "--dataset", "synthetic", "--records", tmp_path / "none.jsonl", "--rates", "0")
+    succeed(capsys, *words, "--methods", "all,gdpnet-ro", "--seeds", 1, "--device", "cpu")
+    assert sorted(planned) == sorted(
+        {*METHODS, "gdpnet-ro", "gdpnet", "gdpnet>gcn", "gdpnet>gat", "gdpnet>graphsage"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--methods", "gcnn"], "there is no method 'gcnn'; did you mean 'gcn'?"),
+        (["--methods", "gdpnet>gcnn"], "there is no method 'gdpnet>gcnn'; did you mean 'gdpnet>gcn'?"),
+        (["--methods", ","], "--methods must name at least one method"),
+        (["--noise", "random-link"], "there is no noise 'random-link'; did you mean 'random-links'?"),
+        (["--rates", "0,half"], "--rates must be numbers parted by commas, found '0,half'"),
+        (["--rates", ""], "--rates must be numbers parted by commas, found ''"),
+        (["--rates", "-1"], "the rate of random-links must be a number from 0, found -1"),
+        (["--rates", "nan"], "the rate of random-links must be a number from 0, found nan"),
+        (["--noise", "deleted-links", "--rates", "2"], "the rate of deleted-links is a share"),
+        (["--split", "half"], "--split must be paper or random, found 'half'"),
+        (["--seeds", "0"], "'--seeds'"),
+        (["--jobs", "0"], "'--jobs'"),
+        (["--set", "ppo.discont=1"], "did you mean 'discount'?"),
+        (["--dataset", "cra"], "there is no dataset, file or folder 'cra'; did you mean 'cora'?"),
+        (["--dataset", "no/such"], "there is no file or folder no/such"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_word_is_one_sentence_and_nothing_is_run(words, sentence, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(robustness, "run_units", refuse_to_run)
+    code, _, err = call(capsys, "robustness", "--dataset", "synthetic", "--device", "cpu", *words)
+    assert code == 2
+    assert err.startswith("gdpnet: ")
+    assert err.count("\n") == 1
+    assert sentence in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_records_that_cannot_be_read_are_one_sentence(tmp_path, capsys):
+    (tmp_path / "records.jsonl").write_text("{broken\n")
+    words = ("robustness", "--dataset", "mine", "--records", tmp_path / "records.jsonl", "--report-only")
+    code, _, err = call(capsys, *words)
+    assert code == 2
+    assert "records.jsonl holds a line that is not a record" in err
+
+
+def test_failures_of_the_program_itself_are_not_hidden_in_a_record(folder, monkeypatch):
+    def mistaken(*words, **options):
+        raise TypeError("a mistake")
+
+    monkeypatch.setattr(robustness, "run_method", mistaken)
+    with pytest.raises(TypeError):
+        run_unit(Unit(setting_of(folder), ("gcn",), FAST, "cpu"))
+    assert not issubclass(TypeError, GDPNetError)
