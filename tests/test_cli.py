@@ -368,7 +368,7 @@ def test_the_demo_tells_scores_and_noise_removed_and_draws_pictures(tmp_path, ca
         assert 0 <= record[name] <= 1
         assert f"{record[name]:.3f}" in out
     assert record["micro_f1_logistic_regression"] > 0.3
-    names = {"training.png", "selected_share.png", "embedding.png", "keep_probability.png"}
+    names = {"training.png", "selected_share.png", "embedding.png", "keep_probability.png", "reliability.png"}
     assert {path.name for path in (tmp_path / "demo" / "figures").iterdir()} == names
     assert all(str(tmp_path / "demo" / "figures" / name) in out for name in names)
     again = last_record(succeed(capsys, "evaluate", tmp_path / "demo", "--json", "--device", "cpu"))

@@ -252,7 +252,7 @@ def size_of(path: Path) -> tuple[int, int]:
 
 def test_all_figures_of_a_run_are_pictures(model, graph, tmp_path):
     paths = draw_run(model, graph, tmp_path / "figures")
-    names = ["training.png", "selected_share.png", "embedding.png", "keep_probability.png"]
+    names = ["training.png", "selected_share.png", "embedding.png", "keep_probability.png", "reliability.png"]
     assert [path.name for path in paths] == names
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(names)
     for path in paths:

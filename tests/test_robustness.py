@@ -15,11 +15,11 @@ from gdpnet.config import Config
 from gdpnet.errors import ConfigError, GDPNetError, GraphError
 from gdpnet.experiments import robustness
 from gdpnet.experiments.curves import draw_curves
+from gdpnet.experiments.evaluation import calibration
 from gdpnet.experiments.records import append_record, read_records
 from gdpnet.experiments.robustness import (
     Setting,
     Unit,
-    calibration,
     check_methods,
     check_noise,
     link_metrics,

@@ -38,6 +38,26 @@ def describe_cleaning(graph: Graph, denoised: Denoised) -> dict[str, Any]:
     return result
 
 
+BINS = 10
+"""Bins of a reliability curve."""
+
+
+def calibration(graph: Graph, cleaned: Denoised) -> dict[str, Any]:
+    """Return the Brier score and the reliability curve of keep probabilities against planted truth."""
+    spurious = graph.truth.spurious.numpy() if graph.truth is not None else np.zeros(0, dtype=bool)
+    if not spurious.any():
+        return {}
+    chance, genuine = cleaned.keep_probability, ~spurious
+    place = np.minimum((chance * BINS).astype(int), BINS - 1)
+    count = np.bincount(place, minlength=BINS)
+    mean = np.bincount(place, weights=chance, minlength=BINS) / np.maximum(count, 1)
+    share = np.bincount(place, weights=genuine, minlength=BINS) / np.maximum(count, 1)
+    curve = [
+        [round(float(mean[i]), 4), round(float(share[i]), 4), int(count[i])] for i in range(BINS) if count[i]
+    ]
+    return {"brier": float(np.mean((chance - genuine) ** 2)), "reliability": curve}
+
+
 def selected_shares(graph: Graph, denoised: Denoised) -> np.ndarray:
     """Return for each node with neighbours the share of them that is kept."""
     total = np.bincount(graph.target.numpy(), minlength=graph.num_nodes)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
 
 from gdpnet.atomic import atomic_path
-from gdpnet.experiments.evaluation import selected_shares
+from gdpnet.experiments.evaluation import calibration, selected_shares
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.model import Denoised, GDPNet
 
@@ -31,6 +31,7 @@ def draw_run(model: GDPNet, graph: Graph, folder: Path) -> list[Path]:
     }
     if graph.truth is not None and bool(graph.truth.spurious.any()):
         figures["keep_probability.png"] = keep_probability_histogram(graph, denoised)
+        figures["reliability.png"] = reliability_curve(graph, denoised)
     return [save_figure(figure, folder / name) for name, figure in figures.items()]
 
 
@@ -125,3 +126,26 @@ def _flatten(points: np.ndarray, seed: int) -> np.ndarray:
         return centred @ np.linalg.svd(centred)[2][:2].T
     perplexity = min(30.0, (points.shape[0] - 1) / 3)
     return TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(centred)
+
+
+def reliability_curve(graph: Graph, denoised: Denoised) -> Figure:
+    """Draw how often links of a keep probability are genuine: on the diagonal the probability can be believed."""
+    found = calibration(graph, denoised)
+    figure = Figure(figsize=(4.5, 4.5), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color="black", linewidth=1, linestyle="--", label="perfectly calibrated")
+    chance, genuine, count = zip(*found["reliability"], strict=True)
+    size = 20 + 180 * np.sqrt(np.array(count) / max(count))
+    axes.plot(chance, genuine, color="tab:blue", linewidth=1.5)
+    axes.scatter(chance, genuine, s=size, color="tab:blue", alpha=0.6, label="links (area: how many)")
+    axes.set(
+        title=f"reliability of the keep probability (Brier score {found['brier']:.3f})",
+        xlabel="keep probability",
+        ylabel="share of genuine links",
+        xlim=(0, 1),
+        ylim=(0, 1),
+    )
+    axes.title.set_fontsize(10)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, loc="upper left")
+    return figure

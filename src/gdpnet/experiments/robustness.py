@@ -24,6 +24,7 @@ from gdpnet.baselines.fitting import make_task
 from gdpnet.baselines.methods import METHODS, run_backbone, run_method
 from gdpnet.config import Config
 from gdpnet.errors import ConfigError, GDPNetError, nearest
+from gdpnet.experiments.evaluation import calibration
 from gdpnet.experiments.records import append_record, make_record, read_records
 from gdpnet.experiments.variants import VARIANTS, variant_of
 from gdpnet.graph.graph import UNKNOWN, Graph
@@ -274,25 +275,6 @@ def link_metrics(graph: Graph, score: np.ndarray, kept: np.ndarray) -> dict[str,
             "removed_recall": _share(~kept[spurious]),
         }
     return result
-
-
-BINS = 10
-
-
-def calibration(graph: Graph, cleaned: Denoised) -> dict[str, Any]:
-    """Return the Brier score and the reliability curve of keep probabilities against planted truth."""
-    spurious = graph.truth.spurious.numpy() if graph.truth is not None else np.zeros(0, dtype=bool)
-    if not spurious.any():
-        return {}
-    chance, genuine = cleaned.keep_probability, ~spurious
-    place = np.minimum((chance * BINS).astype(int), BINS - 1)
-    count = np.bincount(place, minlength=BINS)
-    mean = np.bincount(place, weights=chance, minlength=BINS) / np.maximum(count, 1)
-    share = np.bincount(place, weights=genuine, minlength=BINS) / np.maximum(count, 1)
-    curve = [
-        [round(float(mean[i]), 4), round(float(share[i]), 4), int(count[i])] for i in range(BINS) if count[i]
-    ]
-    return {"brier": float(np.mean((chance - genuine) ** 2)), "reliability": curve}
 
 
 def _share(flags: np.ndarray) -> float | None:

@@ -1,8 +1,8 @@
 """AGG: the mean of a node and its selected neighbours, a linear map, a nonlinearity; and a head a class.
 
-Several aggregators of the same shape, *members*, lie side by side in one bank. Member 0 learns from every
-training node; decisions and embeddings are its own. With cross-fitting, member k never learns from the nodes of fold k,
-so that what it says of them is honest. All members vote on the class of a node.
+Several aggregators of the same shape, *members*, lie side by side in one bank. Member 0 learns from every training
+node; decisions and embeddings are its own. With cross-fitting, member k never learns from the nodes of fold k, so
+that what it says of them is honest. All members vote on the class of a node.
 """
 
 from __future__ import annotations
