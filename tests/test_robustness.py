@@ -335,6 +335,12 @@ def test_of_several_records_of_a_seed_the_newest_counts():
     assert (row.seeds, row.mean, row.failed) == (1, 0.6, 0)
 
 
+def test_one_seed_with_two_versions_of_torch_is_two_trials():
+    other = record_of("gcn", 0.4) | {"torch": "1.0"}
+    [row] = summarise([record_of("gcn", 0.6), other])
+    assert (row.seeds, row.mean) == (2, pytest.approx(0.5))
+
+
 def test_of_several_settings_of_a_method_those_of_the_newest_record_count():
     other = FAST.with_values({"ppo": {"discount": 0.5}}).to_dict()
     old = [record_of("gdpnet", 0.1, seed=seed) for seed in (0, 1)]

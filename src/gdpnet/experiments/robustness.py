@@ -303,7 +303,8 @@ class Row:
 def summarise(records: Iterable[dict[str, Any]]) -> list[Row]:
     """Return mean and deviation of micro-F1 for every method, rate, noise and graph; failures are counted.
 
-    Of several records of one seed the newest counts, and of several settings of one method those of the newest.
+    A trial is a seed with a version of torch: another version rounds otherwise, and training then goes another way. Of
+    several records of one trial the newest counts, and of several settings of one method those of the newest.
     """
     newest: dict[tuple[Any, ...], dict[str, Any]] = {}
     settings: dict[tuple[Any, ...], Any] = {}
@@ -313,11 +314,11 @@ def summarise(records: Iterable[dict[str, Any]]) -> list[Row]:
         group = (record["graph"], record["noise"], record["rate"], record["method"])
         if record["method"] not in METHODS:
             settings[group] = record["config"]
-        newest[(*group, record["seed"])] = record
+        newest[(*group, record["seed"], record["torch"])] = record
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for key, record in newest.items():
-        if settings.get(key[:-1]) in (None, record["config"]):
-            groups.setdefault(key[:-1], []).append(record["metrics"])
+        if settings.get(key[:-2]) in (None, record["config"]):
+            groups.setdefault(key[:-2], []).append(record["metrics"])
     return [_row(group, metrics) for group, metrics in groups.items()]
 
 
