@@ -50,7 +50,14 @@ def record_of(
     if auc is not None:
         metrics["link_auc"] = auc
     config = {} if method in METHODS else FAST.to_dict()
-    about = {"kind": "robustness", "graph": "mine", "noise": "random-links", "config": config} | more
+    about = {
+        "kind": "robustness",
+        "graph": "mine",
+        "noise": "random-links",
+        "config": config,
+        "torch": "2.13.0",
+    }
+    about |= more
     return about | {"method": method, "rate": rate, "seed": seed, "metrics": metrics}
 
 

@@ -303,8 +303,8 @@ class Row:
 def summarise(records: Iterable[dict[str, Any]]) -> list[Row]:
     """Return mean and deviation of micro-F1 for every method, rate, noise and graph; failures are counted.
 
-    A trial is a seed with a version of torch: another version rounds otherwise, and training then goes another way. Of
-    several records of one trial the newest counts, and of several settings of one method those of the newest.
+    A trial is a seed with a version of torch: another version rounds otherwise, and training then goes another way.
+    Of several records of one trial the newest counts, and of several settings of one method those of the newest.
     """
     newest: dict[tuple[Any, ...], dict[str, Any]] = {}
     settings: dict[tuple[Any, ...], Any] = {}
