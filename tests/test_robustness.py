@@ -15,14 +15,13 @@ from gdpnet.config import Config
 from gdpnet.errors import ConfigError, GDPNetError, GraphError
 from gdpnet.experiments import robustness
 from gdpnet.experiments.curves import draw_curves
-from gdpnet.experiments.evaluation import calibration
+from gdpnet.experiments.evaluation import calibration, link_metrics
 from gdpnet.experiments.records import append_record, read_records
 from gdpnet.experiments.robustness import (
     Setting,
     Unit,
     check_methods,
     check_noise,
-    link_metrics,
     noisy_graph,
     plan,
     run_unit,
@@ -309,10 +308,10 @@ def test_without_spurious_links_there_is_nothing_to_calibrate_on(graph):
 def test_test_nodes_are_scored_against_clean_labels_where_these_are_known():
     logits = torch.tensor([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
     # of the test nodes 2 is truly 0, 3 has no label, 4 is 1
-    assert robustness.test_f1(PATH, logits) == 0.5
-    assert robustness.test_f1(replace(PATH, truth=None), logits) == 0.0
+    assert robustness.f1_on_test(PATH, logits) == 0.5
+    assert robustness.f1_on_test(replace(PATH, truth=None), logits) == 0.0
     with pytest.raises(ConfigError, match="the graph has no labelled test node to score on"):
-        robustness.test_f1(PATH.induced(torch.tensor([0, 1])), logits[:2])
+        robustness.f1_on_test(PATH.induced(torch.tensor([0, 1])), logits[:2])
 
 
 # --- the summary ---

@@ -11,8 +11,8 @@ from gdpnet.baselines.fitting import make_task
 from gdpnet.baselines.logistic import logistic_regression_f1
 from gdpnet.baselines.methods import run_backbone, run_method
 from gdpnet.config import Config
-from gdpnet.experiments.evaluation import evaluate
-from gdpnet.experiments.robustness import link_metrics, test_f1
+from gdpnet.experiments.evaluation import evaluate, link_metrics
+from gdpnet.experiments.robustness import f1_on_test
 from gdpnet.experiments.trials import without_selection
 from gdpnet.graph.graph import Graph
 from gdpnet.model import GDPNet
@@ -34,13 +34,13 @@ def run_demo(
     metrics["defences"] = {name: _defence(name, graph, seed, model.device_) for name in DEFENCES}
     train = model.denoise(make_task(graph, seed).train).graph
     cleaned = run_backbone("gcn", train, model.denoise(graph).graph, seed, model.device_)
-    metrics["micro_f1_gcn_on_cleaned"] = test_f1(graph, cleaned.logits)
+    metrics["micro_f1_gcn_on_cleaned"] = f1_on_test(graph, cleaned.logits)
     return model, metrics
 
 
 def _defence(name: str, graph: Graph, seed: int, device: torch.device) -> dict[str, Any]:
     found = run_method(name, graph, seed, device)
-    result: dict[str, Any] = {"micro_f1": test_f1(graph, found.logits)}
+    result: dict[str, Any] = {"micro_f1": f1_on_test(graph, found.logits)}
     if found.keep_score is not None and found.kept is not None:
         links = link_metrics(graph, found.keep_score.numpy(), found.kept.numpy())
         spurious = graph.truth.spurious if graph.truth is not None else torch.zeros_like(found.kept)

@@ -22,19 +22,34 @@ def evaluate(model: GDPNet, graph: Graph, split: str = "test") -> dict[str, Any]
 
 def describe_cleaning(graph: Graph, denoised: Denoised) -> dict[str, Any]:
     """Return the share of edges kept, by class agreement where labels are known, and against planted truth."""
-    kept = denoised.kept
-    result: dict[str, Any] = {"edges": graph.num_edges, "kept_share": _share(kept)}
+    links = link_metrics(graph, denoised.keep_probability, denoised.kept)
+    names = ("kept_share", "kept_same_class", "kept_cross_class")
+    result: dict[str, Any] = {"edges": graph.num_edges} | {name: links[name] for name in names}
+    if graph.truth is not None and "link_auc" in links:
+        result["spurious_removed"] = links["removed_recall"]
+        result["genuine_kept"] = _share(denoised.kept[~graph.truth.spurious.numpy()])
+        result["keep_auc"] = links["link_auc"]
+    return result
+
+
+def link_metrics(graph: Graph, score: np.ndarray, kept: np.ndarray) -> dict[str, float | None]:
+    """Return how well links were told apart: by class agreement, and against the links known to be spurious."""
+    labels = (graph.truth.clean_labels if graph.truth is not None else graph.labels).numpy()
     target, neighbour = graph.target.numpy(), graph.neighbour.numpy()
-    label = (graph.truth.clean_labels if graph.truth else graph.labels).numpy()
-    known = (label[target] != UNKNOWN) & (label[neighbour] != UNKNOWN)
-    same = label[target] == label[neighbour]
-    result["kept_same_class"] = _share(kept[known & same])
-    result["kept_cross_class"] = _share(kept[known & ~same])
-    if graph.truth is not None and bool(graph.truth.spurious.any()):
-        spurious = graph.truth.spurious.numpy()
-        result["spurious_removed"] = _share(~kept[spurious])
-        result["genuine_kept"] = _share(kept[~spurious])
-        result["keep_auc"] = float(roc_auc_score(~spurious, denoised.keep_probability))
+    known = (labels[target] != UNKNOWN) & (labels[neighbour] != UNKNOWN)
+    same = labels[target] == labels[neighbour]
+    result = {
+        "kept_share": _share(kept),
+        "kept_same_class": _share(kept[known & same]),
+        "kept_cross_class": _share(kept[known & ~same]),
+    }
+    spurious = graph.truth.spurious.numpy() if graph.truth is not None else np.zeros_like(kept)
+    if spurious.any() and not spurious.all():
+        result |= {
+            "link_auc": float(roc_auc_score(~spurious, score)),
+            "removed_precision": _share(spurious[~kept]),
+            "removed_recall": _share(~kept[spurious]),
+        }
     return result
 
 

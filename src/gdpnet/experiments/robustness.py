@@ -17,14 +17,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.metrics import roc_auc_score
 
 from gdpnet.baselines.attack import attacks
 from gdpnet.baselines.fitting import make_task
 from gdpnet.baselines.methods import METHODS, run_backbone, run_method
 from gdpnet.config import Config
 from gdpnet.errors import ConfigError, GDPNetError, nearest
-from gdpnet.experiments.evaluation import calibration
+from gdpnet.experiments.evaluation import calibration, link_metrics
 from gdpnet.experiments.records import append_record, make_record, read_records
 from gdpnet.experiments.variants import VARIANTS, variant_of
 from gdpnet.graph.graph import UNKNOWN, Graph
@@ -192,7 +191,7 @@ def _defence(unit: Unit, graph: Graph) -> dict[str, Any]:
     name = unit.methods[0]
     found = run_method(name, graph, unit.setting.seed, pick_device(unit.device))
     metrics: dict[str, Any] = {
-        "micro_f1": test_f1(graph, found.logits),
+        "micro_f1": f1_on_test(graph, found.logits),
         "validation_f1": found.validation_f1,
     }
     if found.keep_score is not None:
@@ -213,7 +212,7 @@ def _family(unit: Unit, graph: Graph) -> list[dict[str, Any]]:
     metrics: dict[str, Any]
     if variant in unit.methods:
         logits = torch.from_numpy(model.predict_proba(graph))
-        metrics = {"micro_f1": test_f1(graph, logits), "validation_f1": model.validation_f1_}
+        metrics = {"micro_f1": f1_on_test(graph, logits), "validation_f1": model.validation_f1_}
         metrics |= link_metrics(graph, cleaned.keep_probability, cleaned.kept)
         metrics |= calibration(graph, cleaned)
         metrics |= {
@@ -236,7 +235,7 @@ def _on_cleaned(
     try:
         found = run_backbone(CLEANED[name], train, cleaned.graph, unit.setting.seed, pick_device(unit.device))
         metrics = {
-            "micro_f1": test_f1(graph, found.logits),
+            "micro_f1": f1_on_test(graph, found.logits),
             "validation_f1": found.validation_f1,
             "threshold": cleaned.threshold,
             "seconds": round(found.seconds, 1),
@@ -246,7 +245,7 @@ def _on_cleaned(
     return _record(unit, name, metrics, config.to_dict())
 
 
-def test_f1(graph: Graph, logits: torch.Tensor) -> float:
+def f1_on_test(graph: Graph, logits: torch.Tensor) -> float:
     """Return micro-F1 on the test nodes, against clean labels where the graph knows them."""
     labels = graph.truth.clean_labels if graph.truth is not None else graph.labels
     nodes = graph.nodes_in("test")
@@ -254,31 +253,6 @@ def test_f1(graph: Graph, logits: torch.Tensor) -> float:
     if nodes.numel() == 0:
         raise ConfigError("the graph has no labelled test node to score on")
     return float((logits[nodes].argmax(dim=1) == labels[nodes]).float().mean())
-
-
-def link_metrics(graph: Graph, score: np.ndarray, kept: np.ndarray) -> dict[str, float | None]:
-    """Return how well links were told apart: by class agreement, and against the links known to be spurious."""
-    labels = (graph.truth.clean_labels if graph.truth is not None else graph.labels).numpy()
-    target, neighbour = graph.target.numpy(), graph.neighbour.numpy()
-    known = (labels[target] != UNKNOWN) & (labels[neighbour] != UNKNOWN)
-    same = labels[target] == labels[neighbour]
-    result = {
-        "kept_share": _share(kept),
-        "kept_same_class": _share(kept[known & same]),
-        "kept_cross_class": _share(kept[known & ~same]),
-    }
-    spurious = graph.truth.spurious.numpy() if graph.truth is not None else np.zeros_like(kept)
-    if spurious.any() and not spurious.all():
-        result |= {
-            "link_auc": float(roc_auc_score(~spurious, score)),
-            "removed_precision": _share(spurious[~kept]),
-            "removed_recall": _share(~kept[spurious]),
-        }
-    return result
-
-
-def _share(flags: np.ndarray) -> float | None:
-    return float(flags.mean()) if flags.size else None
 
 
 @dataclass(frozen=True)
