@@ -39,7 +39,7 @@ def test_a_toml_file_beside_the_users_folder_is_not_taken_for_shipped_settings(t
 
 def test_settings_cannot_be_changed_in_place():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        Config().ppo.discount = 0.5  # type: ignore[misc]
+        Config().ppo.discount = 0.5
 
 
 # --- TOML ---

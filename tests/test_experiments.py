@@ -16,7 +16,8 @@ from gdpnet.experiments.demo import run_demo
 from gdpnet.experiments.evaluation import describe_cleaning, evaluate, selected_shares
 from gdpnet.experiments.figures import draw_run, embedding_map
 from gdpnet.experiments.records import append_record, make_record, read_records
-from gdpnet.experiments.trials import run_trials, summarise, without_selection
+from gdpnet.experiments.trials import run_trials, summarise
+from gdpnet.experiments.variants import variant_of
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.model import Denoised, GDPNet
@@ -98,7 +99,7 @@ def test_the_demo_compares_with_all_neighbours_and_with_no_graph(graph):
     told = []
     model, metrics = run_demo(graph, FAST, 0, "cpu", told.append)
     assert len(told) == 3
-    everything = fitted(graph, without_selection(FAST))
+    everything = fitted(graph, variant_of(FAST, "gdpnet:keep-everything"))
     assert metrics["micro_f1"] == model.score(graph)
     assert metrics["micro_f1_all_neighbours"] == everything.score(graph)
     assert metrics["micro_f1_logistic_regression"] == logistic_regression_f1(graph)
@@ -231,7 +232,7 @@ def test_a_trial_records_what_training_and_evaluating_give(tmp_path, graph):
         variants=["all neighbours"],
         on_record=lambda record: None,
     )
-    model = fitted(graph, without_selection(FAST))
+    model = fitted(graph, variant_of(FAST, "gdpnet:keep-everything"))
     assert record["metrics"]["micro_f1"] == model.score(graph)
     assert record["metrics"]["kept_share"] == 1.0
     assert record["metrics"]["epochs"] == 3

@@ -7,7 +7,6 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from gdpnet.baselines.filters import (
-    both_ways,
     kept_share,
     similarity_scores,
     structural_scorer,
@@ -20,6 +19,7 @@ from gdpnet.errors import ConfigError
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.ragged import both_ways
 
 QUICK = Settings(width=16, epochs=30, patience=10)
 
@@ -108,7 +108,7 @@ def test_the_best_share_is_kept_and_equals_stay_together():
 def test_both_ways_of_a_link_have_the_mean_and_a_single_one_its_own():
     graph = Graph.build([[0, 1, 2], [1, 0, 1]], torch.eye(3), directed=True)
     assert graph.neighbour.tolist() == [1, 0, 2]
-    assert both_ways(graph, torch.tensor([0.2, 0.4, 0.9])).tolist() == pytest.approx([0.3, 0.3, 0.9])
+    assert both_ways(torch.tensor([0.2, 0.4, 0.9]), graph.reverse).tolist() == pytest.approx([0.3, 0.3, 0.9])
 
 
 def test_a_filter_under_heavy_noise_keeps_a_part_and_mostly_genuine_links(graph):

@@ -259,6 +259,6 @@ def test_a_tampered_checkpoint_is_refused(tmp_path):
 def test_without_a_checkpoint_a_run_begins_at_the_beginning(tmp_path, uninterrupted):
     create_run(tmp_path / "run", CONFIG, "mine", GRAPH, seed=0)
     state = object()
-    read_checkpoint(RunFolder(tmp_path / "run"), state)  # type: ignore[arg-type]
+    read_checkpoint(RunFolder(tmp_path / "run"), state)
     assert same_weights(train(tmp_path / "run"), uninterrupted[1])
     assert len(weights(uninterrupted[1])) > 5

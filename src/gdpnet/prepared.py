@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
@@ -12,7 +13,7 @@ from gdpnet.config import Config
 from gdpnet.graph.features import Features, mix_rows, normalise
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.pairs import PAIR_NAMES, pair_features
-from gdpnet.ragged import owners_of, sum_by_owner
+from gdpnet.ragged import both_ways, owners_of, sum_by_owner
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,16 @@ class Prepared:
         """Return where the graph lies."""
         return self.row_ptr.device
 
+    @cached_property
+    def circle_weight(self) -> Float[Tensor, "nodes"]:
+        """Return the whole weight of each node's circle: its own, one, and that of its edges."""
+        owner = owners_of(self.row_ptr.diff())
+        weight = torch.ones_like(owner, dtype=torch.float) if self.edge_weight is None else self.edge_weight
+        return 1.0 + sum_by_owner(weight, owner, self.num_nodes)
+
     def both_ways(self, value: Float[Tensor, "edges"]) -> Float[Tensor, "edges"]:
         """Give both directions of a link the mean of their two values; one without a way back keeps its own."""
-        back = self.back.clamp(min=0)
-        return torch.where(self.back >= 0, (value + value[back]) / 2, value)
+        return both_ways(value, self.back)
 
     def share_of_target(
         self, edge: Int[Tensor, "n"], node: Int[Tensor, "n"]
@@ -56,10 +63,8 @@ class Prepared:
         """Return the weight of each edge's target in its neighbour's circle, and the circle's whole weight."""
         if self.edge_weight is None:
             return None
-        owner = owners_of(self.row_ptr.diff())
-        whole = 1.0 + sum_by_owner(self.edge_weight, owner, self.num_nodes)
         back = self.back[edge]
-        return torch.where(back >= 0, self.edge_weight[back.clamp(min=0)], 0.0), whole[node]
+        return torch.where(back >= 0, self.edge_weight[back.clamp(min=0)], 0.0), self.circle_weight[node]
 
 
 def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:

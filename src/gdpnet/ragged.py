@@ -49,3 +49,11 @@ def running_sum_before(
     first[1:] = owner[1:] != owner[:-1]
     row = first.long().cumsum(dim=0) - 1
     return (total - total[first][row]).to(values.dtype)
+
+
+def both_ways(value: Float[Tensor, "edges"], back: Int[Tensor, "edges"]) -> Float[Tensor, "edges"]:
+    """Give both directions of a link the mean of their values; ``back`` is the edge the other way, -1 for none.
+
+    Halves are added rather than a sum halved, so that both directions agree in the last bit.
+    """
+    return torch.where(back >= 0, value / 2 + value[back.clamp(min=0)] / 2, value)

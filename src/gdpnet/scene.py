@@ -66,20 +66,40 @@ def _injected(inner: Graph, config: Config, seed: int) -> list[Graph]:
     return [corrupt(inner, "random-links", rate, seed * _WORLDS + number).graph for number in range(_WORLDS)]
 
 
-def make_scene(graph: Graph, config: Config, seed: int, device: torch.device) -> Scene:
+@dataclass(frozen=True)
+class Cut:
+    """The training graph, cut out of the whole one, and the labelled nodes to learn from and to choose on."""
+
+    inner: Graph
+    """Nodes of the training split and of none; nothing else is seen while weights are learned."""
+    seen: Int[Tensor, "seen"]
+    """The number in the whole graph of each node of ``inner``."""
+    targets: Int[Tensor, "targets"]
+    """Labelled training nodes, as numbers in ``inner``."""
+    validation: Int[Tensor, "validation"]
+    """Labelled validation nodes, as numbers in the whole graph."""
+
+
+def cut_for_training(graph: Graph, seed: int) -> Cut:
     """Cut the training graph out of the whole one: validation and test nodes are not in it."""
     split = split_for_training(graph, seed)
     check_trainable(graph, split)
-    seen = ((split == SPLITS.index("train")) | (split == SPLITS.index("none"))).nonzero().flatten()
-    inner = graph.induced(seen)
-    is_target = (split[seen] == SPLITS.index("train")) & (inner.labels != UNKNOWN)
-    targets = is_target.nonzero().flatten()
+    train, labelled = split == SPLITS.index("train"), graph.labels != UNKNOWN
+    seen = (train | (split == SPLITS.index("none"))).nonzero().flatten()
+    targets = (train & labelled)[seen].nonzero().flatten()
+    validation = ((split == SPLITS.index("validation")) & labelled).nonzero().flatten()
+    return Cut(graph.induced(seen), seen, targets, validation)
+
+
+def make_scene(graph: Graph, config: Config, seed: int, device: torch.device) -> Scene:
+    """Bring what training sees to a device, and cut the targets into folds."""
+    cut = cut_for_training(graph, seed)
+    inner, targets = cut.inner, cut.targets
     folds = config.reward.folds if config.training.selection and config.reward.kind != "paper" else 1
     fold = torch.full((inner.num_nodes,), -1)
     if folds > 1:
         order = torch.randperm(targets.numel(), generator=torch.Generator().manual_seed(seed + 1))
         fold[targets[order]] = torch.arange(targets.numel()) % folds
-    validation = ((split == SPLITS.index("validation")) & (graph.labels != UNKNOWN)).nonzero().flatten()
     return Scene(
         train=prepare(inner, config, device),
         injected=tuple(prepare(world, config, device) for world in _injected(inner, config, seed)),
@@ -87,6 +107,6 @@ def make_scene(graph: Graph, config: Config, seed: int, device: torch.device) ->
         targets=targets.to(device),
         fold=fold.to(device),
         whole=prepare(graph, config, device),
-        validation=validation.to(device),
-        validation_labels=graph.labels[validation].to(device),
+        validation=cut.validation.to(device),
+        validation_labels=graph.labels[cut.validation].to(device),
     )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gdpnet.graph.pairs import LEARNED_PAIRS
 from gdpnet.prepared import Prepared
-from gdpnet.ragged import owners_of, sum_by_owner
+from gdpnet.ragged import owners_of
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import Episodes, Met, View
 from gdpnet.selection.policy import agreement
@@ -133,8 +133,7 @@ def _share_back(prepared: Prepared) -> Float[Tensor, "edges 2"] | None:
     """Return the weights of the target's circle and of the neighbour in that circle without the neighbour."""
     if prepared.edge_weight is None:
         return None
-    owner = owners_of(prepared.row_ptr.diff())
-    whole = 1.0 + sum_by_owner(prepared.edge_weight, owner, prepared.num_nodes)[owner]
+    whole = prepared.circle_weight[owners_of(prepared.row_ptr.diff())]
     return torch.stack([whole, -prepared.edge_weight], dim=1) / (whole - prepared.edge_weight)[:, None]
 
 

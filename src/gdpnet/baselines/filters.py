@@ -23,7 +23,7 @@ from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.noise import corrupt
 from gdpnet.graph.pairs import pair_features
-from gdpnet.ragged import sum_by_owner
+from gdpnet.ragged import both_ways, sum_by_owner
 
 SIMILARITIES = ("cosine", "jaccard")
 """Names of the likenesses that `similarity_scores` knows."""
@@ -72,7 +72,7 @@ def structural_scorer(train_graph: Graph, seed: int = 0) -> Scorer:
     if np.concatenate(answers).all():  # every pair of nodes is linked
         return lambda graph: torch.ones(graph.num_edges)
     model = _boosted(seed).fit(np.concatenate(tables), np.concatenate(answers))
-    return lambda graph: both_ways(graph, _belief(model, pair_features(graph, "structure").numpy()))
+    return lambda graph: both_ways(_belief(model, pair_features(graph, "structure").numpy()), graph.reverse)
 
 
 def structural_scores(train_graph: Graph, graph: Graph, seed: int = 0) -> Float[Tensor, "edges"]:
@@ -99,7 +99,10 @@ def supervised_scores(
     if same.size == 0 or same.all() or not same.any():
         return torch.ones(task.train.num_edges), torch.ones(task.whole.num_edges)
     model = _boosted(seed).fit(table[usable.numpy()], same)
-    return both_ways(task.train, _belief(model, table)), both_ways(task.whole, _belief(model, whole_table))
+    return (
+        both_ways(_belief(model, table), task.train.reverse),
+        both_ways(_belief(model, whole_table), task.whole.reverse),
+    )
 
 
 def kept_share(score: Float[Tensor, "edges"], share: float) -> Bool[Tensor, "edges"]:
@@ -108,13 +111,6 @@ def kept_share(score: Float[Tensor, "edges"], share: float) -> Bool[Tensor, "edg
         return torch.ones_like(score, dtype=torch.bool)
     place = min(score.numel() - 1, max(0, round(score.numel() * share) - 1))
     return score >= score.sort(descending=True).values[place]
-
-
-def both_ways(graph: Graph, score: Float[Tensor, "edges"]) -> Float[Tensor, "edges"]:
-    """Give both ways of a link the mean of their scores."""
-    back = graph.reverse
-    # halves are added rather than a sum halved, so that both ways agree in the last bit
-    return torch.where(back >= 0, score / 2 + score[back.clamp(min=0)] / 2, score)
 
 
 def _with_random_links(graph: Graph, seed: int) -> tuple[Graph, Bool[Tensor, "edges"]]:

@@ -17,7 +17,7 @@ from gdpnet.baselines.sparse import Table, table_of
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.graph.features import normalise
 from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
-from gdpnet.scene import check_trainable, split_for_training
+from gdpnet.scene import check_trainable, cut_for_training
 
 _LOOK_EVERY = 10
 """Epochs between two looks at whether to stop; a look makes the host wait for the device."""
@@ -79,13 +79,8 @@ class Task:
 
 def make_task(graph: Graph, seed: int) -> Task:
     """Cut the training graph out of the whole one, as GDPNet's own training does."""
-    split = split_for_training(graph, seed)
-    check_trainable(graph, split)
-    seen = ((split == SPLITS.index("train")) | (split == SPLITS.index("none"))).nonzero().flatten()
-    labelled = graph.labels != UNKNOWN
-    targets = ((split == SPLITS.index("train")) & labelled)[seen].nonzero().flatten()
-    validation = ((split == SPLITS.index("validation")) & labelled).nonzero().flatten()
-    return Task(graph.induced(seen), graph, seen, targets, validation)
+    cut = cut_for_training(graph, seed)
+    return Task(cut.inner, graph, cut.seen, cut.targets, cut.validation)
 
 
 def task_of(train: Graph, whole: Graph) -> Task:

@@ -114,7 +114,7 @@ class WeightedAttention(GATConv):
         super().__init__(heads * each, each, heads=heads, dropout=dropout, add_self_loops=False)
         self.lin = nn.Identity()
 
-    def edge_update(  # noqa: D102
+    def edge_update(
         self,
         alpha_j: Tensor,
         alpha_i: Tensor,
@@ -123,6 +123,7 @@ class WeightedAttention(GATConv):
         ptr: Tensor | None,
         dim_size: int | None,
     ) -> Tensor:
+        """Return the attention of each edge."""
         logits = F.leaky_relu(alpha_j + alpha_i, self.negative_slope) + edge_attr[:, None]
         return F.dropout(softmax(logits, index, ptr, dim_size), self.dropout, self.training)
 

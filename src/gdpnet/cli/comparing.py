@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gdpnet.cli.app import app
-from gdpnet.cli.options import ConfigFile, DataDir, Device, DeviceName, Json, Overrides, config_of
+from gdpnet.cli.options import (
+    ConfigFile,
+    DataDir,
+    Device,
+    DeviceName,
+    Json,
+    Overrides,
+    SplitName,
+    check_split,
+    config_of,
+)
 from gdpnet.cli.printing import print_json, print_table
 from gdpnet.errors import ConfigError
 
@@ -41,7 +51,7 @@ def robustness(
     ] = False,
     config: ConfigFile = None,
     overrides: Overrides = None,
-    split: Annotated[str, typer.Option(help="paper or random split of a named dataset")] = "paper",
+    split: SplitName = "paper",
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
     as_json: Json = False,
@@ -59,11 +69,11 @@ def robustness(
         run_units,
         summarise,
     )
-    from gdpnet.graph.named import check_name
+    from gdpnet.graph.named import open_graph
     from gdpnet.run_folder import plain
+    from gdpnet.scene import cut_for_training
 
-    if split not in ("paper", "random"):
-        raise ConfigError(f"--split must be paper or random, found '{split}'")
+    check_split(split)
     wanted, levels = _methods_of(methods), _rates_of(rates)
     check_methods(wanted)
     check_noise(noise, levels)
@@ -77,8 +87,8 @@ def robustness(
         graphs |= {setting.to_record()["graph"] for setting in settings}
         units += plan(settings, wanted, config_of(name, config, overrides), device.value, records)
     if not report_only:
-        for name in dataset:
-            check_name(name)
+        for name in dataset:  # a graph that nothing can be trained on is refused before anything runs
+            cut_for_training(open_graph(name, data_dir=data_dir, split=split, seed=first_seed), first_seed)
         run_units(units, records, jobs, _Progress(len(units)))
     rows = [
         row

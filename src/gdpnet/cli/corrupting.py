@@ -18,6 +18,8 @@ from gdpnet.cli.options import (
     GraphName,
     Json,
     Seed,
+    SplitName,
+    check_split,
     source_of,
 )
 from gdpnet.cli.printing import print_graph, print_json, print_metrics
@@ -42,7 +44,7 @@ def noise(
     ],
     seed: Seed = 0,
     device: DeviceName = Device.auto,
-    split: Annotated[str, typer.Option(help="paper or random split of a named dataset")] = "paper",
+    split: SplitName = "paper",
     data_dir: DataDir = None,
     columns: ColumnNames = None,
     directed: Directed = False,
@@ -52,8 +54,7 @@ def noise(
     from gdpnet.baselines.attack import attacks
 
     source = source_of(data_dir, columns, directed)
-    if split not in ("paper", "random"):
-        raise ConfigError(f"--split must be paper or random, found '{split}'")
+    check_split(split)
     noises = NOISES | attacks(pick_device(device.value))
     steps = [_step(word) for word in kinds]
     for kind, rate in steps:

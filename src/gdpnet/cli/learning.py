@@ -20,6 +20,8 @@ from gdpnet.cli.options import (
     Json,
     Overrides,
     Seed,
+    SplitName,
+    check_split,
     config_of,
     source_of,
 )
@@ -83,7 +85,7 @@ def train(
     seed: Seed = 0,
     device: DeviceName = Device.auto,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
-    split: Annotated[str, typer.Option(help="paper or random split of a named dataset")] = "paper",
+    split: SplitName = "paper",
     data_dir: DataDir = None,
     columns: ColumnNames = None,
     directed: Directed = False,
@@ -94,8 +96,7 @@ def train(
     from gdpnet.experiments.figures import draw_run
 
     source = source_of(data_dir, columns, directed)
-    if split not in ("paper", "random"):
-        raise ConfigError(f"--split must be paper or random, found '{split}'")
+    check_split(split)
     pick_device(device.value)
     if resume:
         if config is not None or overrides:
@@ -138,13 +139,14 @@ def trials(
     config: ConfigFile = None,
     overrides: Overrides = None,
     device: DeviceName = Device.auto,
-    split: Annotated[str, typer.Option(help="paper or random split of a named dataset")] = "paper",
+    split: SplitName = "paper",
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
     """Train with several seeds, with and without selection, and keep every trial as a record."""
     from gdpnet.experiments.trials import run_trials, summarise
 
+    check_split(split)
     source = source_of(data_dir, None, False)
     settings = config_of(graph, config, overrides)
 

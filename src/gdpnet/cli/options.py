@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from gdpnet.config import Config, read_config, shipped_config
+from gdpnet.errors import ConfigError, nearest
 from gdpnet.graph.files import USUAL_COLUMNS, Columns
 
 
@@ -41,6 +42,7 @@ Json = Annotated[bool, typer.Option("--json", help="end stdout with the result a
 DataDir = Annotated[
     Path | None, typer.Option(help="folder with Planetoid and CitationFull; GDPNET_DATA by default")
 ]
+SplitName = Annotated[str, typer.Option(help="paper or random split of a named dataset")]
 OutFile = Annotated[Path, typer.Option("--out", help="a .csv or .parquet file to write")]
 Directed = Annotated[bool, typer.Option("--directed", help="edges of files point one way")]
 ColumnNames = Annotated[
@@ -77,11 +79,15 @@ class GraphSource:
         return GraphSource(data_dir, Columns(**columns), record["directed"])
 
 
+def check_split(split: str) -> None:
+    """Refuse a split of a dataset that is not known."""
+    if split not in ("paper", "random"):
+        raise ConfigError(f"--split must be paper or random, found '{split}'")
+
+
 def source_of(data_dir: Path | None, columns: list[str] | None, directed: bool) -> GraphSource:
     """Gather the options that say how a graph is opened."""
-    from gdpnet.errors import ConfigError, nearest
-
-    named: dict[str, object] = {}
+    named: dict[str, Any] = {}
     for word in columns or []:
         role, separator, name = word.partition("=")
         known = list(Columns.__dataclass_fields__)
@@ -90,7 +96,7 @@ def source_of(data_dir: Path | None, columns: list[str] | None, directed: bool) 
         if role not in known:
             raise ConfigError(f"there is no column role '{role}'{nearest(role, known)}")
         named[role] = tuple(name.split(",")) if role == "features" else name
-    return GraphSource(data_dir, Columns(**named), directed)  # type: ignore[arg-type]
+    return GraphSource(data_dir, Columns(**named), directed)
 
 
 def config_of(graph: str, file: Path | None, overrides: list[str] | None) -> Config:

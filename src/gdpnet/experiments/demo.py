@@ -13,7 +13,7 @@ from gdpnet.baselines.methods import run_backbone, run_method
 from gdpnet.config import Config
 from gdpnet.experiments.evaluation import evaluate, link_metrics
 from gdpnet.experiments.robustness import f1_on_test
-from gdpnet.experiments.trials import without_selection
+from gdpnet.experiments.variants import variant_of
 from gdpnet.graph.graph import Graph
 from gdpnet.model import GDPNet
 from gdpnet.training import Epoch
@@ -27,7 +27,9 @@ def run_demo(
 ) -> tuple[GDPNet, dict[str, Any]]:
     """Return the trained model, and the F1 of all methods with what became of the planted noise."""
     model = GDPNet.from_config(config, seed=seed, device=device).fit(graph, on_epoch=on_epoch)
-    everything = GDPNet.from_config(without_selection(config), seed=seed, device=device).fit(graph)
+    everything = GDPNet.from_config(
+        variant_of(config, "gdpnet:keep-everything"), seed=seed, device=device
+    ).fit(graph)
     metrics = evaluate(model, graph)
     metrics["micro_f1_all_neighbours"] = everything.score(graph)
     metrics["micro_f1_logistic_regression"] = logistic_regression_f1(graph)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -12,16 +11,12 @@ from typing import Any
 from gdpnet.config import Config
 from gdpnet.experiments.evaluation import evaluate
 from gdpnet.experiments.records import append_record, make_record, read_records
+from gdpnet.experiments.variants import variant_of
 from gdpnet.graph.graph import Graph
 from gdpnet.model import GDPNet
 
 VARIANTS = ("GDPNet", "all neighbours")
 """The model, and the same aggregator without selection."""
-
-
-def without_selection(config: Config) -> Config:
-    """Return the same settings with every neighbour kept."""
-    return replace(config, training=replace(config.training, selection=False))
 
 
 def run_trials(
@@ -40,7 +35,7 @@ def run_trials(
     asked = []
     for seed in seeds:
         for variant in variants:
-            chosen = config if variant == "GDPNet" else without_selection(config)
+            chosen = config if variant == "GDPNet" else variant_of(config, "gdpnet:keep-everything")
             wanted = {"graph": graph_name, "variant": variant, "seed": seed, "config": chosen.to_dict()}
             record = done.get(_key(wanted))
             if record is None:
