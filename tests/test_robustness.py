@@ -585,3 +585,13 @@ def test_failures_of_the_program_itself_are_not_hidden_in_a_record(folder, monke
     with pytest.raises(TypeError):
         run_unit(Unit(setting_of(folder), ("gcn",), FAST, "cpu"))
     assert not issubclass(TypeError, GDPNetError)
+
+
+def test_a_malformed_graph_is_refused_before_anything_runs(tmp_path, capsys):
+    (tmp_path / "nodes.csv").write_text("id,label,f\na,x,1\nb,y,2\n")
+    (tmp_path / "edges.csv").write_text("source,target\na,nobody\n")
+    records = tmp_path / "records.jsonl"
+    words = ["robustness", "--dataset", str(tmp_path), "--methods", "gcn", "--records", str(records)]
+    assert main(words) == 2
+    assert "found 'nobody'" in capsys.readouterr().err
+    assert not records.exists()
