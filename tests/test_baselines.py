@@ -360,19 +360,57 @@ def test_impossible_settings_are_refused(bad, reason):
 def test_a_search_tries_every_candidate_and_reads_no_test_label(graph, monkeypatch):
     tried = []
 
-    def record(name, graph, seed, device, settings):
+    def record(name, task, seed, device, settings=None):
         tried.append(settings)
-        best = settings.dropout == 0.3 and settings.weight_decay == 5e-5
-        return run_method("lr", graph, seed, device) if best else replace(outcome, validation_f1=0.0)
+        good = settings is not None and (settings.dropout, settings.weight_decay) == (0.3, 5e-5)
+        return replace(outcome, validation_f1=0.9 if good else 0.1)
 
     outcome = run_method("lr", graph)
-    monkeypatch.setattr("gdpnet.baselines.search.run_method", record)
+    monkeypatch.setattr("gdpnet.baselines.search.run_task", record)
     found = search("gcn", [graph], [0, 1])
-    assert (found.dropout, found.weight_decay) == (0.3, 5e-5)
+    assert (found.settings.dropout, found.settings.weight_decay) == (0.3, 5e-5)
     assert len(tried) == 2 * len(CANDIDATES) == 20
-    assert search("lr", [graph]) == METHODS["lr"].settings
+    assert found.scores == tuple(
+        0.9 if one.dropout == 0.3 and one.weight_decay == 5e-5 else 0.1 for one in tried[:10]
+    )
+    assert search("lr", [graph]).settings == METHODS["lr"].settings
     with pytest.raises(ConfigError, match="one graph and one seed or more"):
         search("gcn", [])
+
+
+def test_a_search_compares_candidates_at_the_choice_that_the_method_made_once(graph, monkeypatch):
+    tried = []
+    chosen = {"kept_share": 0.7}
+
+    def record(name, task, seed, device, settings=None):
+        tried.append(settings)
+        return replace(outcome, chosen=chosen, validation_f1=0.5)
+
+    outcome = run_method("lr", graph)
+    monkeypatch.setattr("gdpnet.baselines.search.run_task", record)
+    found = search("cosine-gcn", [graph])
+    assert tried[0] is None
+    assert [one.choice for one in tried[1:]] == [0.7] * len(CANDIDATES)
+    assert found.settings.choice is None
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.chooses])
+def test_a_method_that_is_told_its_choice_makes_no_other(graph, name):
+    free = run_method(name, graph, settings=Settings(**QUICK))
+    key, value = next(iter(free.chosen.items()))
+    options = {"kept_share": 0.5, "drop_edge": 0.2, "restart": 0.15, "rank": 5, "temperature": 0.5}
+    told = run_method(name, graph, settings=Settings(**QUICK, choice=options[key]))
+    assert told.chosen[key] == options[key]
+    assert (
+        run_method(name, graph, settings=Settings(**QUICK, choice=value)).validation_f1 == free.validation_f1
+    )
+
+
+def test_methods_that_choose_are_marked_as_such(graph):
+    for name, method in METHODS.items():
+        assert (
+            method.chooses == bool(run_method(name, graph, settings=Settings(**QUICK)).chosen) or name == "lr"
+        )
 
 
 def test_a_network_without_neighbours_ignores_links(graph):

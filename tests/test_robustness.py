@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +14,15 @@ from gdpnet.cli import main
 from gdpnet.config import Config
 from gdpnet.errors import ConfigError, GDPNetError, GraphError
 from gdpnet.experiments import robustness
+from gdpnet.experiments.corrupted import Setting, noisy_graph
 from gdpnet.experiments.curves import draw_curves
 from gdpnet.experiments.evaluation import calibration, link_metrics
 from gdpnet.experiments.records import append_record, read_records
 from gdpnet.experiments.robustness import (
-    Setting,
+    CLEANED,
     Unit,
     check_methods,
     check_noise,
-    noisy_graph,
     plan,
     run_unit,
     run_units,
@@ -48,7 +48,9 @@ def record_of(
     auc = more.pop("link_auc", None)
     if auc is not None:
         metrics["link_auc"] = auc
-    config = {} if method in METHODS else FAST.to_dict()
+    config = asdict(METHODS[method].settings) if method in METHODS else FAST.to_dict()
+    if method in CLEANED:
+        config["backbone"] = asdict(METHODS[CLEANED[method]].settings)
     about = {
         "kind": "robustness",
         "graph": "mine",
@@ -167,6 +169,8 @@ def test_a_family_records_gdpnet_and_each_network_on_the_graph_that_it_cleaned(f
     assert {"link_auc", "removed_recall", "brier", "reliability"} <= own.keys()
     assert 0.0 <= network["micro_f1"] <= 1.0
     for record in records:
+        backbone = record["config"].pop("backbone", None)
+        assert backbone is None or backbone == asdict(METHODS[CLEANED[record["method"]]].settings)
         assert Config().with_values(record["config"]) == FAST
         assert (record["graph"], record["rate"], record["seed"]) == (setting.graph, 0.5, 0)
 

@@ -5,8 +5,9 @@ What a family chooses (a share of links, a rank), it chooses by validation micro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -63,6 +64,11 @@ def best_of(found: Iterable[Found]) -> Found:
     return max(found, key=lambda one: (one.fitted.validation_f1, -one.fitted.validation_loss))
 
 
+def _among(settings: Settings, options: Sequence[float]) -> Sequence[float]:
+    """Return the options that a method chooses among: the one that is set, else all."""
+    return options if settings.choice is None else (settings.choice,)
+
+
 def plain(build: Build, losses: Losses = whole_batch) -> Run:
     """Train a network on the graph as it is."""
 
@@ -79,7 +85,7 @@ def dropping(build: Build) -> Run:
         inputs = inputs_of(task, device)
         return best_of(
             Found(fit_network(build, inputs, replace(settings, drop_edge=share), seed), {"drop_edge": share})
-            for share in DROPPED_SHARES
+            for share in _among(settings, DROPPED_SHARES)
         )
 
     return run
@@ -101,7 +107,7 @@ def filtered(build: Build, scores: Scores) -> Run:
             )
             return Found(fit_network(build, part, settings, seed), {"kept_share": share}, whole_score, kept)
 
-        return best_of(tried(share) for share in KEPT_SHARES)
+        return best_of(tried(share) for share in _among(settings, KEPT_SHARES))
 
     return run
 
@@ -115,12 +121,14 @@ def similarity(kind: str) -> Scores:
     return scores
 
 
+@lru_cache(maxsize=2)
 def structural(task: Task, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Score links by the trees that learned to tell them from random ones."""
     scorer = structural_scorer(task.train, seed)
     return scorer(task.train), scorer(task.whole)
 
 
+@lru_cache(maxsize=2)
 def supervised(task: Task, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Score links by the trees that learned which of them stay within a class."""
     return supervised_scores(task, seed, device)
@@ -138,13 +146,14 @@ def diffused(task: Task, seed: int, device: torch.device, settings: Settings) ->
         part = replace(inputs, train=sides[0], whole=sides[1])
         return Found(fit_network(gdc_gcn, part, settings, seed), {"restart": restart, "top": TOP})
 
-    return best_of(tried(restart) for restart in RESTARTS)
+    return best_of(tried(restart) for restart in _among(settings, RESTARTS))
 
 
 def low_rank(task: Task, seed: int, device: torch.device, settings: Settings) -> Found:
     """Train a GCN on adjacency matrices of low rank; the rank is chosen."""
     inputs = inputs_of(task, device)
-    train, whole = (low_rank_links(graph, RANKS, device) for graph in (task.train, task.whole))
+    ranks = tuple(int(rank) for rank in _among(settings, RANKS))
+    train, whole = (low_rank_links(graph, ranks, device) for graph in (task.train, task.whole))
 
     def tried(rank: int) -> Found:
         part = replace(
@@ -154,7 +163,7 @@ def low_rank(task: Task, seed: int, device: torch.device, settings: Settings) ->
         )
         return Found(fit_network(svd_gcn, part, settings, seed), {"rank": rank})
 
-    return best_of(tried(rank) for rank in sorted({min(rank, max(whole)) for rank in RANKS}))
+    return best_of(tried(rank) for rank in sorted({min(rank, max(whole)) for rank in ranks}))
 
 
 def guarded(task: Task, seed: int, device: torch.device, settings: Settings) -> Found:
@@ -173,7 +182,7 @@ def medians(task: Task, seed: int, device: torch.device, settings: Settings) -> 
     )
     return best_of(
         Found(fit_network(soft_median_gcn(heat), part, settings, seed), {"temperature": heat})
-        for heat in TEMPERATURES
+        for heat in _among(settings, TEMPERATURES)
     )
 
 

@@ -45,6 +45,8 @@ class Settings:
     """Passes over the training nodes, at most."""
     patience: int = 50
     """Epochs without a better validation score after which training stops."""
+    choice: float | None = None
+    """What a method else chooses by itself on validation (a share of links, a rank, a temperature)."""
 
     def __post_init__(self) -> None:
         """Check sizes and shares."""
@@ -58,7 +60,7 @@ class Settings:
             raise ConfigError("the learning rate must be above 0 and the weight decay 0 or more")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Task:
     """What there is to learn: the training graph, the whole one, and which of their nodes have labels to use."""
 

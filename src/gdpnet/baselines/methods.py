@@ -29,6 +29,8 @@ class Method:
     settings: Settings
     network: bool = True
     """Whether its settings are worth a search."""
+    chooses: bool = False
+    """Whether it chooses something by itself on validation, beside its settings."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Outcome:
     logits: Float[Tensor, "nodes classes"]
     validation_f1: float
     settings: dict[str, Any]
+    chosen: dict[str, Any]
+    """The part of the settings that the method chose by itself."""
     keep_score: Float[Tensor, "edges"] | None
     kept: Bool[Tensor, "edges"] | None
     seconds: float
@@ -62,43 +66,58 @@ METHODS: dict[str, Method] = {
         families.plain(graphsage, sampled_batches),
         _SAMPLED_NEIGHBOURS,
     ),
-    "gcn-dropedge": Method("GCN, links dropped at random each epoch", families.dropping(gcn), _USUAL),
+    "gcn-dropedge": Method(
+        "GCN, links dropped at random each epoch", families.dropping(gcn), _USUAL, chooses=True
+    ),
     "graphsage-dropedge": Method(
-        "GraphSAGE, links dropped at random each epoch", families.dropping(graphsage), _USUAL
+        "GraphSAGE, links dropped at random each epoch", families.dropping(graphsage), _USUAL, chooses=True
     ),
     "jaccard-gcn": Method(
-        "GCN on links of like features", families.filtered(gcn, families.similarity("jaccard")), _USUAL
+        "GCN on links of like features",
+        families.filtered(gcn, families.similarity("jaccard")),
+        _USUAL,
+        chooses=True,
     ),
     "cosine-gcn": Method(
-        "GCN on links of like features", families.filtered(gcn, families.similarity("cosine")), _USUAL
+        "GCN on links of like features",
+        families.filtered(gcn, families.similarity("cosine")),
+        _USUAL,
+        chooses=True,
     ),
     "cosine-graphsage": Method(
         "GraphSAGE on links of like features",
         families.filtered(graphsage, families.similarity("cosine")),
         _USUAL,
+        chooses=True,
     ),
     "supervised-gcn": Method(
         "GCN on links that a classifier holds for same-class",
         families.filtered(gcn, families.supervised),
         _USUAL,
+        chooses=True,
     ),
     "supervised-graphsage": Method(
         "GraphSAGE on links that a classifier holds for same-class",
         families.filtered(graphsage, families.supervised),
         _USUAL,
+        chooses=True,
     ),
     "structural-gcn": Method(
-        "GCN on links that do not look random", families.filtered(gcn, families.structural), _USUAL
+        "GCN on links that do not look random",
+        families.filtered(gcn, families.structural),
+        _USUAL,
+        chooses=True,
     ),
     "structural-graphsage": Method(
         "GraphSAGE on links that do not look random",
         families.filtered(graphsage, families.structural),
         _USUAL,
+        chooses=True,
     ),
-    "gdc-gcn": Method("GCN on links of personalised PageRank", families.diffused, _USUAL),
-    "svd-gcn": Method("GCN on an adjacency matrix of low rank", families.low_rank, _USUAL),
+    "gdc-gcn": Method("GCN on links of personalised PageRank", families.diffused, _USUAL, chooses=True),
+    "svd-gcn": Method("GCN on an adjacency matrix of low rank", families.low_rank, _USUAL, chooses=True),
     "gnnguard": Method("GCN that trusts like neighbours, layer by layer", families.guarded, _USUAL),
-    "soft-median": Method("GCN with soft medians for means", families.medians, _LESS_DROPOUT),
+    "soft-median": Method("GCN with soft medians for means", families.medians, _LESS_DROPOUT, chooses=True),
 }
 """Every method by the name that a user types."""
 
@@ -161,6 +180,14 @@ def run_backbone(
     return _outcome(method.run, task, seed, device, settings or method.settings)
 
 
+def run_task(
+    name: str, task: Task, seed: int, device: torch.device | str, settings: Settings | None = None
+) -> Outcome:
+    """Train a method on a task that is made already; scores of its links are kept from one call to the next."""
+    method = method_of(name)
+    return _outcome(method.run, lambda: task, seed, device, settings or method.settings)
+
+
 def _outcome(
     run: Run, task: Callable[[], Task], seed: int, device: torch.device | str, settings: Settings
 ) -> Outcome:
@@ -171,6 +198,7 @@ def _outcome(
         logits=found.fitted.logits,
         validation_f1=found.fitted.validation_f1,
         settings=settings_of(settings, found.chosen),
+        chosen=found.chosen,
         keep_score=found.keep_score,
         kept=found.kept,
         seconds=time.perf_counter() - start,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from gdpnet.baselines.fitting import Settings
-from gdpnet.baselines.methods import method_of, run_method
+from gdpnet.baselines.fitting import Settings, make_task
+from gdpnet.baselines.methods import method_of, run_task
 from gdpnet.errors import ConfigError
 from gdpnet.graph.graph import Graph
 
@@ -25,25 +25,39 @@ CANDIDATES: tuple[dict[str, Any], ...] = (
 """The ten settings that are tried: dropout by weight decay, then a smaller step, then a wider layer."""
 
 
+@dataclass(frozen=True)
+class Searched:
+    """The settings that did best on validation, and the mean validation micro-F1 of every candidate."""
+
+    settings: Settings
+    scores: tuple[float, ...] = ()
+
+
 def search(
     name: str,
     graphs: Sequence[Graph],
     seeds: Iterable[int] = (0,),
     device: torch.device | str = "cpu",
-) -> Settings:
-    """Return the candidate of best mean validation micro-F1 over all graphs and seeds; the first of equals.
+) -> Searched:
+    """Find the candidate of best mean validation micro-F1 over all graphs and seeds; the first of equals.
 
-    Test nodes are not scored. What a method chooses on validation by itself (a share of links, a rank) it
-    chooses anew with each candidate. A method without a network has nothing to search.
+    Test nodes are not scored. What a method chooses on validation by itself (a share of links, a rank) it chooses
+    once for each graph and seed with its own settings, and all candidates are compared at that choice; it is open
+    again in the settings that are returned. A method without a network has nothing to search.
     """
-    method, trials = method_of(name), [(graph, seed) for graph in graphs for seed in seeds]
+    method, seeds = method_of(name), list(seeds)
+    trials = [(make_task(graph, seed), seed) for graph in graphs for seed in seeds]
     if not trials:
         raise ConfigError("a search needs one graph and one seed or more, found none")
     if not method.network:
-        return method.settings
+        return Searched(method.settings)
     candidates = [replace(method.settings, **candidate) for candidate in CANDIDATES]
-    scores = [
-        sum(run_method(name, graph, seed, device, candidate).validation_f1 for graph, seed in trials)
-        for candidate in candidates
-    ]
-    return candidates[scores.index(max(scores))]
+    totals = [0.0] * len(candidates)
+    for task, seed in trials:  # a trial at a time: scores of its links are worked out once
+        chosen = run_task(name, task, seed, device).chosen if method.chooses else {}
+        choice = next(iter(chosen.values()), None)
+        for place, candidate in enumerate(candidates):
+            found = run_task(name, task, seed, device, replace(candidate, choice=choice))
+            totals[place] += found.validation_f1
+    scores = tuple(total / len(trials) for total in totals)
+    return Searched(candidates[scores.index(max(scores))], scores)

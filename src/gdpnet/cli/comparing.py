@@ -1,8 +1,9 @@
-"""Commands that compare methods: robustness."""
+"""Commands that compare methods: robustness, and tune, which comes before it."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,6 +45,12 @@ def robustness(
     records: Annotated[Path, typer.Option(help="file of records to append to")] = Path(
         "results/robustness.jsonl"
     ),
+    tuned: Annotated[
+        Path,
+        typer.Option(
+            help="settings of the defences, as `gdpnet tune` found them; their own where it has none"
+        ),
+    ] = Path("results/settings.jsonl"),
     figures: Annotated[Path | None, typer.Option(help="folder to draw the curves in")] = None,
     jobs: Annotated[int, typer.Option(help="methods that run side by side", min=1)] = 1,
     report_only: Annotated[
@@ -60,35 +67,35 @@ def robustness(
 
     Every result is a record; what the file holds already is not run again, so that a stopped run goes on.
     """
+    from gdpnet.experiments.corrupted import Setting
     from gdpnet.experiments.records import read_records
     from gdpnet.experiments.robustness import (
-        Setting,
         check_methods,
         check_noise,
         plan,
         run_units,
         summarise,
     )
-    from gdpnet.graph.named import open_graph
+    from gdpnet.experiments.tuning import searched_settings
     from gdpnet.run_folder import plain
-    from gdpnet.scene import cut_for_training
 
     check_split(split)
     wanted, levels = _methods_of(methods), _rates_of(rates)
     check_methods(wanted)
     check_noise(noise, levels)
-    units, graphs = [], set()
+    units, graphs, found = [], set(), searched_settings(tuned)
     for name in dataset:
         settings = [
             Setting(name, split, noise, rate, seed, data_dir)
             for rate in levels
             for seed in range(first_seed, first_seed + seeds)
         ]
-        graphs |= {setting.to_record()["graph"] for setting in settings}
-        units += plan(settings, wanted, config_of(name, config, overrides), device.value, records)
+        graph = settings[0].to_record()["graph"]
+        graphs.add(graph)
+        searched = {method: one for (place, method), one in found.items() if place == graph}
+        units += plan(settings, wanted, config_of(name, config, overrides), device.value, records, searched)
     if not report_only:
-        for name in dataset:  # a graph that nothing can be trained on is refused before anything runs
-            cut_for_training(open_graph(name, data_dir=data_dir, split=split, seed=first_seed), first_seed)
+        _refuse_untrainable(dataset, data_dir, split, first_seed)
         run_units(units, records, jobs, _Progress(len(units)))
     rows = [
         row
@@ -105,6 +112,67 @@ def robustness(
     print_json(as_json, {"rows": [plain(row.to_dict()) for row in rows]})
 
 
+@app.command()
+def tune(
+    dataset: Annotated[list[str], typer.Option("--dataset", help="a dataset or a path; may be given again")],
+    noise: Annotated[str, typer.Option(help="kind of noise, as `gdpnet noise` names it")] = "random-links",
+    rates: Annotated[
+        str,
+        typer.Option(help="rates of the noise, parted by commas; a candidate's score is the mean over them"),
+    ] = "0,1.0",
+    methods: Annotated[str, typer.Option(help="methods, parted by commas; `all` for every defence")] = "all",
+    seed: Annotated[int, typer.Option(help="seed of the noise and of the training", min=0)] = 0,
+    records: Annotated[Path, typer.Option(help="file of records to append to")] = Path(
+        "results/settings.jsonl"
+    ),
+    jobs: Annotated[int, typer.Option(help="searches that run side by side", min=1)] = 1,
+    split: SplitName = "paper",
+    device: DeviceName = Device.auto,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Search the settings of every defence on validation nodes, ten candidates each, before they are compared.
+
+    Test nodes are not scored. `gdpnet robustness` reads what was found. What the file holds is not searched again.
+    """
+    from gdpnet.experiments.corrupted import Setting
+    from gdpnet.experiments.parallel import do_all
+    from gdpnet.experiments.robustness import check_noise
+    from gdpnet.experiments.tuning import check_tunable, run_search, searched_settings, searches_left
+
+    check_split(split)
+    wanted, levels = [name for name in _methods_of(methods) if "gdpnet" not in name], _rates_of(rates)
+    check_tunable(wanted)
+    check_noise(noise, levels)
+    _refuse_untrainable(dataset, data_dir, split, seed)
+    settings = [
+        tuple(Setting(name, split, noise, rate, seed, data_dir) for rate in levels) for name in dataset
+    ]
+    left = searches_left(settings, wanted, device.value, records)
+    do_all(run_search, left, records, jobs, _Progress(len(left)))
+    graphs = {rates_of[0].to_record()["graph"] for rates_of in settings}
+    found = {key: one for key, one in searched_settings(records).items() if key[0] in graphs}
+    columns = ("graph", "method", "dropout", "weight decay", "learning rate", "width")
+    print_table(
+        "settings found on validation nodes",
+        columns,
+        [
+            (*key, f"{one.dropout:g}", f"{one.weight_decay:g}", f"{one.learning_rate:g}", str(one.width))
+            for key, one in sorted(found.items())
+        ],
+    )
+    print_json(as_json, {"settings": [{"graph": g, "method": m, **asdict(s)} for (g, m), s in found.items()]})
+
+
+def _refuse_untrainable(names: list[str], data_dir: Path | None, split: str, seed: int) -> None:
+    """Refuse a graph that nothing can be trained on before anything runs."""
+    from gdpnet.graph.named import open_graph
+    from gdpnet.scene import cut_for_training
+
+    for name in names:
+        cut_for_training(open_graph(name, data_dir=data_dir, split=split, seed=seed), seed)
+
+
 class _Progress:
     """Say what has ended, and how long the rest will take."""
 
@@ -115,13 +183,21 @@ class _Progress:
         self.done += 1
         left = (time.perf_counter() - self.start) / self.done * (self.units - self.done)
         for record in records:
-            metrics = record["metrics"]
-            said = f"failed: {metrics['error']}" if "error" in metrics else f"{metrics['micro_f1']:.4f}"
+            rate = f" {record['rate']:g}" if "rate" in record else ""
             print(
-                f"[{self.done}/{self.units}, about {left / 60:.0f} min left] {record['graph']} {record['noise']} "
-                f"{record['rate']:g} seed {record['seed']} {record['method']}: {said}",
+                f"[{self.done}/{self.units}, about {left / 60:.0f} min left] {record['graph']} {record['noise']}"
+                f"{rate} seed {record['seed']} {record['method']}: {_said(record['metrics'])}",
                 flush=True,
             )
+
+
+def _said(metrics: dict[str, Any]) -> str:
+    """Return what came out: the score on test, the best on validation of a search, or why there is none."""
+    if "error" in metrics:
+        return f"failed: {metrics['error']}"
+    if "candidates" in metrics:
+        return f"validation {max(metrics['validation_f1']):.4f}"
+    return f"{metrics['micro_f1']:.4f}"
 
 
 def _methods_of(text: str) -> list[str]:

@@ -7,28 +7,26 @@ A *method* is a name: a defence of `gdpnet.baselines.methods`, a variant of GDPN
 from __future__ import annotations
 
 import math
-import multiprocessing
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from gdpnet.baselines.attack import attacks
-from gdpnet.baselines.fitting import make_task
+from gdpnet.baselines.fitting import Settings, make_task
 from gdpnet.baselines.methods import METHODS, run_backbone, run_method
 from gdpnet.config import Config
 from gdpnet.errors import ConfigError, GDPNetError, nearest
+from gdpnet.experiments.corrupted import Setting, noises_on, noisy_graph
 from gdpnet.experiments.evaluation import calibration, link_metrics
-from gdpnet.experiments.records import append_record, make_record, read_records
+from gdpnet.experiments.parallel import do_all
+from gdpnet.experiments.records import make_record, read_records
 from gdpnet.experiments.variants import VARIANTS, variant_of
 from gdpnet.graph.graph import UNKNOWN, Graph
-from gdpnet.graph.named import open_graph
-from gdpnet.graph.noise import NOISES, Noise, check_kind, check_rate, corrupt
+from gdpnet.graph.noise import check_kind, check_rate
 from gdpnet.model import Denoised, GDPNet, pick_device
 from gdpnet.run_folder import plain
 
@@ -39,23 +37,6 @@ KIND = "robustness"
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One corrupted graph: a dataset or path, a kind of noise, its rate, and a seed."""
-
-    graph: str
-    split: str
-    noise: str
-    rate: float
-    seed: int
-    data_dir: Path | None = None
-
-    def to_record(self) -> dict[str, Any]:
-        """Return what a record says of it, but for the seed."""
-        name = self.graph if self.split == "paper" else f"{self.graph} ({self.split} split)"
-        return {"graph": name, "noise": self.noise, "rate": self.rate}
-
-
-@dataclass(frozen=True)
 class Unit:
     """What one process does at a time: one method, or one GDPNet and the networks on its cleaned graph."""
 
@@ -63,6 +44,17 @@ class Unit:
     methods: tuple[str, ...]
     config: Config
     device: str
+    searched: dict[str, Settings] = field(default_factory=dict)
+    """Settings of methods of `gdpnet.baselines`, where a search found better ones than their own."""
+
+    def settings_of(self, method: str) -> Settings:
+        """Return the settings of a defence, or of the network on a cleaned graph."""
+        return _settings_of(method, self.searched)
+
+
+def _settings_of(method: str, searched: Mapping[str, Settings]) -> Settings:
+    name = CLEANED.get(method, method)
+    return searched.get(name, METHODS[name].settings)
 
 
 def known_methods() -> list[str]:
@@ -77,11 +69,6 @@ def check_methods(methods: Iterable[str]) -> None:
             raise ConfigError(f"there is no method '{name}'{nearest(name, known_methods())}")
 
 
-def noises_on(device: str) -> dict[str, Noise]:
-    """Return every kind of noise, attacks among them, which are run on a device."""
-    return NOISES | attacks(pick_device(device))
-
-
 def check_noise(kind: str, rates: Iterable[float]) -> None:
     """Refuse a kind of noise or a rate that cannot be."""
     check_kind(kind, noises_on("cpu"))
@@ -90,18 +77,22 @@ def check_noise(kind: str, rates: Iterable[float]) -> None:
 
 
 def plan(
-    settings: Iterable[Setting], methods: Iterable[str], config: Config, device: str, path: Path
+    settings: Iterable[Setting],
+    methods: Iterable[str],
+    config: Config,
+    device: str,
+    path: Path,
+    searched: dict[str, Settings] | None = None,
 ) -> list[Unit]:
     """List what the file of records does not hold yet; what failed before is tried again."""
     done = {_key(record) for record in read_records(path) if record.get("kind") == KIND and _ended(record)}
-    units = []
-    methods = list(methods)
+    units, methods, searched = [], list(methods), searched or {}
     for setting in settings:
-        left = [name for name in methods if _wanted_key(setting, name, config) not in done]
+        left = [name for name in methods if _wanted_key(setting, name, config, searched) not in done]
         family = tuple(name for name in left if name == "gdpnet" or name in CLEANED)
         groups = [family] if family else []
         groups += [(name,) for name in left if name not in family]
-        units += [Unit(setting, group, config, device) for group in groups]
+        units += [Unit(setting, group, config, device, searched) for group in groups]
     return units
 
 
@@ -109,50 +100,38 @@ def _ended(record: dict[str, Any]) -> bool:
     return "error" not in record["metrics"]
 
 
-def _config_of(config: Config, method: str) -> dict[str, Any] | None:
-    """Return the settings that tell two records of a method apart; a defence's are its own affair."""
+def _config_of(config: Config, method: str, searched: Mapping[str, Settings]) -> dict[str, Any]:
+    """Return the settings of a method before it is trained."""
     if method in METHODS:
-        return None
-    return variant_of(config, "gdpnet" if method in CLEANED else method).to_dict()
+        return asdict(_settings_of(method, searched))
+    settings = variant_of(config, "gdpnet" if method in CLEANED else method).to_dict()
+    return settings | {"backbone": asdict(_settings_of(method, searched))} if method in CLEANED else settings
 
 
-def _wanted_key(setting: Setting, method: str, config: Config) -> str:
+_SEARCHED = ("width", "layers", "heads", "dropout", "learning_rate", "weight_decay", "epochs", "patience")
+"""What tells two records of a defence apart: not what it chose by itself."""
+
+
+def _given(method: str, config: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of a record's settings that was given, not chosen."""
+    return {name: config.get(name) for name in _SEARCHED} if method in METHODS else config
+
+
+def _wanted_key(setting: Setting, method: str, config: Config, searched: Mapping[str, Settings]) -> str:
     about = {**setting.to_record(), "seed": setting.seed, "method": method}
-    return repr([*sorted(about.items()), _config_of(config, method)])
+    return repr([*sorted(about.items()), _given(method, _config_of(config, method, searched))])
 
 
 def _key(record: dict[str, Any]) -> str:
     about = {name: record[name] for name in ("graph", "noise", "rate", "seed", "method")}
-    return repr([*sorted(about.items()), None if record["method"] in METHODS else record["config"]])
+    return repr([*sorted(about.items()), _given(record["method"], record["config"])])
 
 
 def run_units(
     units: list[Unit], path: Path, jobs: int, on_records: Callable[[list[dict[str, Any]]], None]
 ) -> None:
     """Do the units, several at a time if asked for, and append their records as they come."""
-    for records in _in_turn(units) if jobs <= 1 else _side_by_side(units, jobs):
-        for record in records:
-            append_record(path, record)
-        on_records(records)
-
-
-def _in_turn(units: list[Unit]) -> Iterator[list[dict[str, Any]]]:
-    for unit in units:
-        yield run_unit(unit)
-
-
-def _side_by_side(units: list[Unit], jobs: int) -> Iterator[list[dict[str, Any]]]:
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_one_thread) as pool:
-        waiting: set[Future[list[dict[str, Any]]]] = {pool.submit(run_unit, unit) for unit in units}
-        while waiting:
-            ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for one in ended:
-                yield one.result()
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
+    do_all(run_unit, units, path, jobs, on_records)
 
 
 def run_unit(unit: Unit) -> list[dict[str, Any]]:
@@ -173,23 +152,18 @@ def _failure(unit: Unit, method: str, error: Exception) -> dict[str, Any]:
     return _record(unit, method, {"error": " ".join(str(error).split())}, None)
 
 
-def noisy_graph(setting: Setting, device: str = "cpu") -> Graph:
-    """Open the graph of a setting and corrupt it."""
-    graph = open_graph(setting.graph, data_dir=setting.data_dir, split=setting.split, seed=setting.seed)
-    return corrupt(graph, setting.noise, setting.rate, setting.seed, noises_on(device)).graph
-
-
 def _record(
     unit: Unit, method: str, metrics: dict[str, Any], settings: dict[str, Any] | None
 ) -> dict[str, Any]:
     about = unit.setting.to_record() | {"method": method, "device": unit.device}
-    config = settings if settings is not None else _config_of(unit.config, method) or {}
+    config = settings if settings is not None else _config_of(unit.config, method, unit.searched)
     return make_record(KIND, config, unit.setting.seed, plain(metrics), **about)
 
 
 def _defence(unit: Unit, graph: Graph) -> dict[str, Any]:
     name = unit.methods[0]
-    found = run_method(name, graph, unit.setting.seed, pick_device(unit.device))
+    device = pick_device(unit.device)
+    found = run_method(name, graph, unit.setting.seed, device, unit.settings_of(name))
     metrics: dict[str, Any] = {
         "micro_f1": f1_on_test(graph, found.logits),
         "validation_f1": found.validation_f1,
@@ -224,16 +198,21 @@ def _family(unit: Unit, graph: Graph) -> list[dict[str, Any]]:
     wanted = [name for name in unit.methods if name in CLEANED]
     if wanted:
         train = model.denoise(make_task(graph, unit.setting.seed).train).graph
-        records += [_on_cleaned(unit, name, graph, train, cleaned, config) for name in wanted]
+        records += [_on_cleaned(unit, name, graph, train, cleaned) for name in wanted]
     return records
 
 
-def _on_cleaned(
-    unit: Unit, name: str, graph: Graph, train: Graph, cleaned: Denoised, config: Config
-) -> dict[str, Any]:
+def _on_cleaned(unit: Unit, name: str, graph: Graph, train: Graph, cleaned: Denoised) -> dict[str, Any]:
     """Train a network on the cleaned graph; its failure is its own, not that of the model beside it."""
     try:
-        found = run_backbone(CLEANED[name], train, cleaned.graph, unit.setting.seed, pick_device(unit.device))
+        found = run_backbone(
+            CLEANED[name],
+            train,
+            cleaned.graph,
+            unit.setting.seed,
+            pick_device(unit.device),
+            unit.settings_of(name),
+        )
         metrics = {
             "micro_f1": f1_on_test(graph, found.logits),
             "validation_f1": found.validation_f1,
@@ -242,7 +221,7 @@ def _on_cleaned(
         }
     except _FAILURES as error:
         return _failure(unit, name, error)
-    return _record(unit, name, metrics, config.to_dict())
+    return _record(unit, name, metrics, None)
 
 
 def f1_on_test(graph: Graph, logits: torch.Tensor) -> float:
@@ -286,12 +265,11 @@ def summarise(records: Iterable[dict[str, Any]]) -> list[Row]:
         if record.get("kind") != KIND:
             continue
         group = (record["graph"], record["noise"], record["rate"], record["method"])
-        if record["method"] not in METHODS:
-            settings[group] = record["config"]
+        settings[group] = _given(record["method"], record["config"])
         newest[(*group, record["seed"], record["torch"])] = record
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for key, record in newest.items():
-        if settings.get(key[:-2]) in (None, record["config"]):
+        if settings[key[:-2]] == _given(record["method"], record["config"]):
             groups.setdefault(key[:-2], []).append(record["metrics"])
     return [_row(group, metrics) for group, metrics in groups.items()]
 

@@ -1,0 +1,44 @@
+"""Do pieces of work one after another, or several at a time in processes of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from gdpnet.experiments.records import append_record
+
+Piece = TypeVar("Piece")
+Records = list[dict[str, Any]]
+
+
+def do_all(
+    work: Callable[[Piece], Records],
+    pieces: list[Piece],
+    path: Path,
+    jobs: int,
+    on_records: Callable[[Records], None],
+) -> None:
+    """Do the pieces, several at a time if asked for, and append their records as they come."""
+    for records in map(work, pieces) if jobs <= 1 else _side_by_side(work, pieces, jobs):
+        for record in records:
+            append_record(path, record)
+        on_records(records)
+
+
+def _side_by_side(work: Callable[[Piece], Records], pieces: list[Piece], jobs: int) -> Iterator[Records]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_one_thread) as pool:
+        waiting: set[Future[Records]] = {pool.submit(work, piece) for piece in pieces}
+        while waiting:
+            ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for one in ended:
+                yield one.result()
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)

@@ -1,0 +1,80 @@
+"""The settings of every defence, searched for each graph on validation nodes and kept as records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from gdpnet.baselines.fitting import Settings
+from gdpnet.baselines.methods import METHODS, method_of
+from gdpnet.baselines.search import CANDIDATES, search
+from gdpnet.errors import ConfigError
+from gdpnet.experiments.corrupted import Setting, noisy_graph
+from gdpnet.experiments.records import make_record, read_records
+from gdpnet.model import pick_device
+
+KIND = "search"
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search: a method on one graph, corrupted at each of some rates."""
+
+    method: str
+    settings: tuple[Setting, ...]
+    device: str
+
+    @property
+    def graph(self) -> str:
+        """Return the name that records give the graph."""
+        return str(self.settings[0].to_record()["graph"])
+
+
+def check_tunable(methods: Iterable[str]) -> None:
+    """Refuse a method that is not known, and a list without any."""
+    names = list(methods)
+    if not names:
+        raise ConfigError(
+            "there is no defence among the methods to tune; GDPNet has its settings in TOML files"
+        )
+    for name in names:
+        method_of(name)
+
+
+def searches_left(
+    wanted: Iterable[tuple[Setting, ...]], methods: Iterable[str], device: str, path: Path
+) -> list[Search]:
+    """List the searches that the file of records does not hold yet; a method without a network needs none."""
+    done = {(record["graph"], record["method"]) for record in read_records(path) if record["kind"] == KIND}
+    every = [Search(name, settings, device) for settings in wanted for name in methods]
+    return [one for one in every if method_of(one.method).network and (one.graph, one.method) not in done]
+
+
+def run_search(one: Search) -> list[dict[str, Any]]:
+    """Search the settings of one method on one graph; return the record."""
+    graphs = [noisy_graph(setting, one.device) for setting in one.settings]
+    seed = one.settings[0].seed
+    found = search(one.method, graphs, [seed], pick_device(one.device))
+    metrics = {"candidates": list(CANDIDATES), "validation_f1": list(found.scores)}
+    about = {
+        "graph": one.graph,
+        "noise": one.settings[0].noise,
+        "rates": [setting.rate for setting in one.settings],
+        "method": one.method,
+        "device": one.device,
+    }
+    return [make_record(KIND, asdict(found.settings), seed, metrics, **about)]
+
+
+def searched_settings(path: Path) -> dict[tuple[str, str], Settings]:
+    """Read the settings that searches found, by graph and method; the newest counts."""
+    known = {item.name for item in fields(Settings)}
+    return {
+        (record["graph"], record["method"]): Settings(
+            **{name: value for name, value in record["config"].items() if name in known}
+        )
+        for record in read_records(path)
+        if record["kind"] == KIND and record["method"] in METHODS
+    }
