@@ -18,6 +18,7 @@ FAST = Config().with_values(
         "representation": {"width": 8},
         "policy": {"hidden": [8, 6]},
         "inference": {"episodes": 2},
+        "reader": {"use": False},
     }
 )
 
@@ -46,6 +47,8 @@ def weights(model: GDPNet) -> dict[str, torch.Tensor]:
     found = {f"aggregators.{name}": value for name, value in model.aggregators_.state_dict().items()}
     if model.policy_ is not None:
         found |= {f"policy.{name}": value for name, value in model.policy_.state_dict().items()}
+    if model.reader_ is not None:
+        found |= {f"reader.{name}": value for name, value in model.reader_.state_dict().items()}
     return found
 
 

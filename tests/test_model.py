@@ -94,6 +94,7 @@ def test_params_are_the_arguments_and_if_deep_every_single_setting():
         "ppo": PPOSettings(discount=0.5),
         "representation": None,
         "training": None,
+        "reader": None,
         "inference": None,
         "seed": 4,
         "device": "auto",

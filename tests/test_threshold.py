@@ -10,7 +10,7 @@ from gdpnet import threshold
 from gdpnet.config import Config
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
-from gdpnet.inference import Selected
+from gdpnet.inference import Selected, select
 from gdpnet.model import GDPNet
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.scene import Scene, make_scene
@@ -39,10 +39,10 @@ def blocks(shows_class: bool, wrong: int = 0) -> Graph:
     return Graph.build(torch.cat(links, dim=1), features, label, split=split)
 
 
-def choose(graph: Graph, chance_of, monkeypatch) -> tuple[Choice, Scene]:
+def choose(graph: Graph, chance_of) -> tuple[Choice, Scene]:
     """Choose where the policy gives each edge this chance, by whether it joins two nodes of one class."""
 
-    def knowing(policy, aggregators, prepared, targets, config, seed) -> Selected:
+    def knowing(prepared) -> Selected:
         target = torch.arange(prepared.num_nodes).repeat_interleave(prepared.row_ptr.diff())
         same = scene_labels[prepared.num_nodes]
         chance = chance_of(same[target] == same[prepared.neighbour])
@@ -50,33 +50,32 @@ def choose(graph: Graph, chance_of, monkeypatch) -> tuple[Choice, Scene]:
 
     scene = make_scene(graph, PLAIN, 0, CPU)
     scene_labels = {scene.train.num_nodes: scene.labels, graph.num_nodes: graph.labels}
-    monkeypatch.setattr(threshold, "select", knowing)
     aggregators = Aggregators(2, 2, 2, 1, self_weight=False)
     with torch.no_grad():
         aggregators.weight.copy_(torch.eye(2))
-    policy = make_policy(PLAIN, scene.train.pairs.shape[1])
-    return choose_threshold(policy, aggregators, scene, PLAIN), scene
+    train, whole = knowing(scene.train), knowing(scene.whole)
+    return choose_threshold(aggregators, scene, train, whole, selection=True), scene
 
 
 # --- the choice ---
 
 
 def test_of_equals_the_one_that_keeps_most_is_chosen(monkeypatch):
-    chosen, _ = choose(blocks(shows_class=True), lambda same: torch.where(same, 0.45, 0.01), monkeypatch)
+    chosen, _ = choose(blocks(shows_class=True), lambda same: torch.where(same, 0.45, 0.01))
     assert dict(chosen.scores) == dict.fromkeys(CANDIDATES, 1.0)
     assert chosen.threshold == KEEP_ALL
 
 
 def test_where_dropping_hurts_everything_is_kept(monkeypatch):
     # a node that shows nothing is known by its two neighbours alone; the policy trusts neither
-    chosen, _ = choose(blocks(shows_class=False), lambda same: torch.full(same.shape, 0.02), monkeypatch)
+    chosen, _ = choose(blocks(shows_class=False), lambda same: torch.full(same.shape, 0.02))
     assert dict(chosen.scores) == dict.fromkeys(CANDIDATES, 0.5) | {KEEP_ALL: 1.0}
     assert chosen.threshold == KEEP_ALL
 
 
 def test_heavy_noise_that_the_policy_sees_is_cut_off_below_what_is_sure(monkeypatch):
     graph = blocks(shows_class=False, wrong=6)
-    chosen, scene = choose(graph, lambda same: torch.where(same, 0.55, 0.35), monkeypatch)
+    chosen, scene = choose(graph, lambda same: torch.where(same, 0.55, 0.35))
     scores = dict(chosen.scores)
     assert list(scores) == list(CANDIDATES)
     # 0.4 and 0.5 leave the two links of each triangle; 0.6 leaves none, and then half is right by chance
@@ -103,19 +102,14 @@ def test_both_directions_of_a_link_stay_or_go_together_in_the_choice(monkeypatch
     monkeypatch.setattr(threshold, "edge_weights", watched)
     graph = blocks(shows_class=True)
 
-    def select(policy, aggregators, prepared, targets, config, seed) -> Selected:
+    def one_way(prepared) -> Selected:
         target = torch.arange(prepared.num_nodes).repeat_interleave(prepared.row_ptr.diff())
         chance = torch.where(target < prepared.neighbour, 0.9, 0.1)
         return Selected(chance, chance > 0.5, torch.ones_like(chance) > 0, prepared)
 
     scene = make_scene(graph, PLAIN, 0, CPU)
-    monkeypatch.setattr(threshold, "select", select)
-    choose_threshold(
-        make_policy(PLAIN, scene.train.pairs.shape[1]),
-        Aggregators(2, 2, 2, 1, self_weight=False),
-        scene,
-        PLAIN,
-    )
+    bank = Aggregators(2, 2, 2, 1, self_weight=False)
+    choose_threshold(bank, scene, one_way(scene.train), one_way(scene.whole), selection=True)
     assert {weights[0] for level, weights in seen if level == 0.4} == {0.5}
     assert {weights[0] for level, weights in seen if level == 0.6} == {0.0}
     assert all(len(weights) == 1 for _, weights in seen)
@@ -187,7 +181,11 @@ def test_a_graph_with_heavy_planted_noise_is_cleaned_and_a_clean_one_left_alone(
     aggregators = Aggregators(graph.num_features, 32, 3, 1, self_weight=False)
     aggregators.initialise(torch.Generator().manual_seed(0))
     policy = cosine_policy(config, scene.train.pairs.shape[1])
-    chosen = choose_threshold(policy, aggregators, scene, config)
+    train, whole = (
+        select(policy, aggregators, prepared, torch.arange(prepared.num_nodes), config, 0)
+        for prepared in (scene.train, scene.whole)
+    )
+    chosen = choose_threshold(aggregators, scene, train, whole, selection=True)
     scores = dict(chosen.scores)
     assert scores[chosen.threshold] == max(scores.values())
     assert (chosen.threshold > KEEP_ALL) == (scores[chosen.threshold] > scores[KEEP_ALL]) == cleans

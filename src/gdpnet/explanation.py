@@ -13,6 +13,7 @@ from gdpnet.graph.graph import Graph
 from gdpnet.inference import look_around, play_of, represent, roll_outs
 from gdpnet.prepared import Prepared
 from gdpnet.representation.aggregator import Aggregators
+from gdpnet.representation.reader import Reader
 from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Play, Rollout
@@ -30,7 +31,7 @@ class Decision:
     keep_probability: float
     kept: bool
     contribution: float
-    """Change of the predicted class's probability, to the first member, by keeping this neighbour at this point."""
+    """Change of the predicted class's probability, to AGG's first member, by keeping this neighbour at this point."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Explanation:
     node: str
     predicted: str
     probability: float
-    """Probability of the predicted class, by the vote of all members."""
+    """Probability of the predicted class, by the vote of all members of what has the say, AGG or a reader."""
     probability_alone: float
     """The same from the node's own features."""
     ended_early: bool
@@ -57,6 +58,7 @@ def explain_node(
     config: Config,
     classes: np.ndarray,
     seed: int,
+    reader: Reader | None = None,
 ) -> Explanation:
     """Play the node's greedy episode and tell what happened.
 
@@ -76,7 +78,9 @@ def explain_node(
     weight = nobody.clone()
     for rollout in rollouts:
         weight[rollout.episodes.edge] = rollout.selected.float()
-    alone, final = (represent(aggregators, prepared, target, kept)[1][0].exp() for kept in (nobody, weight))
+    alone, final = (
+        represent(aggregators, prepared, target, kept, reader)[1][0].exp() for kept in (nobody, weight)
+    )
     predicted = int(final.argmax())
     decisions = [
         part for rollout in rollouts for part in _decisions(rollout, view, prepared, graph, predicted)

@@ -10,10 +10,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet.config import Config
-from gdpnet.graph.features import take_rows
+from gdpnet.graph.features import Features, mix_into, take_rows
 from gdpnet.prepared import Prepared, given_to_target, with_circle
-from gdpnet.ragged import ranges
+from gdpnet.ragged import offsets_of, ranges
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
+from gdpnet.representation.reader import Reader
 from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Play, Rollout, roll_out
@@ -169,15 +170,21 @@ def represent(
     prepared: Prepared,
     targets: Int[Tensor, "targets"],
     edge_weight: Float[Tensor, "edges"],
+    reader: Reader | None = None,
     batch: int = 16384,
 ) -> tuple[Float[Tensor, "targets width"], Float[Tensor, "targets classes"]]:
     """Return the representations of some targets from their weighted neighbours, and their log-probabilities.
 
-    Representations are those of member 0; the probability of a class is the mean over all members.
+    The reader has the say if there is one, else AGG. Representations are those of member 0; the probability of a
+    class is the mean over all members.
     """
     embeddings, chances = [], []
     for part in torch.split(targets, batch):
-        embedded, chance = _see(aggregators, prepared, part, edge_weight)
+        if reader is None:
+            embedded, chance = _see(aggregators, prepared, part, edge_weight)
+        else:
+            hidden = reader.embed(rings_of(prepared, part, edge_weight))
+            embedded, chance = hidden[:, 0], reader.vote(hidden)
         embeddings.append(embedded)
         chances.append(chance.log())
     if not embeddings:
@@ -185,6 +192,26 @@ def represent(
             0, aggregators.classes
         )
     return torch.cat(embeddings), torch.cat(chances)
+
+
+def rings_of(
+    prepared: Prepared, targets: Int[Tensor, "targets"], edge_weight: Float[Tensor, "edges"]
+) -> list[Features]:
+    """Return what a reader reads of some targets: their features, and the means over what was selected, ring by ring.
+
+    The second ring, with two hops alone, is the mean over the first ring's mean and what the neighbours give.
+    """
+    start = prepared.row_ptr[targets]
+    owner, edge = ranges(start, prepared.row_ptr[targets + 1] - start)
+    kept = edge_weight[edge] > 0
+    edge, owner = edge[kept], owner[kept]
+    row_ptr = offsets_of(torch.bincount(owner, minlength=targets.numel()))
+    links = (row_ptr, prepared.neighbour[edge], edge_weight[edge])
+    own = take_rows(prepared.features, targets)
+    first = mix_into(own, prepared.features, *links)
+    if prepared.edge_weight is None:
+        return [own, first]
+    return [own, first, mix_into(first, prepared.circle, *links)]
 
 
 def _see(

@@ -20,6 +20,7 @@ from gdpnet.config import (
     InferenceSettings,
     PolicySettings,
     PPOSettings,
+    ReaderSettings,
     RepresentationSettings,
     RewardSettings,
     TrainingSettings,
@@ -32,14 +33,19 @@ from gdpnet.graph.pairs import PAIR_NAMES
 from gdpnet.inference import Selected, represent, select
 from gdpnet.model_file import read_tensors, write_tensors
 from gdpnet.prepared import prepare
+from gdpnet.reading import fit_reader
 from gdpnet.representation.aggregator import Aggregators
+from gdpnet.representation.reader import Reader
 from gdpnet.representation.tasks import micro_f1
 from gdpnet.run_folder import RunFolder, read_checkpoint, tensors_under, write_checkpoint
-from gdpnet.scene import make_scene
+from gdpnet.scene import Scene, make_scene
 from gdpnet.selection.policy import Policy
 from gdpnet.threshold import Choice, choose_threshold, edge_weights
 from gdpnet.training import Epoch, TrainingState, begin_training, make_policy, train_epochs
 from gdpnet.version import __version__
+
+_LOOKING_BACK = 1 << 21
+"""Seed of the decisions that the threshold and the reader are chosen on."""
 
 SECTIONS = tuple(item.name for item in dataclasses.fields(Config))
 
@@ -80,6 +86,7 @@ class GDPNet(BaseEstimator):
         ppo: PPOSettings | None = None,
         representation: RepresentationSettings | None = None,
         training: TrainingSettings | None = None,
+        reader: ReaderSettings | None = None,
         inference: InferenceSettings | None = None,
         seed: int = 0,
         device: str = "auto",
@@ -90,6 +97,7 @@ class GDPNet(BaseEstimator):
         self.ppo = ppo
         self.representation = representation
         self.training = training
+        self.reader = reader
         self.inference = inference
         self.seed = seed
         self.device = device
@@ -152,7 +160,7 @@ class GDPNet(BaseEstimator):
 
         train_epochs(state, scene, config, self.seed, after)
         self._take_over(state, graph, config, device)
-        self.threshold_ = choose_threshold(self.policy_, self.aggregators_, scene, config)
+        self._look_back(scene, config)
         return self
 
     def _take_over(self, state: TrainingState, graph: Graph, config: Config, device: torch.device) -> None:
@@ -162,7 +170,29 @@ class GDPNet(BaseEstimator):
         self._assemble(config, weights, graph.num_features, np.array(graph.class_names), device)
         self.history_ = state.history
         self.best_epoch_ = state.best_epoch
-        self.validation_f1_ = state.best_f1
+        self.validation_f1_: float = state.best_f1
+
+    def _look_back(self, scene: Scene, config: Config) -> None:
+        """Decide on every edge once more with the best weights; choose the threshold and the reader on that."""
+        train, whole = (
+            select(
+                self.policy_,
+                self.aggregators_,
+                prepared,
+                torch.arange(prepared.num_nodes, device=self.device_),
+                config,
+                _LOOKING_BACK,
+            )
+            for prepared in (scene.train, scene.whole)
+        )
+        self.threshold_ = choose_threshold(
+            self.aggregators_, scene, train, whole, selection=self.policy_ is not None
+        )
+        self.reader_: Reader | None = None
+        if config.reader.use and scene.validation.numel():
+            found = fit_reader(scene, train, whole, len(self.classes_), config, self.seed)
+            if found.validation_f1 > self.validation_f1_:
+                self.reader_, self.validation_f1_ = found.reader, found.validation_f1
 
     def _assemble(
         self,
@@ -186,6 +216,13 @@ class GDPNet(BaseEstimator):
         )
         self.aggregators_.load_state_dict(tensors_under(weights, "aggregators."))
         self.aggregators_ = self.aggregators_.to(device)
+        self.reader_ = None
+        if read := tensors_under(weights, "reader."):
+            rings, _, columns = read["weight"].shape
+            width = config.representation.width
+            self.reader_ = Reader(features, width, len(classes), columns // width, rings)
+            self.reader_.load_state_dict(read)
+            self.reader_ = self.reader_.to(device)
         self.config_ = config
         self.classes_ = classes
         self.n_features_in_ = features
@@ -252,6 +289,7 @@ class GDPNet(BaseEstimator):
             self.config_,
             self.classes_,
             self.seed,
+            self.reader_,
         )
 
     def save(self, path: str | Path) -> None:
@@ -260,6 +298,8 @@ class GDPNet(BaseEstimator):
         tensors = {f"aggregators.{name}": value for name, value in self.aggregators_.state_dict().items()}
         if self.policy_ is not None:
             tensors |= {f"policy.{name}": value for name, value in self.policy_.state_dict().items()}
+        if self.reader_ is not None:
+            tensors |= {f"reader.{name}": value for name, value in self.reader_.state_dict().items()}
         about = {
             "config": self.config_.to_dict(),
             "classes": [str(name) for name in self.classes_],
@@ -303,7 +343,7 @@ class GDPNet(BaseEstimator):
             raise GraphError(f"node numbers must lie between 0 and {graph.num_nodes - 1}")
         chosen = self._select(graph, torch.unique(targets))
         weight = chosen.weight(self.config_.inference.mode)
-        return represent(self.aggregators_, chosen.prepared, targets.to(self.device_), weight)
+        return represent(self.aggregators_, chosen.prepared, targets.to(self.device_), weight, self.reader_)
 
     def _labels_of(self, graph: Graph) -> Tensor:
         """Return a graph's labels in the order of this model's classes; a class it never saw is unknown."""

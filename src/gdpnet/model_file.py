@@ -15,7 +15,7 @@ from torch import Tensor
 from gdpnet.atomic import atomic_path
 from gdpnet.errors import ModelFileError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Raised when an older reader could not read a newer file."""
 
 

@@ -14,13 +14,11 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet.config import Config
-from gdpnet.inference import select
+from gdpnet.inference import Selected
 from gdpnet.prepared import Prepared
 from gdpnet.ragged import owners_of, sum_by_owner
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.scene import Scene
-from gdpnet.selection.policy import Policy
 
 KEEP_ALL = 0.0
 """The threshold that keeps every edge, each with weight one."""
@@ -31,7 +29,6 @@ WITHOUT_VALIDATION = 0.5
 
 _PENALTY = 1e-3
 _STEPS = 60
-_CHOICE_SEED = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -75,35 +72,42 @@ def edge_weights(probability: Float[Tensor, "edges"], threshold: float) -> Float
 
 
 @torch.no_grad()
-def choose_threshold(policy: Policy | None, aggregators: Aggregators, scene: Scene, config: Config) -> Choice:
-    """Try every candidate on the training graph and the validation nodes; of equals the one that keeps more."""
-    if policy is None:
+def choose_threshold(
+    aggregators: Aggregators, scene: Scene, train: Selected, whole: Selected, *, selection: bool
+) -> Choice:
+    """Try every candidate on the training graph and the validation nodes; of equals the one that keeps more.
+
+    Args:
+        aggregators: the trained bank; its first member projects the nodes.
+        scene: what training sees.
+        train: what the policy selected on the training graph, for every node.
+        whole: what it selected on the whole graph, for every node.
+        selection: whether there was a policy.
+    """
+    if not selection:
         return Choice(KEEP_ALL)
     if scene.validation.numel() == 0:
         return Choice(WITHOUT_VALIDATION)
-    worlds = [_world(policy, aggregators, prepared, config) for prepared in (scene.train, scene.whole)]
+    worlds = [
+        (
+            chosen.prepared,
+            aggregators.project_given(chosen.prepared.features, slice(0, 1))[:, 0],
+            chosen.prepared.both_ways(chosen.probability),
+        )
+        for chosen in (train, whole)
+    ]
     scores = []
     for threshold in CANDIDATES:
-        train, whole = (
+        learned, asked = (
             _propagate(rows, prepared, edge_weights(probability, threshold))
             for prepared, rows, probability in worlds
         )
         found = _classify(
-            train[scene.targets], scene.labels[scene.targets], whole[scene.validation], aggregators.classes
+            learned[scene.targets], scene.labels[scene.targets], asked[scene.validation], aggregators.classes
         )
         scores.append((threshold, float((found == scene.validation_labels).float().mean())))
     best = max(scores, key=lambda pair: (pair[1], -pair[0]))
     return Choice(best[0], tuple(scores))
-
-
-def _world(
-    policy: Policy, aggregators: Aggregators, prepared: Prepared, config: Config
-) -> tuple[Prepared, Float[Tensor, "nodes width"], Float[Tensor, "edges"]]:
-    """Return a graph with its projected nodes and the keep probability of every link."""
-    everyone = torch.arange(prepared.num_nodes, device=prepared.device)
-    chosen = select(policy, aggregators, prepared, everyone, config, _CHOICE_SEED)
-    rows = aggregators.project_given(prepared.features, slice(0, 1))[:, 0]
-    return prepared, rows, prepared.both_ways(chosen.probability)
 
 
 def _propagate(

@@ -133,18 +133,32 @@ def mix_rows(
     neighbour: Int[Tensor, "edges"],
     weight: Float[Tensor, "edges"],
 ) -> Features:
-    """Return for each node the mean of its own row and its neighbours' rows, the latter weighted.
+    """Return for each node the mean of its own row and its neighbours' rows, the latter weighted."""
+    return mix_into(features, features, row_ptr, neighbour, weight)
+
+
+def mix_into(
+    own: Features,
+    given: Features,
+    row_ptr: Int[Tensor, "offsets"],
+    neighbour: Int[Tensor, "edges"],
+    weight: Float[Tensor, "edges"],
+) -> Features:
+    """Return for each target the mean of its own row and the rows that its neighbours give, the latter weighted.
 
     Kept sparse unless a dense matrix takes less memory (a value of a sparse row takes three times the bytes).
     """
-    nodes = row_ptr.numel() - 1
-    shape = (nodes, nodes)
     parts = (weight.cpu().numpy(), neighbour.cpu().numpy(), row_ptr.cpu().numpy())
-    mixing = sp.csr_matrix(parts, shape=shape) + sp.identity(nodes, dtype=np.float32, format="csr")
-    mixing = sp.diags(1.0 / np.asarray(mixing.sum(axis=1)).ravel()).astype(np.float32) @ mixing
-    if not isinstance(features, SparseRows):
-        return torch.from_numpy(mixing @ features.cpu().numpy()).to(features.device)
-    mixed = mixing @ features.to_scipy()
+    mixing = sp.csr_matrix(parts, shape=(row_ptr.numel() - 1, given.shape[0]), dtype=np.float32)
+    scale = (1.0 / (1.0 + np.asarray(mixing.sum(axis=1)).ravel())).astype(np.float32)
+    mixing, alone = sp.diags(scale) @ mixing, sp.diags(scale)
+    mixed = alone @ _host(own) + mixing @ _host(given)
+    if not sp.issparse(mixed):
+        return torch.from_numpy(np.asarray(mixed, dtype=np.float32)).to(own.device)
     if 3 * mixed.nnz > mixed.shape[0] * mixed.shape[1]:
-        return torch.from_numpy(mixed.toarray()).to(features.device)
-    return SparseRows.from_scipy(mixed).to(features.device)
+        return torch.from_numpy(mixed.toarray()).to(own.device)
+    return SparseRows.from_scipy(mixed).to(own.device)
+
+
+def _host(features: Features) -> sp.csr_matrix | np.ndarray:
+    return features.to_scipy() if isinstance(features, SparseRows) else features.cpu().numpy()

@@ -1,0 +1,213 @@
+"""The reader: numbers by hand, what it learns, and when it takes over."""
+
+from dataclasses import replace
+
+import pytest
+import scipy.sparse as sp
+import torch
+
+from gdpnet import GDPNet
+from gdpnet.config import Config
+from gdpnet.graph.features import SparseRows, mix_into
+from gdpnet.graph.graph import Graph
+from gdpnet.inference import Selected, rings_of
+from gdpnet.prepared import prepare, with_circle
+from gdpnet.reading import fit_reader
+from gdpnet.representation.reader import Reader
+from gdpnet.scene import make_scene
+from small import FAST, fitted, noisy_graph, same_weights
+
+CPU = torch.device("cpu")
+PLAIN = Config().with_values({"features": {"normalise": "none"}})
+READS = FAST.with_values({"reader": {"use": True, "steps": 40, "look_every": 10}})
+ONE_HOP = PLAIN.with_values({"representation": {"hops": 1}})
+
+
+def path(features: torch.Tensor | SparseRows | None = None) -> Graph:
+    """Return the path 0 - 1 - 2 with one feature, the number of the node squared."""
+    rows = torch.tensor([[0.0], [1.0], [4.0]]) if features is None else features
+    return Graph.build(torch.tensor([[0, 1], [1, 2]]), rows, torch.tensor([0, 1, 1]))
+
+
+# --- the rings ---
+
+
+def test_rings_are_the_features_their_mean_and_the_mean_of_means_by_hand():
+    prepared = prepare(path(), PLAIN, CPU)
+    own, first, second = rings_of(prepared, torch.tensor([1, 0]), torch.ones(4))
+    assert own.tolist() == [[1.0], [0.0]]
+    assert first.flatten().tolist() == pytest.approx([5 / 3, 1 / 2])
+    # what nodes 0, 1 and 2 give: 1/2, 5/3 and 5/2
+    assert second.flatten().tolist() == pytest.approx([(5 / 3 + 1 / 2 + 5 / 2) / 3, (1 / 2 + 5 / 3) / 2])
+
+
+def test_a_weight_counts_in_a_ring_and_an_edge_without_weight_is_not_there():
+    prepared = prepare(path(), PLAIN, CPU)
+    weight = torch.tensor([1.0, 0.5, 0.0, 1.0])  # 0<-1, 1<-0, 1<-2, 2<-1
+    prepared = with_circle(prepared, weight)
+    _, first, second = rings_of(prepared, torch.tensor([1]), weight)
+    assert first.item() == pytest.approx(1.0 / 1.5)
+    assert second.item() == pytest.approx((1.0 / 1.5 + 0.5 * 0.5) / 1.5)
+
+
+def test_one_hop_has_two_rings_and_a_lone_node_only_itself():
+    rings = rings_of(prepare(path(), ONE_HOP, CPU), torch.tensor([2]), torch.zeros(4))
+    assert [ring.tolist() for ring in rings] == [[[4.0]], [[4.0]]]
+
+
+def test_sparse_rings_are_the_dense_ones():
+    dense = torch.rand(3, 40, generator=torch.Generator().manual_seed(0)) * (torch.arange(40) % 13 == 0)
+    weight = torch.tensor([0.3, 0.5, 0.7, 1.0])
+    sparse = SparseRows.from_scipy(sp.csr_matrix(dense.numpy()))
+    expected = rings_of(prepare(path(dense), PLAIN, CPU), torch.arange(3), weight)
+    found = rings_of(prepare(path(sparse), PLAIN, CPU), torch.arange(3), weight)
+    for ring, other in zip(expected, found, strict=True):
+        assert isinstance(other, SparseRows)
+        assert other.to_scipy().toarray() == pytest.approx(ring.numpy(), abs=1e-6)
+
+
+def test_a_mean_may_take_its_own_rows_and_the_given_ones_from_different_places():
+    own, given = torch.tensor([[2.0]]), torch.tensor([[10.0], [20.0]])
+    mixed = mix_into(own, given, torch.tensor([0, 2]), torch.tensor([0, 1]), torch.tensor([1.0, 2.0]))
+    assert mixed.item() == pytest.approx((2 + 10 + 40) / 4)
+
+
+# --- the network ---
+
+
+def test_each_ring_has_a_matrix_of_its_own_and_members_vote():
+    reader = Reader(1, 1, 2, members=2, rings=2)
+    with torch.no_grad():
+        reader.weight.copy_(torch.tensor([[[1.0, 0.0]], [[0.0, 3.0]]]))
+        reader.bias.copy_(torch.tensor([[0.5], [-1.0]]))
+        reader.head_weight.copy_(torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]))
+    hidden = reader.embed([torch.tensor([[2.0]]), torch.tensor([[4.0]])])
+    assert hidden.tolist() == [[[2.5], [11.0]]]
+    chance = torch.softmax(torch.tensor([[2.5, 0.0], [0.0, 11.0]]), dim=1).mean(dim=0)
+    assert reader.vote(hidden)[0].tolist() == pytest.approx(chance.tolist())
+
+
+def test_members_start_apart():
+    reader = Reader(5, 3, 2, members=2, rings=2)
+    reader.initialise(torch.Generator().manual_seed(0))
+    assert not torch.equal(reader.weight[:, :, :3], reader.weight[:, :, 3:])
+    assert not torch.equal(reader.head_weight[0], reader.head_weight[1])
+
+
+# --- fitting ---
+
+
+def keep_all(prepared) -> Selected:
+    """Return a selection of everything."""
+    ones = torch.ones(prepared.neighbour.numel())
+    return Selected(ones, ones > 0, ones > 0, prepared)
+
+
+def own_or_others(own: bool) -> Graph:
+    """Return pairs of nodes; the class of a node shows in its own features, or only in those of its partner."""
+    number = torch.arange(120)
+    label = (number // 2) % 2
+    shows = number % 2 == 0 if own else number % 2 == 1
+    features = torch.nn.functional.one_hot(label, 2).float() * shows[:, None]
+    # what is not shown is filled with the wrong class half the time, so that a mean over both says little
+    noise = torch.nn.functional.one_hot((number // 4) % 2, 2).float() * ~shows[:, None]
+    split = torch.where(number % 2 == 1, 0, torch.where(number < 80, 1, 2))
+    label = torch.where(number % 2 == 0, label, torch.full_like(label, -1))
+    links = torch.stack([number[::2], number[1::2]])
+    return Graph.build(links, features + 2 * noise, label, split=split, class_names=("a", "b"))
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_reader_finds_the_ring_that_shows_the_class(own):
+    config = ONE_HOP.with_values({"training": {"selection": False}, "reader": {"dropout": 0.0, "steps": 300}})
+    scene = make_scene(own_or_others(own), config, 0, CPU)
+    found = fit_reader(scene, keep_all(scene.train), keep_all(scene.whole), 2, config, 0)
+    assert found.validation_f1 == 1.0
+
+
+def test_the_best_look_is_returned_and_patience_ends_the_fit(monkeypatch):
+    scores = iter([(0.3, -1.0), (0.5, -1.0), (0.5, -0.9), (0.5, -0.95), (0.4, 0.0)] + [(0.0, 0.0)] * 50)
+    weights = []
+
+    def look(reader, rings, labels):
+        weights.append(reader.weight.detach().clone())
+        return next(scores)
+
+    monkeypatch.setattr("gdpnet.reading._score", look)
+    config = READS.with_values({"reader": {"steps": 400, "look_every": 5, "patience": 20}})
+    scene = make_scene(noisy_graph(), config, 0, CPU)
+    found = fit_reader(scene, keep_all(scene.train), keep_all(scene.whole), 3, config, 0)
+    assert (found.validation_f1, found.steps) == (0.5, 15)
+    assert torch.equal(found.reader.weight, weights[2])
+    assert len(weights) == 15 // 5 + 20 // 5
+
+
+# --- in the model ---
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return noisy_graph()
+
+
+def with_reader(graph: Graph, score: float, monkeypatch) -> GDPNet:
+    """Fit a model whose reader says that it has this validation score."""
+
+    def claims(*arguments):
+        return replace(fit_reader(*arguments), validation_f1=score)
+
+    monkeypatch.setattr("gdpnet.model.fit_reader", claims)
+    return fitted(graph, READS)
+
+
+def test_the_reader_takes_over_only_where_it_does_better_on_validation(graph, monkeypatch):
+    agg = fitted(graph)
+    assert agg.reader_ is None
+    level = with_reader(graph, agg.validation_f1_, monkeypatch)
+    assert level.reader_ is None
+    assert (level.predict_proba(graph) == agg.predict_proba(graph)).all()
+    better = with_reader(graph, 1.1, monkeypatch)
+    assert better.reader_ is not None
+    assert better.validation_f1_ == 1.1
+    assert (better.predict_proba(graph) != agg.predict_proba(graph)).any()
+    assert better.embed(graph).shape == agg.embed(graph).shape
+    assert (better.denoise(graph).keep_probability == agg.denoise(graph).keep_probability).all()
+
+
+def test_a_reader_is_saved_loaded_and_explained(graph, monkeypatch, tmp_path):
+    model = with_reader(graph, 1.1, monkeypatch)
+    model.save(tmp_path / "model.safetensors")
+    loaded = GDPNet.load(tmp_path / "model.safetensors", device="cpu")
+    assert same_weights(model, loaded)
+    assert (model.predict_proba(graph) == loaded.predict_proba(graph)).all()
+    told = loaded.explain(graph, "007")
+    assert 0.0 < told.probability <= 1.0
+    bank = replace_reader(loaded)
+    assert bank.explain(graph, "007").probability != told.probability
+
+
+def replace_reader(model: GDPNet) -> GDPNet:
+    """Take the reader out of a model."""
+    model.reader_ = None
+    return model
+
+
+def test_one_node_is_read_as_among_all(graph, monkeypatch):
+    model = with_reader(graph, 1.1, monkeypatch)
+    everyone = model.predict_proba(graph)
+    some = torch.tensor([70, 3, 41])
+    assert model.predict_proba(graph, some) == pytest.approx(everyone[some], abs=1e-6)
+
+
+def test_the_reader_knows_no_test_label(graph, monkeypatch):
+    labels = torch.where(graph.split == 3, (graph.labels + 1) % 3, graph.labels)
+    mine = with_reader(graph, 1.1, monkeypatch)
+    other = with_reader(replace(graph, labels=labels), 1.1, monkeypatch)
+    assert same_weights(mine, other)
+
+
+def test_without_validation_nodes_there_is_no_reader(graph):
+    split = torch.where(graph.split == 2, torch.zeros_like(graph.split), graph.split)
+    few = torch.zeros_like(split)
+    few[(split == 1).nonzero().flatten()[:9]] = 1  # a tenth of nine is none
+    assert fitted(replace(graph, split=few), READS).reader_ is None
