@@ -130,7 +130,7 @@ def test_folds_part_the_targets_evenly_and_nobody_else():
         ({"reward": {"folds": 5}}, 6),
         ({"reward": {"kind": "paper"}}, 1),
         ({"reward": {"kind": "counterfactual"}}, 4),
-        ({"training": {"selection": False}}, 1),
+        ({"training": {"selection": False}}, 4),
     ],
 )
 def test_there_is_a_member_a_fold_and_one_for_all_where_rewards_are_cross_fitted(values, members):

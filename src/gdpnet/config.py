@@ -126,18 +126,18 @@ class ReaderSettings(Section):
     """The reader, which is fitted to the selected neighbours when the policy is learned."""
 
     use: bool = setting(
-        True, "whether a reader is fitted, and takes over where it does better on validation than AGG"
+        True,
+        "whether a reader is fitted, and takes over where it surely classifies unseen nodes better than AGG",
     )
-    members: int = setting(2, "readers that vote", low=1)
     dropout: float = setting(
         0.5, "share of inputs and hidden units dropped while the reader learns", low=0.0, high=0.99
     )
     learning_rate: float = setting(0.005, "step size of the reader's optimiser", low=0.0)
     weight_decay: float = setting(5e-5, "L2 penalty of the reader's weights", low=0.0)
-    batch_size: int = setting(512, "training nodes in one step of the reader", low=1)
+    batch_size: int = setting(512, "nodes that the reader learns from in one step", low=1)
     steps: int = setting(1200, "most steps", low=1)
     look_every: int = setting(25, "steps between two looks at the validation nodes", low=1)
-    patience: int = setting(300, "steps without a better validation score before it stops", low=1)
+    patience: int = setting(200, "steps without a better validation score before the reader stops", low=1)
 
 
 @dataclass(frozen=True)

@@ -87,17 +87,19 @@ def select(
     targets: Int[Tensor, "targets"],
     config: Config,
     seed: int,
+    member: Int[Tensor, "nodes"] | None = None,
 ) -> Selected:
     """Decide on every edge of some targets, greedily or by sampled episodes; keep all where there is no policy.
 
     The nodes around the targets select first: with two hops what they give is then clean, and what the neighbour
-    of a link decided about the target counts as a second opinion on that link.
+    of a link decided about the target counts as a second opinion on that link. Every node plays as the first
+    member sees it, or as the member that is named for it, such as one that never learned its label.
     """
     if policy is None:
         everything = torch.ones(prepared.neighbour.numel(), device=prepared.device)
         return Selected(everything, everything > 0, everything > 0, prepared)
-    first, prepared = look_around(policy, aggregators, prepared, targets, config, seed)
-    chosen = _decide(policy, aggregators, prepared, targets, config, seed)
+    first, prepared = look_around(policy, aggregators, prepared, targets, config, seed, member)
+    chosen = _decide(policy, aggregators, prepared, targets, config, seed, member)
     if first is None or not config.inference.both_ways:
         return chosen
     back = prepared.back.clamp(min=0)
@@ -113,6 +115,7 @@ def look_around(
     targets: Int[Tensor, "targets"],
     config: Config,
     seed: int,
+    member: Int[Tensor, "nodes"] | None = None,
 ) -> tuple[Selected | None, Prepared]:
     """Let the nodes around some targets select first; return what they did, and the graph as it then is.
 
@@ -124,7 +127,8 @@ def look_around(
     around = torch.cat([targets, _neighbours_of(prepared, targets)])
     if two_hops and both_ways:
         around = torch.cat([around, _neighbours_of(prepared, torch.unique(around))])
-    first = _decide(policy, aggregators, prepared, torch.unique(around), config, seed + 1, _CIRCLE_EPISODES)
+    everyone = torch.unique(around)
+    first = _decide(policy, aggregators, prepared, everyone, config, seed + 1, member, _CIRCLE_EPISODES)
     if not two_hops:
         return first, prepared
     weight = first.weight(config.inference.mode)
@@ -143,18 +147,22 @@ def _decide(
     targets: Int[Tensor, "targets"],
     config: Config,
     seed: int,
+    member: Int[Tensor, "nodes"] | None = None,
     most_episodes: int | None = None,
 ) -> Selected:
     """Play the targets in the world as it is and gather what became of their edges."""
     edges = prepared.neighbour.numel()
-    view = make_view(aggregators, prepared)
+    view = (
+        make_view(aggregators, prepared) if member is None else make_view(aggregators, prepared, slice(None))
+    )
+    shift = None if member is None else member[targets] * prepared.num_nodes
     greedy = config.inference.mode == "greedy"
     episodes = 1 if greedy else min(config.inference.episodes, most_episodes or config.inference.episodes)
     total = torch.zeros(edges, device=prepared.device)
     kept = torch.zeros(edges, device=prepared.device)
     decided = torch.zeros(edges, dtype=torch.bool, device=prepared.device)
     play = play_of(config, greedy=greedy)
-    for rollout in roll_outs(policy, view, prepared, targets, config, play, seed, copies=episodes):
+    for rollout in roll_outs(policy, view, prepared, targets, config, play, seed, shift, copies=episodes):
         edge = rollout.episodes.edge
         total.index_add_(0, edge, rollout.keep_probability)
         kept.index_add_(0, edge, rollout.selected.float())
@@ -181,12 +189,12 @@ def represent(
     embeddings, chances = [], []
     for part in torch.split(targets, batch):
         if reader is None:
-            embedded, chance = _see(aggregators, prepared, part, edge_weight)
+            hidden, votes = see(aggregators, prepared, part, edge_weight)
         else:
             hidden = reader.embed(rings_of(prepared, part, edge_weight))
-            embedded, chance = hidden[:, 0], reader.vote(hidden)
-        embeddings.append(embedded)
-        chances.append(chance.log())
+            votes = reader.votes(hidden)
+        embeddings.append(hidden[:, 0])
+        chances.append(votes.mean(dim=1).log())
     if not embeddings:
         return aggregators.bias.new_zeros(0, aggregators.width), aggregators.bias.new_zeros(
             0, aggregators.classes
@@ -214,13 +222,13 @@ def rings_of(
     return [own, first, mix_into(first, prepared.circle, *links)]
 
 
-def _see(
+def see(
     aggregators: Aggregators,
     prepared: Prepared,
     targets: Int[Tensor, "targets"],
     edge_weight: Float[Tensor, "edges"],
-) -> tuple[Float[Tensor, "targets width"], Float[Tensor, "targets classes"]]:
-    """Return the embeddings of member 0 and the mean over members of the class probabilities."""
+) -> tuple[Float[Tensor, "targets members width"], Float[Tensor, "targets members classes"]]:
+    """Return every member's embeddings and class probabilities."""
     owner, edge = ranges(prepared.row_ptr[targets], prepared.row_ptr[targets + 1] - prepared.row_ptr[targets])
     edge, owner = edge[edge_weight[edge] > 0], owner[edge_weight[edge] > 0]
     nodes, place = torch.unique(prepared.neighbour[edge], return_inverse=True)
@@ -232,4 +240,4 @@ def _see(
     given = given_to_target(circle[place], single[owner], share)
     total, weight = add_neighbours(given, owner, edge_weight[edge], targets.numel())
     embedded = aggregators.embed(own, total, weight, aggregators.bias)
-    return embedded[:, 0], torch.softmax(aggregators.logits(embedded), dim=2).mean(dim=1)
+    return embedded, torch.softmax(aggregators.logits(embedded), dim=2)

@@ -174,24 +174,26 @@ class GDPNet(BaseEstimator):
 
     def _look_back(self, scene: Scene, config: Config) -> None:
         """Decide on every edge once more with the best weights; choose the threshold and the reader on that."""
+        bank = self.aggregators_
         train, whole = (
             select(
                 self.policy_,
-                self.aggregators_,
+                bank,
                 prepared,
                 torch.arange(prepared.num_nodes, device=self.device_),
                 config,
                 _LOOKING_BACK,
+                member,
             )
-            for prepared in (scene.train, scene.whole)
+            for prepared, member in ((scene.train, scene.member), (scene.whole, scene.member_in_whole))
         )
         self.threshold_ = choose_threshold(
             self.aggregators_, scene, train, whole, selection=self.policy_ is not None
         )
         self.reader_: Reader | None = None
         if config.reader.use and scene.validation.numel():
-            found = fit_reader(scene, train, whole, len(self.classes_), config, self.seed)
-            if found.validation_f1 > self.validation_f1_:
+            found = fit_reader(bank, scene, train, whole, config, self.seed)
+            if found.is_better:
                 self.reader_, self.validation_f1_ = found.reader, found.validation_f1
 
     def _assemble(

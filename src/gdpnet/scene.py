@@ -29,8 +29,20 @@ class Scene:
     targets: Int[Tensor, "targets"]
     fold: Int[Tensor, "nodes"]
     whole: Prepared
+    seen: Int[Tensor, "nodes"]
+    """The number in the whole graph of each node of the training graph."""
     validation: Int[Tensor, "validation"]
     validation_labels: Int[Tensor, "validation"]
+
+    @property
+    def member(self) -> Int[Tensor, "nodes"]:
+        """Return the member that speaks of each node: the one that never learned its label, else the first."""
+        return self.fold + 1
+
+    @property
+    def member_in_whole(self) -> Int[Tensor, "whole"]:
+        """Return the same for each node of the whole graph."""
+        return self.member.new_zeros(self.whole.num_nodes).index_copy(0, self.seen, self.member)
 
 
 def split_for_training(graph: Graph, seed: int) -> Int[Tensor, "nodes"]:
@@ -95,7 +107,7 @@ def make_scene(graph: Graph, config: Config, seed: int, device: torch.device) ->
     """Bring what training sees to a device, and cut the targets into folds."""
     cut = cut_for_training(graph, seed)
     inner, targets = cut.inner, cut.targets
-    folds = config.reward.folds if config.training.selection and config.reward.kind != "paper" else 1
+    folds = config.reward.folds if config.reward.kind != "paper" else 1
     fold = torch.full((inner.num_nodes,), -1)
     if folds > 1:
         order = torch.randperm(targets.numel(), generator=torch.Generator().manual_seed(seed + 1))
@@ -107,6 +119,7 @@ def make_scene(graph: Graph, config: Config, seed: int, device: torch.device) ->
         targets=targets.to(device),
         fold=fold.to(device),
         whole=prepare(graph, config, device),
+        seen=cut.seen.to(device),
         validation=cut.validation.to(device),
         validation_labels=graph.labels[cut.validation].to(device),
     )

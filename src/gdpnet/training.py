@@ -170,11 +170,6 @@ def _one_epoch(state: TrainingState, scene: Scene, config: Config, seed: int) ->
     return Epoch(state.epoch, loss, score, reward, share, divergence, decisions)
 
 
-def _members_of(scene: Scene, targets: Int[Tensor, "targets"]) -> Int[Tensor, "targets"]:
-    """Return the member that plays each target: the one that never learned its label, else member 0."""
-    return scene.fold[targets] + 1
-
-
 def _selection_phase(
     state: TrainingState, scene: Scene, config: Config, seed: int
 ) -> tuple[float, float, int]:
@@ -188,7 +183,7 @@ def _selection_phase(
             scene.train.row_ptr,
             scene.train.neighbour,
             targets,
-            row_shift=_members_of(scene, targets) * scene.train.num_nodes,
+            row_shift=scene.member[targets] * scene.train.num_nodes,
             max_candidates=config.policy.max_candidates,
             seed=seed,
         )
@@ -247,7 +242,7 @@ def _play_once(
     probability = torch.ones(edges, device=scene.train.device)
     kept = torch.zeros(edges, dtype=torch.bool, device=scene.train.device)
     view = make_view(state.aggregators, scene.train, slice(None))
-    shift = _members_of(scene, targets) * scene.train.num_nodes
+    shift = scene.member[targets] * scene.train.num_nodes
     play = play_of(config, greedy=False)
     for rollout in roll_outs(state.policy, view, scene.train, targets, config, play, seed, shift):
         probability[rollout.episodes.edge] = rollout.keep_probability
@@ -331,7 +326,7 @@ def _batch_loss(
         kept = torch.rand(hidden.shape, generator=generator, device=hidden.device) >= dropout
         hidden = hidden * kept / (1.0 - dropout)
     member = torch.arange(aggregators.members, device=hidden.device)
-    learns = (member == 0) | (member != scene.fold[targets][:, None] + 1)
+    learns = (member == 0) | (member != scene.member[targets][:, None])
     return classification_loss(aggregators.logits(hidden), scene.labels[targets], learns)
 
 

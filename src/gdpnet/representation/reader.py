@@ -50,6 +50,6 @@ class Reader(nn.Module):
         """Return each member's class scores."""
         return torch.einsum("nmd,mdc->nmc", embedded, self.head_weight) + self.head_bias
 
-    def vote(self, embedded: Float[Tensor, "nodes members width"]) -> Float[Tensor, "nodes classes"]:
-        """Return the mean over members of the class probabilities."""
-        return torch.softmax(self.logits(embedded), dim=2).mean(dim=1)
+    def votes(self, embedded: Float[Tensor, "nodes members width"]) -> Float[Tensor, "nodes members classes"]:
+        """Return each member's class probabilities."""
+        return torch.softmax(self.logits(embedded), dim=2)
