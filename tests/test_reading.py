@@ -10,9 +10,9 @@ from gdpnet import GDPNet
 from gdpnet.config import Config
 from gdpnet.graph.features import SparseRows, mix_into
 from gdpnet.graph.graph import Graph
-from gdpnet.inference import Selected, represent, rings_of
+from gdpnet.inference import Selected, rings_of
 from gdpnet.prepared import prepare, with_circle
-from gdpnet.reading import Reading, _right, fit_reader
+from gdpnet.reading import Reading, _Unseen, fit_reader
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
 from gdpnet.scene import make_scene
@@ -147,14 +147,14 @@ def test_the_best_look_is_returned_and_patience_ends_the_fit(monkeypatch):
     scores = iter([(0.3, -1.0), (0.5, -1.0), (0.5, -0.9), (0.5, -0.95), (0.4, 0.0)] + [(0.0, 0.0)] * 50)
     weights = []
 
-    def look(reader, rings, labels):
+    def look(reader, rings, unseen):
         weights.append(reader.weight.detach().clone())
         return next(scores)
 
     monkeypatch.setattr("gdpnet.reading._score", look)
     config = READS.with_values({"reader": {"steps": 400, "look_every": 5, "patience": 20}})
     found = read(make_scene(noisy_graph(), config, 0, CPU), config, 3)
-    assert (found.validation_f1, found.steps) == (0.5, 15)
+    assert found.steps == 15
     assert torch.equal(found.reader.weight, weights[2])
     assert len(weights) == 15 // 5 + 20 // 5
 
@@ -176,40 +176,25 @@ def test_a_member_never_learns_the_labels_that_it_leaves_out():
     assert same == [False, False, True, False]
 
 
-def test_unseen_nodes_are_counted_by_the_members_that_left_them_out(monkeypatch):
-    scene = make_scene(noisy_graph(), READS, 0, CPU)
-    bank = bank_of(scene, 3)
-    label = scene.labels[scene.targets]
-    asked = {}
-
-    def knows(aggregators, prepared, nodes, weight):
-        asked["nodes"] = nodes.tolist()
-        votes = torch.nn.functional.one_hot((label + 1) % 3, 3).float()[:, None].repeat(1, 4, 1)
-        honest = torch.nn.functional.one_hot(label, 3).float()
-        right = torch.arange(label.numel()) % 2 == 0
-        votes[right, scene.member[scene.targets][right]] = honest[right]
-        votes[:, 0] = honest  # the first member has seen them all: its word does not count
-        return None, votes
-
-    def perfect(aggregators, prepared, nodes, weight, reader=None):
-        return None, torch.nn.functional.one_hot(scene.validation_labels, 3).float()
-
-    monkeypatch.setattr("gdpnet.reading.see", knows)
-    monkeypatch.setattr("gdpnet.reading.represent", perfect)
-    whole = keep_all(scene.whole)
-    every_second = (label.numel() + 1) // 2
-    assert int(_right(bank, scene, whole, "sampled").sum()) == every_second + scene.validation.numel()
-    assert asked["nodes"] == noisy_graph().nodes_in("train").tolist()
+def test_of_unseen_nodes_those_speak_who_never_learned_their_labels():
+    graph = noisy_graph()
+    scene = make_scene(graph, READS, 0, CPU)
+    unseen = _Unseen.of(scene)
+    count = scene.validation.numel()
+    assert unseen.nodes.tolist() == graph.nodes_in("validation").tolist() + graph.nodes_in("train").tolist()
+    assert torch.equal(unseen.labels, graph.labels[unseen.nodes])
+    assert set(unseen.member[:count].tolist()) == {-1}
+    assert set(unseen.member[count:].tolist()) == {1, 2, 3}
+    votes = torch.rand(unseen.nodes.numel(), 4, 3, generator=torch.Generator().manual_seed(0))
+    chance = unseen.chance(votes)
+    assert torch.equal(chance[0], votes[0].mean(dim=0))
+    last = int(scene.fold[scene.targets[-1]]) + 1
+    assert torch.equal(chance[-1], votes[-1, last])
 
 
 def test_without_folds_validation_nodes_alone_count():
-    config = READS.with_values({"reward": {"folds": 1}})
-    scene = make_scene(noisy_graph(), config, 0, CPU)
-    bank = bank_of(scene, 3)
-    whole = keep_all(scene.whole)
-    _, chance = represent(bank, scene.whole, scene.validation, torch.ones(scene.whole.neighbour.numel()))
-    hits = chance.argmax(dim=1) == scene.validation_labels
-    assert _right(bank, scene, whole, "sampled").tolist() == hits.tolist()
+    scene = make_scene(noisy_graph(), READS.with_values({"reward": {"folds": 1}}), 0, CPU)
+    assert torch.equal(_Unseen.of(scene).nodes, scene.validation)
 
 
 @pytest.mark.parametrize(

@@ -134,10 +134,10 @@ class ReaderSettings(Section):
     )
     learning_rate: float = setting(0.005, "step size of the reader's optimiser", low=0.0)
     weight_decay: float = setting(5e-5, "L2 penalty of the reader's weights", low=0.0)
-    batch_size: int = setting(512, "nodes that the reader learns from in one step", low=1)
-    steps: int = setting(1200, "most steps", low=1)
-    look_every: int = setting(25, "steps between two looks at the validation nodes", low=1)
-    patience: int = setting(200, "steps without a better validation score before the reader stops", low=1)
+    batch_size: int = setting(1024, "nodes that the reader learns from in one step", low=1)
+    steps: int = setting(1000, "most steps", low=1)
+    look_every: int = setting(50, "steps between two looks at nodes that it has not learned from", low=1)
+    patience: int = setting(250, "steps without a better look before the reader stops", low=1)
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet.config import Config
 from gdpnet.graph.features import Features, drop_inputs, take_rows
-from gdpnet.inference import Selected, represent, rings_of, see
+from gdpnet.inference import Selected, rings_of, see
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
 from gdpnet.representation.tasks import classification_loss, micro_f1
@@ -43,10 +43,36 @@ class Reading:
         return self.gains - self.losses > 2.0 * math.sqrt(self.gains + self.losses)
 
 
+@dataclass(frozen=True)
+class _Unseen:
+    """Nodes whose labels were not learned: validation nodes, and training nodes that some member left out."""
+
+    nodes: Int[Tensor, "unseen"]
+    """Numbers in the whole graph."""
+    labels: Int[Tensor, "unseen"]
+    member: Int[Tensor, "unseen"]
+    """Who speaks of each; -1: all members vote."""
+
+    @classmethod
+    def of(cls, scene: Scene) -> _Unseen:
+        left_out = scene.targets[scene.member[scene.targets] > 0]
+        everyone = torch.full_like(scene.validation, -1)
+        return cls(
+            torch.cat([scene.validation, scene.seen[left_out]]),
+            torch.cat([scene.validation_labels, scene.labels[left_out]]),
+            torch.cat([everyone, scene.member[left_out]]),
+        )
+
+    def chance(self, votes: Float[Tensor, "unseen members classes"]) -> Float[Tensor, "unseen classes"]:
+        """Return the class probabilities of those who may speak."""
+        own = votes[torch.arange(self.nodes.numel(), device=votes.device), self.member.clamp(min=0)]
+        return torch.where(self.member[:, None] >= 0, own, votes.mean(dim=1))
+
+
 def fit_reader(
     aggregators: Aggregators, scene: Scene, train: Selected, whole: Selected, config: Config, seed: int
 ) -> Reading:
-    """Fit a reader to the training nodes and what was selected for them; return its best step on validation.
+    """Fit a reader to the training nodes and what was selected for them; return its best look at unseen nodes.
 
     Args:
         aggregators: the trained bank, which the reader is compared with.
@@ -58,38 +84,31 @@ def fit_reader(
     """
     mode = config.inference.mode
     rows = rings_of(train.prepared, scene.targets, train.weight(mode))
-    asked = rings_of(whole.prepared, scene.validation, whole.weight(mode))
+    unseen = _Unseen.of(scene)
+    asked = rings_of(whole.prepared, unseen.nodes, whole.weight(mode))
     shape = (rows[0].shape[1], config.representation.width, aggregators.classes, aggregators.members)
     reader = Reader(*shape, rings=len(rows))
     reader.initialise(torch.Generator().manual_seed(seed + _SEED))
     reader = reader.to(scene.targets.device)
-    score, steps = _learn(reader, rows, asked, scene, config, seed)
-    mine, other = (_right(aggregators, scene, whole, mode, who) for who in (reader, None))
+    steps = _learn(reader, rows, asked, unseen, scene, config, seed)
+    with torch.no_grad():
+        _, votes = see(aggregators, whole.prepared, unseen.nodes, whole.weight(mode))
+        mine = _read(reader, asked, unseen).argmax(dim=1) == unseen.labels
+        other = unseen.chance(votes).argmax(dim=1) == unseen.labels
+    score = float(mine[: scene.validation.numel()].double().mean())
     return Reading(reader, score, steps, gains=int((mine & ~other).sum()), losses=int((other & ~mine).sum()))
 
 
-@torch.no_grad()
-def _right(
-    aggregators: Aggregators, scene: Scene, whole: Selected, mode: str, reader: Reader | None = None
-) -> Bool[Tensor, "unseen"]:
-    """Say which unseen nodes are classified right, by the reader if there is one, else by AGG."""
-    weight = whole.weight(mode)
-    _, chance = represent(aggregators, whole.prepared, scene.validation, weight, reader)
-    hits = chance.argmax(dim=1) == scene.validation_labels
-    left_out = scene.targets[scene.member[scene.targets] > 0]
-    nodes = scene.seen[left_out]
-    if reader is None:
-        _, votes = see(aggregators, whole.prepared, nodes, weight)
-    else:
-        votes = reader.votes(reader.embed(rings_of(whole.prepared, nodes, weight)))
-    honest = votes[torch.arange(nodes.numel(), device=nodes.device), scene.member[left_out]].argmax(dim=1)
-    return torch.cat([hits, honest == scene.labels[left_out]])
-
-
 def _learn(
-    reader: Reader, rows: list[Features], asked: list[Features], scene: Scene, config: Config, seed: int
-) -> tuple[float, int]:
-    """Train in place, then go back to the best look at validation; return its micro-F1 and its step."""
+    reader: Reader,
+    rows: list[Features],
+    asked: list[Features],
+    unseen: _Unseen,
+    scene: Scene,
+    config: Config,
+    seed: int,
+) -> int:
+    """Train in place, then go back to the best look at unseen nodes; return its step."""
     settings = config.reader
     optimiser = torch.optim.Adam(
         [
@@ -110,14 +129,14 @@ def _learn(
         optimiser.step()
         if step % settings.look_every and step < settings.steps:
             continue
-        score = _score(reader, asked, scene.validation_labels)
+        score = _score(reader, asked, unseen)
         if score > best:
             best, best_step = score, step
             weights = {name: value.detach().clone() for name, value in reader.state_dict().items()}
         if step - best_step >= settings.patience:
             break
     reader.load_state_dict(weights)
-    return best[0], best_step
+    return best_step
 
 
 def _loss(
@@ -138,8 +157,14 @@ def _loss(
     return classification_loss(reader.logits(hidden), labels, learns)
 
 
+def _read(reader: Reader, rings: list[Features], unseen: _Unseen) -> Float[Tensor, "unseen classes"]:
+    """Return what the reader says of unseen nodes, by the members that may speak."""
+    return unseen.chance(reader.votes(reader.embed(rings)))
+
+
 @torch.no_grad()
-def _score(reader: Reader, rings: list[Features], labels: Int[Tensor, "asked"]) -> tuple[float, float]:
-    """Return micro-F1 and, to part equals, the mean log-probability of the true class."""
-    chance = reader.votes(reader.embed(rings)).mean(dim=1)
-    return micro_f1(chance.argmax(dim=1), labels), -float(F.nll_loss(chance.clamp(min=1e-12).log(), labels))
+def _score(reader: Reader, rings: list[Features], unseen: _Unseen) -> tuple[float, float]:
+    """Return micro-F1 on unseen nodes and, to part equals, the mean log-probability of the true class."""
+    chance = _read(reader, rings, unseen)
+    loss = F.nll_loss(chance.clamp(min=1e-12).log(), unseen.labels)
+    return micro_f1(chance.argmax(dim=1), unseen.labels), -float(loss)
