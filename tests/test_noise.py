@@ -20,7 +20,7 @@ from graphs import assert_same, small_graph
 
 LINK_KINDS = ("random-links", "cross-class-links", "deleted-links", "rewired-links")
 FEATURE_KINDS = ("masked-features", "swapped-features", "gaussian-features", "flipped-bits")
-LABEL_KINDS = ("flipped-labels", "pair-labels")
+LABEL_KINDS = ("flipped-labels", "pair-labels", "hidden-labels")
 SEEDS = st.integers(0, 2**32 - 1)
 RATES = st.sampled_from([0.05, 0.2, 0.5, 0.8, 1.0])
 
@@ -545,3 +545,19 @@ def test_sparse_features_that_would_be_too_large_are_not_made_dense(monkeypatch)
 def test_a_graph_without_links_has_none_to_change(kind):
     graph = Graph.build([[], []], np.eye(3))
     assert corrupt(graph, kind, 1.0, 0).graph.num_edges == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(GRAPHS, RATES, SEEDS)
+def test_hidden_labels_are_a_share_of_each_class_and_one_of_each_stays(made, rate, seed):
+    graph = make_graph(**made)
+    noisy = corrupt(graph, "hidden-labels", rate, seed)
+    train = graph.nodes_in("train")
+    for number in range(3):
+        mine = train[graph.labels[train] == number]
+        hidden = int((noisy.graph.labels[mine] == UNKNOWN).sum())
+        assert hidden == min(np.rint(rate * mine.numel()), max(mine.numel() - 1, 0))
+    changed = (noisy.graph.labels != graph.labels).nonzero().flatten()
+    assert torch.equal(changed, noisy.labels_of)
+    assert set(changed.tolist()) <= set(train.tolist())
+    assert torch.equal(noisy.graph.truth.clean_labels, graph.labels)

@@ -153,6 +153,8 @@ class Fitted:
     validation_f1: float
     validation_loss: float
     epochs: int
+    hidden: Float[Tensor, "nodes width"] | None = None
+    """What the network's last layer reads of every node, where the network can say."""
 
 
 Build = Callable[[Inputs, Settings], nn.Module]
@@ -245,5 +247,7 @@ class _Best:
             weight.copy_(kept)
         self.network.eval()
         logits = self.network(self.inputs.whole).float().cpu()
+        represent = getattr(self.network, "represent", None)
+        hidden = None if represent is None else represent(self.inputs.whole).float().cpu()
         known = self.inputs.validation.numel() > 0
-        return Fitted(logits, float(self.f1) if known else float("nan"), float(self.loss), epochs)
+        return Fitted(logits, float(self.f1) if known else float("nan"), float(self.loss), epochs, hidden)

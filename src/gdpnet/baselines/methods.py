@@ -45,6 +45,10 @@ class Outcome:
     keep_score: Float[Tensor, "edges"] | None
     kept: Bool[Tensor, "edges"] | None
     seconds: float
+    epochs: int = 0
+    """Epochs of the network that was chosen; 0 where there is none."""
+    hidden: Float[Tensor, "nodes width"] | None = None
+    """What the last layer reads of every node, where the network can say."""
 
 
 # one start for all, less dropout where attention or sampling adds noise of its own; what is best differs by
@@ -202,4 +206,6 @@ def _outcome(
         keep_score=found.keep_score,
         kept=found.kept,
         seconds=time.perf_counter() - start,
+        epochs=found.fitted.epochs,
+        hidden=found.fitted.hidden,
     )

@@ -56,11 +56,23 @@ class Stack(nn.Module):
 
     def forward(self, side: Side) -> Float[Tensor, "nodes classes"]:
         """Return the logits of every node."""
+        rows = self._through(side, len(self.layers))
+        assert isinstance(rows, Tensor)
+        return rows
+
+    def represent(self, side: Side) -> Float[Tensor, "nodes width"]:
+        """Return what the last layer reads of every node; its logits where it is the only one."""
+        if len(self.layers) == 1:
+            return self(side)
+        rows = self.between(self._through(side, len(self.layers) - 1), 1)
+        assert isinstance(rows, Tensor)
+        return rows
+
+    def _through(self, side: Side, layers: int) -> Table:
         mix = None if self.mixing is None else partial(self.mixing, side.links)
         rows = side.features
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(self.layers[:layers]):
             rows = layer(self.between(rows, number), mix)
-        assert isinstance(rows, Tensor)
         return rows
 
     def between(self, rows: Table, number: int) -> Table:
@@ -91,13 +103,22 @@ class GAT(nn.Module):
 
     def forward(self, side: Side) -> Float[Tensor, "nodes classes"]:
         """Return the logits of every node."""
+        return self._through(side, len(self.weights))
+
+    def represent(self, side: Side) -> Float[Tensor, "nodes width"]:
+        """Return what the last layer reads of every node; its logits where it is the only one."""
+        layers = len(self.weights)
+        return self(side) if layers == 1 else F.elu(self._through(side, layers - 1))
+
+    def _through(self, side: Side, layers: int) -> Tensor:
         links: Links = side.links
         everyone = torch.arange(links.num_nodes, device=links.target.device)
         loops = everyone.expand(2, -1)
         edge_index = torch.cat([torch.stack([links.neighbour, links.target]), loops], dim=1)
         log_weight = torch.cat([links.weight.log(), torch.zeros_like(everyone, dtype=links.weight.dtype)])
         rows: Table = side.features
-        for number, (weight, attention) in enumerate(zip(self.weights, self.attention, strict=True)):
+        for number in range(layers):
+            weight, attention = self.weights[number], self.attention[number]
             if number > 0:
                 assert isinstance(rows, Tensor)
                 rows = F.elu(rows)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,7 +20,7 @@ from gdpnet.cli.options import (
     check_split,
     config_of,
 )
-from gdpnet.cli.printing import print_json, print_table
+from gdpnet.cli.printing import TrialProgress, print_json, print_table
 from gdpnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def robustness(
         units += plan(settings, wanted, config_of(name, config, overrides), device.value, records, searched)
     if not report_only:
         _refuse_untrainable(dataset, data_dir, split, first_seed)
-        run_units(units, records, jobs, _Progress(len(units)))
+        run_units(units, records, jobs, TrialProgress(len(units)))
     rows = [
         row
         for row in summarise(read_records(records))
@@ -149,7 +148,7 @@ def tune(
         tuple(Setting(name, split, noise, rate, seed, data_dir) for rate in levels) for name in dataset
     ]
     left = searches_left(settings, wanted, device.value, records)
-    do_all(run_search, left, records, jobs, _Progress(len(left)))
+    do_all(run_search, left, records, jobs, TrialProgress(len(left)))
     graphs = {rates_of[0].to_record()["graph"] for rates_of in settings}
     found = {key: one for key, one in searched_settings(records).items() if key[0] in graphs}
     columns = ("graph", "method", "dropout", "weight decay", "learning rate", "width")
@@ -171,33 +170,6 @@ def _refuse_untrainable(names: list[str], data_dir: Path | None, split: str, see
 
     for name in names:
         cut_for_training(open_graph(name, data_dir=data_dir, split=split, seed=seed), seed)
-
-
-class _Progress:
-    """Say what has ended, and how long the rest will take."""
-
-    def __init__(self, units: int) -> None:
-        self.units, self.done, self.start = units, 0, time.perf_counter()
-
-    def __call__(self, records: list[dict[str, Any]]) -> None:
-        self.done += 1
-        left = (time.perf_counter() - self.start) / self.done * (self.units - self.done)
-        for record in records:
-            rate = f" {record['rate']:g}" if "rate" in record else ""
-            print(
-                f"[{self.done}/{self.units}, about {left / 60:.0f} min left] {record['graph']} {record['noise']}"
-                f"{rate} seed {record['seed']} {record['method']}: {_said(record['metrics'])}",
-                flush=True,
-            )
-
-
-def _said(metrics: dict[str, Any]) -> str:
-    """Return what came out: the score on test, the best on validation of a search, or why there is none."""
-    if "error" in metrics:
-        return f"failed: {metrics['error']}"
-    if "candidates" in metrics:
-        return f"validation {max(metrics['validation_f1']):.4f}"
-    return f"{metrics['micro_f1']:.4f}"
 
 
 def _methods_of(text: str) -> list[str]:

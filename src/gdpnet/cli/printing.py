@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -93,3 +94,31 @@ def print_metrics(metrics: dict[str, Any]) -> None:
     """Print a line a metric."""
     for name, value in metrics.items():
         print(f"  {name.replace('_', ' ')}: {text_of(value)}")
+
+
+class TrialProgress:
+    """Say what has ended, and how long the rest will take."""
+
+    def __init__(self, units: int) -> None:
+        self.units, self.done, self.start = units, 0, time.perf_counter()
+
+    def __call__(self, records: list[dict[str, Any]]) -> None:
+        """Say what one piece of work brought."""
+        self.done += 1
+        left = (time.perf_counter() - self.start) / self.done * (self.units - self.done)
+        for record in records:
+            rate = f" {record['rate']:g}" if "rate" in record else ""
+            print(
+                f"[{self.done}/{self.units}, about {left / 60:.0f} min left] {record['graph']} {record['noise']}"
+                f"{rate} seed {record['seed']} {record['method']}: {_said(record['metrics'])}",
+                flush=True,
+            )
+
+
+def _said(metrics: dict[str, Any]) -> str:
+    """Return what came out: the score on test, the best on validation of a search, or why there is none."""
+    if "error" in metrics:
+        return f"failed: {metrics['error']}"
+    if "candidates" in metrics:
+        return f"validation {max(metrics['validation_f1']):.4f}"
+    return f"{metrics['micro_f1']:.4f}"

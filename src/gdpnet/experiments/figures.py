@@ -103,7 +103,7 @@ def embedding_map(model: GDPNet, graph: Graph) -> Figure:
     nodes = nodes if nodes.numel() else (graph.split >= 0).nonzero().flatten()
     if nodes.numel() > MAP_NODES:
         nodes = nodes[:: -(-nodes.numel() // MAP_NODES)]
-    points = _flatten(model.embed(graph, nodes), model.seed)
+    points = flatten_points(model.embed(graph, nodes), model.seed)
     label = graph.labels[nodes].numpy()
     figure = Figure(figsize=(6.5, 5), layout="constrained")
     axes = figure.subplots()
@@ -119,7 +119,7 @@ def embedding_map(model: GDPNet, graph: Graph) -> Figure:
     return figure
 
 
-def _flatten(points: np.ndarray, seed: int) -> np.ndarray:
+def flatten_points(points: np.ndarray, seed: int) -> np.ndarray:
     """Bring representations to two dimensions; by principal axes where they are too few, or too equal, for t-SNE."""
     centred = np.pad(points - points.mean(axis=0), ((0, 0), (0, max(0, 2 - points.shape[1]))))
     if points.shape[0] < 10 or np.allclose(centred, 0.0, atol=1e-5 * (1.0 + np.abs(points).max())):

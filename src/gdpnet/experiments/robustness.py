@@ -253,24 +253,34 @@ class Row:
         return asdict(self)
 
 
-def summarise(records: Iterable[dict[str, Any]]) -> list[Row]:
-    """Return mean and deviation of micro-F1 for every method, rate, noise and graph; failures are counted.
+def newest_records(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one record a trial: of several the newest, and of several settings of a method those of the newest.
 
     A trial is a seed with a version of torch: another version rounds otherwise, and training then goes another way.
-    Of several records of one trial the newest counts, and of several settings of one method those of the newest.
     """
     newest: dict[tuple[Any, ...], dict[str, Any]] = {}
     settings: dict[tuple[Any, ...], Any] = {}
     for record in records:
-        if record.get("kind") != KIND:
-            continue
-        group = (record["graph"], record["noise"], record["rate"], record["method"])
-        settings[group] = _given(record["method"], record["config"])
-        newest[(*group, record["seed"], record["torch"])] = record
+        if record.get("kind") == KIND:
+            group = _group(record)
+            settings[group] = _given(record["method"], record["config"])
+            newest[(*group, record["seed"], record["torch"])] = record
+    return [
+        record
+        for record in newest.values()
+        if settings[_group(record)] == _given(record["method"], record["config"])
+    ]
+
+
+def _group(record: dict[str, Any]) -> tuple[Any, ...]:
+    return record["graph"], record["noise"], record["rate"], record["method"]
+
+
+def summarise(records: Iterable[dict[str, Any]]) -> list[Row]:
+    """Return mean and deviation of micro-F1 for every method, rate, noise and graph; failures are counted."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for key, record in newest.items():
-        if settings[key[:-2]] == _given(record["method"], record["config"]):
-            groups.setdefault(key[:-2], []).append(record["metrics"])
+    for record in newest_records(records):
+        groups.setdefault(_group(record), []).append(record["metrics"])
     return [_row(group, metrics) for group, metrics in groups.items()]
 
 

@@ -31,8 +31,14 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "gdpnet:no-early-stop": ("policy.early_stop=false",),
     "gdpnet:sampled-advantage": ("ppo.advantage=sampled",),
     "gdpnet:discount-0": ("ppo.discount=0.0",),
+    "gdpnet:discount-0.5": ("ppo.discount=0.5",),
     "gdpnet:discount-0.9": ("ppo.discount=0.9",),
+    "gdpnet:discount-0.95": ("ppo.discount=0.95",),
     "gdpnet:discount-1": ("ppo.discount=1.0",),
+    **{
+        f"gdpnet:epochs-{epochs}": (f"training.epochs={epochs}", f"training.patience={epochs}")
+        for epochs in (5, 10, 20, 40, 80)
+    },
     "gdpnet:keep-everything": ("training.selection=false",),
 }
 """Every variant by name, with what it changes."""

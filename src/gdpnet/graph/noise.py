@@ -47,6 +47,7 @@ _CHANGES: dict[str, Callable[[Graph, float, np.random.Generator], Graph]] = {
     "flipped-bits": noise_values.flip_bits,
     "flipped-labels": noise_values.flip_labels,
     "pair-labels": noise_values.pair_labels,
+    "hidden-labels": noise_values.hide_labels,
 }
 
 MULTIPLES = ("random-links", "cross-class-links", "gaussian-features")

@@ -120,6 +120,19 @@ def pair_labels(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
     return replace(graph, labels=torch.from_numpy(changed))
 
 
+def hide_labels(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
+    """Hide the labels of a share of each class's training nodes, all but one at most: the nodes stay as context."""
+    train = _labelled_training_nodes(graph, "hidden-labels").numpy()
+    labels = graph.labels.numpy()
+    by_class = train[np.argsort(labels[train], kind="stable")]
+    size = np.bincount(labels[train], minlength=graph.num_classes)
+    most = np.minimum(np.rint(rate * size).astype(np.int64), np.maximum(size - 1, 0))
+    owner, rank = distinct(rng, size, most)
+    changed = labels.copy()
+    changed[by_class[(np.cumsum(size) - size)[owner] + rank]] = UNKNOWN
+    return replace(graph, labels=torch.from_numpy(changed))
+
+
 def changed_rows(before: Features, after: Features) -> Bool[Tensor, "nodes"]:
     """Say of each row whether it holds other numbers than before."""
     if before is after:

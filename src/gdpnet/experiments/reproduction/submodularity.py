@@ -1,0 +1,158 @@
+"""The paper's claims about its reward, checked on real neighbourhoods.
+
+The reward of keeping u after the set A is f(u) / (f(u) + sum of f over A), f being the probability of the target's
+true class with u as its only neighbour. The paper claims that the sum of rewards R is a monotone set function with
+diminishing returns, so that greedy selection comes within 1 - 1/e of the best set of a size.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations, pairwise, permutations
+from typing import Any
+
+import torch
+
+from gdpnet.config import Config
+from gdpnet.graph.graph import UNKNOWN, Graph
+from gdpnet.model import GDPNet
+from gdpnet.prepared import prepare
+from gdpnet.selection.episodes import begin_episodes
+from gdpnet.sight import make_view
+
+KIND = "submodularity"
+
+_ROUNDING = 1e-9
+
+
+def total(scores: tuple[float, ...]) -> float:
+    """Return R of neighbours that are kept in this order."""
+    kept, reward = 0.0, 0.0
+    for score in scores:
+        kept += score
+        reward += score / kept
+    return reward
+
+
+@dataclass(frozen=True)
+class Check:
+    """One neighbourhood: whether each claim holds there, and how far greedy is from the best."""
+
+    node: str
+    scores: tuple[float, ...]
+    monotone: bool
+    diminishing: bool
+    """Along one order: a neighbour earns no more after more were kept."""
+    lowest: float
+    highest: float
+    """R of all neighbours in the worst and in the best order."""
+    submodular: bool
+    """Whether R in the best order of each set is submodular."""
+    greedy_share: float
+    """R of greedy selection as a share of the best, the worse of all sizes."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return dict(vars(self)) | {"scores": [round(score, 4) for score in self.scores]}
+
+
+def check_neighbourhood(node: str, scores: tuple[float, ...]) -> Check:
+    """Check every claim on the neighbours of one node, given f of each; all orders of all sets are tried."""
+    places = range(len(scores))
+    best = {
+        frozenset(some): max(total(tuple(scores[place] for place in order)) for order in permutations(some))
+        for size in range(len(scores) + 1)
+        for some in combinations(places, size)
+    }
+    orders = [total(tuple(scores[place] for place in order)) for order in permutations(places)]
+    gains = [
+        [
+            scores[last] / (scores[last] + sum(scores[place] for place in before))
+            for before in (order[:size] for size in range(1, len(order) + 1))
+        ]
+        for last in places
+        for order in permutations([place for place in places if place != last])
+    ]
+    return Check(
+        node=node,
+        scores=scores,
+        monotone=all(
+            best[some | {more}] >= best[some] - _ROUNDING
+            for some in best
+            for more in places
+            if more not in some
+        ),
+        diminishing=all(later <= earlier + _ROUNDING for line in gains for earlier, later in pairwise(line)),
+        lowest=min(orders),
+        highest=max(orders),
+        submodular=_is_submodular(best, len(scores)),
+        greedy_share=_greedy_share(scores, best),
+    )
+
+
+def _is_submodular(value: dict[frozenset[int], float], count: int) -> bool:
+    """Say whether value(A + c) - value(A) is at least value(B + c) - value(B) for every A within B, c outside."""
+    return all(
+        value[small | {more}] - worth >= value[large | {more}] - value[large] - _ROUNDING
+        for small, worth in value.items()
+        for large in value
+        if small <= large
+        for more in set(range(count)) - large
+    )
+
+
+def _greedy_share(scores: tuple[float, ...], best: dict[frozenset[int], float]) -> float:
+    """Return the least share of the best R of a size that greedy reaches, by taking what earns most next.
+
+    The first neighbour earns one whoever it is; greedy then takes the one of highest f, as the policy's order would.
+    """
+    left, worst = set(range(len(scores))), 1.0
+    chosen: list[int] = []
+    while left:
+        kept = sum(scores[place] for place in chosen)
+        pick = max(left, key=lambda place: (scores[place] / (kept + scores[place]), scores[place]))
+        chosen.append(pick)
+        left.remove(pick)
+        reached = total(tuple(scores[place] for place in chosen))
+        most = max(reward for some, reward in best.items() if len(some) == len(chosen))
+        worst = min(worst, reached / most)
+    return worst
+
+
+def check_graph(graph: Graph, config: Config, seed: int, *, nodes: int = 100, most: int = 5) -> list[Check]:
+    """Train AGG on all neighbours and check training nodes that have two to so many neighbours, drawn at random."""
+    literal = config.with_values(
+        {"training": {"selection": False}, "representation": {"hops": 1}, "reader": {"use": False}}
+    )
+    model = GDPNet.from_config(literal, seed=seed, device="cpu").fit(graph)
+    degree = graph.row_ptr.diff()
+    train = graph.nodes_in("train")
+    train = train[(degree[train] >= 2) & (degree[train] <= most) & (graph.labels[train] != UNKNOWN)]
+    drawn = train[torch.randperm(train.numel(), generator=torch.Generator().manual_seed(seed))[:nodes]]
+    prepared = prepare(graph, literal, torch.device("cpu"))
+    view = make_view(model.aggregators_, prepared)
+    episodes = begin_episodes(prepared.row_ptr, prepared.neighbour, drawn, max_candidates=most, seed=0)
+    row = episodes.target_row[episodes.owner]
+    given = view.meet(episodes).given
+    chance = view.observe(row, given, torch.ones(row.numel()))[1]
+    score = chance.gather(1, graph.labels[episodes.target[episodes.owner]][:, None])[:, 0].double()
+    return [
+        check_neighbourhood(str(graph.node_ids[int(target)]), tuple(score[episodes.owner == place].tolist()))
+        for place, target in enumerate(episodes.target)
+    ]
+
+
+def summary(checks: list[Check]) -> dict[str, Any]:
+    """Return how often each claim holds, and the neighbourhood whose R depends most on the order."""
+    worst = max(checks, key=lambda one: one.highest - one.lowest)
+    return {
+        "neighbourhoods": len(checks),
+        "monotone": sum(one.monotone for one in checks),
+        "diminishing": sum(one.diminishing for one in checks),
+        "order_matters": sum(one.highest - one.lowest > 1e-6 for one in checks),
+        "submodular": sum(one.submodular for one in checks),
+        "greedy_share": min(one.greedy_share for one in checks),
+        "bound": 1.0 - 1.0 / math.e,
+        "counter_example": worst.to_dict(),
+    }
