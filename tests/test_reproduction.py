@@ -1,0 +1,315 @@
+"""The paper's evaluation: numbers by hand, pages and pictures from records alone, and what is run again."""
+
+import json
+import math
+from dataclasses import asdict
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+
+from gdpnet.baselines.fitting import Settings
+from gdpnet.baselines.methods import METHODS
+from gdpnet.cli import main, reproducing
+from gdpnet.config import shipped_config
+from gdpnet.experiments.corrupted import Setting
+from gdpnet.experiments.records import append_record
+from gdpnet.experiments.reproduction import pictures
+from gdpnet.experiments.reproduction.page import grids_of, write_markdown, write_page
+from gdpnet.experiments.reproduction.portraits import (
+    CLAIMS,
+    MAPPED,
+    Portrait,
+    portraits_left,
+    portraits_of,
+    run_portrait,
+)
+from gdpnet.experiments.reproduction.reported import DATASETS, TABLE_2, reported
+from gdpnet.experiments.reproduction.submodularity import (
+    _is_submodular,
+    check_graph,
+    check_neighbourhood,
+    summary,
+    total,
+)
+from gdpnet.experiments.reproduction.tables import make_table
+from small import FAST, noisy_graph, write_folder
+
+
+def trial(method: str, score: float | None, seed: int = 0, graph: str = "cora", **more) -> dict:
+    """Return the record of one trial; one that failed if it has no score."""
+    metrics = {"error": "it broke"} if score is None else {"micro_f1": score}
+    config = asdict(METHODS[method].settings) if method in METHODS else shipped_config("cora").to_dict()
+    about = {"noise": "random-links", "rate": 0.0, "torch": "2.13.0", "commit": "abc", "config": config}
+    return (
+        about
+        | {"kind": "robustness", "graph": graph, "method": method, "seed": seed, "metrics": metrics}
+        | more
+    )
+
+
+RECORDS = [
+    *(trial("gcn", score, seed) for seed, score in enumerate((0.80, 0.82, 0.84))),
+    *(trial("gat", score, seed) for seed, score in enumerate((0.70, 0.72, 0.71))),
+    *(trial("gdpnet", score, seed) for seed, score in enumerate((0.85, 0.86, 0.90))),
+    trial("graphsage", None),
+    trial("gcn", 0.5, seed=0, rate=1.0),
+]
+
+
+# --- tables ---
+
+
+def test_a_table_has_means_deviations_trials_failures_and_what_the_paper_reports():
+    table = make_table("table2", RECORDS)
+    assert table.methods == ("gat", "gcn", "graphsage", "gdpnet")
+    cell = table.cells[("gcn", "cora")]
+    assert cell.text == f"0.820 ± {np.std([0.80, 0.82, 0.84], ddof=1):.3f} (3)"
+    assert cell.paper == "0.838 ± 0.005"
+    assert table.cells[("graphsage", "cora")].text == "failed"
+    assert table.cells[("gcn", "pubmed")].text == ""
+    assert table.best("cora") == "gdpnet"
+    assert table.best("dblp") is None
+
+
+def test_the_best_baseline_is_compared_on_the_seeds_that_both_have():
+    records = [*RECORDS, trial("gdpnet", 0.99, seed=7)]
+    chance = ttest_rel([0.85, 0.86, 0.90], [0.80, 0.82, 0.84]).pvalue
+    assert (
+        make_table("table2", records).comparison("cora") == f"+0.050 against GCN, p = {chance:.2g} (3 pairs)"
+    )
+    assert make_table("table2", records).comparison("pubmed") == ""
+    few = [trial("gcn", 0.8), trial("gdpnet", 0.9)]
+    assert "too few common trials" in make_table("table2", few).comparison("cora")
+
+
+def test_of_two_settings_of_a_baseline_only_the_newest_counts():
+    other = asdict(Settings(dropout=0.1))
+    table = make_table("table2", [*RECORDS, trial("gcn", 0.6, seed=1, config=other)])
+    assert table.cells[("gcn", "cora")].scores == {1: 0.6}
+
+
+def test_the_paper_has_a_figure_for_every_method_and_dataset():
+    assert reported(TABLE_2, "gdpnet", "citeseer") == "0.957 ± 0.003"
+    assert all(len(row) == len(DATASETS) for row in TABLE_2.values())
+    assert reported(TABLE_2, "mlp", "cora") == reported(TABLE_2, "gcn", "mine") == ""
+
+
+# --- the claims ---
+
+
+def test_the_sum_of_rewards_by_hand():
+    assert total((0.5, 0.25)) == pytest.approx(1 + 0.25 / 0.75)
+    assert total((0.25, 0.5)) == pytest.approx(1 + 0.5 / 0.75)
+    assert total(()) == 0.0
+
+
+def test_a_neighbourhood_where_the_order_decides():
+    found = check_neighbourhood("7", (0.9, 0.1))
+    assert found.monotone
+    assert found.diminishing
+    assert (found.lowest, found.highest) == (pytest.approx(1.1), pytest.approx(1.9))
+    assert found.greedy_share == pytest.approx(
+        1.1 / 1.9
+    )  # greedy takes the higher first, and it is the worse order
+
+
+def test_equal_neighbours_have_one_sum_and_greedy_reaches_it():
+    found = check_neighbourhood("7", (0.4, 0.4, 0.4))
+    assert found.lowest == pytest.approx(found.highest) == pytest.approx(1 + 1 / 2 + 1 / 3)
+    assert found.submodular
+    assert found.greedy_share == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("power", "expected"), [(0.5, True), (1, True), (2, False)])
+def test_a_set_function_with_growing_gains_is_not_submodular(power, expected):
+    sets = [frozenset(some) for size in range(4) for some in combinations(range(3), size)]
+    assert _is_submodular({some: len(some) ** power for some in sets}, 3) == expected
+
+
+def test_claims_are_summed_up_over_neighbourhoods():
+    found = summary([check_neighbourhood("1", (0.4, 0.4)), check_neighbourhood("2", (0.9, 0.1))])
+    assert (found["neighbourhoods"], found["order_matters"], found["monotone"]) == (2, 1, 2)
+    assert found["counter_example"]["node"] == "2"
+    assert found["bound"] == pytest.approx(1 - 1 / math.e)
+    assert found["greedy_share"] == pytest.approx(1.1 / 1.9)
+
+
+def test_claims_are_checked_on_training_nodes_of_a_graph():
+    graph = noisy_graph()
+    checks = check_graph(graph, FAST, 0, nodes=6, most=4)
+    names = {str(graph.node_ids[node]) for node in graph.nodes_in("train").tolist()}
+    assert 0 < len(checks) <= 6
+    assert {one.node for one in checks} <= names
+    assert all(2 <= len(one.scores) <= 4 and all(0 < score < 1 for score in one.scores) for one in checks)
+
+
+# --- portraits ---
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_folder(tmp_path_factory.mktemp("data") / "mine")
+
+
+@pytest.fixture(scope="module")
+def portraits(folder) -> list[dict]:
+    """Return the portraits of all that is drawn, on a small graph."""
+    setting = Setting(str(folder), "paper", "random-links", 0.0, 0)
+    quick = Settings(epochs=3, width=8)
+    return [
+        record
+        for name in (*MAPPED, "lr", CLAIMS)
+        for record in run_portrait(Portrait(setting, name, FAST, "cpu", quick))
+    ]
+
+
+def test_a_portrait_has_what_its_pictures_need(portraits):
+    found = {record["method"]: record["metrics"] for record in portraits}
+    count = noisy_graph().nodes_in("test").numel()
+    for method in MAPPED:
+        assert np.array(found[method]["points"]).shape == (count, 2)
+        assert -1.0 <= found[method]["silhouette"] <= 1.0
+        assert found[method]["seconds"] > 0
+    assert found["gcn"]["epochs"] == 3
+    history = found["gdpnet"]["history"]
+    assert len(history["reward"]) == len(history["validation_f1"]) == found["gdpnet"]["epochs"] == 3
+    assert sum(found["gdpnet"]["shares"]) == int((noisy_graph().row_ptr.diff() > 0).sum())
+    assert found[CLAIMS]["monotone"] == found[CLAIMS]["neighbourhoods"]
+    json.dumps(portraits, allow_nan=False)
+
+
+def test_what_fails_is_a_record_and_is_tried_again(folder, tmp_path):
+    setting = Setting(str(folder / "nowhere"), "paper", "random-links", 0.0, 0)
+    [record] = run_portrait(Portrait(setting, "gcn", FAST, "cpu"))
+    assert "nowhere" in record["metrics"]["error"]
+    append_record(tmp_path / "p.jsonl", record)
+    wanted = ([setting], ["gcn"], {setting.graph: FAST}, "cpu", tmp_path / "p.jsonl", {})
+    assert len(portraits_left(*wanted)) == 1
+    append_record(tmp_path / "p.jsonl", record | {"metrics": {"seconds": 1.0}})
+    assert portraits_left(*wanted) == []
+    assert portraits_of([record]) == {}
+
+
+# --- pictures and pages ---
+
+
+def test_pictures_are_drawn_from_what_there_is(portraits, tmp_path):
+    curves = [
+        trial(method, 0.5 + seed / 10, seed, noise="hidden-labels", rate=rate)
+        for method in ("gcn", "gdpnet")
+        for seed in (0, 1)
+        for rate in (0.0, 0.5)
+    ]
+    variants = [trial(f"gdpnet:discount-{value}", 0.8) for value in ("0", "1")]
+    drawn = pictures.draw_all([*portraits, *curves, *variants], tmp_path)
+    names = {path.name for path in drawn}
+    assert names == set(pictures.SENTENCES) - {"epochs.png"}
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+    assert pictures.draw_all([], tmp_path / "none") == []
+
+
+def test_the_page_is_whole_and_its_twin_says_the_same(portraits, tmp_path):
+    records = [*RECORDS, *portraits]
+    written = write_page(records, tmp_path / "report.html", tmp_path / "figures")
+    page = (tmp_path / "report.html").read_text()
+    assert "<b>0.870 ± 0.026 (3)</b><small>paper: 0.881 ± 0.003</small>" in page
+    assert "http" not in page
+    assert page.count("data:image/png;base64,") == len(written) - 1 == 4
+    assert "prefers-color-scheme: dark" in page
+    write_markdown(records, tmp_path / "results.md", tmp_path / "figures")
+    twin = (tmp_path / "results.md").read_text()
+    assert "| GDPNet | **0.870 ± 0.026 (3)**<br>paper: 0.881 ± 0.003 |" in twin
+    assert "](figures/maps.png)" in twin
+    assert [grid.title for grid in grids_of(records)] == [
+        line.removeprefix("## ")
+        for line in twin.splitlines()
+        if line.startswith("## ") and "Figures" not in line
+    ]
+
+
+def test_text_of_records_cannot_break_the_page(tmp_path):
+    write_page(
+        [trial("gcn", 0.5, graph="<script>", rate=0.5)], tmp_path / "report.html", tmp_path / "figures"
+    )
+    page = (tmp_path / "report.html").read_text()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+
+
+# --- the command line ---
+
+
+def test_report_writes_both_and_refuses_an_empty_folder(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "none"), "--out", str(tmp_path / "r.html")]) == 2
+    assert "there is no folder of records" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert main(["report", str(tmp_path / "empty"), "--out", str(tmp_path / "r.html")]) == 2
+    assert "holds no record" in capsys.readouterr().err
+    assert not (tmp_path / "r.html").exists()
+    for record in RECORDS:
+        append_record(tmp_path / "results" / "robustness.jsonl", record)
+    out = ["--out", str(tmp_path / "r.html"), "--markdown", str(tmp_path / "r.md")]
+    assert main(["report", str(tmp_path / "results"), *out]) == 0
+    assert (tmp_path / "r.html").exists()
+    assert (tmp_path / "r.md").exists()
+
+
+def test_reproduce_prints_the_table_beside_the_paper_and_runs_what_is_missing(tmp_path, capsys, monkeypatch):
+    for record in RECORDS:
+        append_record(tmp_path / "robustness.jsonl", record)
+    arguments = ["reproduce", "table2", "--datasets", "cora", "--results", str(tmp_path), "--json"]
+    assert main([*arguments, "--report-only"]) == 0
+    said = capsys.readouterr().out
+    assert "GDPNet on cora: +0.050 against GCN" in said
+    answer = {row["method"]: row for row in json.loads(said.splitlines()[-1])["table2"]}
+    assert answer["gdpnet"]["mean"] == pytest.approx(0.87)
+    assert answer["graphsage"]["failed"] == 1
+    ran = []
+    monkeypatch.setattr(
+        "gdpnet.experiments.robustness.run_units", lambda units, path, jobs, told: ran.extend(units)
+    )
+    assert main([*arguments, "--trials", "3"]) == 0
+    wanted = {(unit.setting.seed, method) for unit in ran for method in unit.methods}
+    assert (0, "gdpnet") not in wanted
+    assert (0, "gcn") not in wanted
+    assert (0, "graphsage") in wanted
+    assert {(seed, "gdpnet-ro") for seed in range(3)} <= wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["table2", "--datasets", "corra"], "the paper has no dataset 'corra'; did you mean 'cora'?"),
+        (["table2", "--datasets", ","], "--datasets must name at least one dataset"),
+        (["table4"], "table4"),
+        (["table2", "--trials", "0"], "trials"),
+    ],
+)
+def test_bad_input_to_reproduce_is_one_sentence(arguments, sentence, tmp_path, capsys):
+    assert main(["reproduce", *arguments, "--results", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_figures_plan_portraits_variants_and_shares(tmp_path, monkeypatch):
+    ran = []
+    monkeypatch.setattr(
+        "gdpnet.experiments.parallel.do_all", lambda work, pieces, path, jobs, told: ran.extend(pieces)
+    )
+    monkeypatch.setattr(
+        "gdpnet.experiments.robustness.run_units", lambda units, path, jobs, told: ran.extend(units)
+    )
+    reproducing._run_figures(["cora"], 2, 1, tmp_path, "cpu", None)
+    drawn = [one.method for one in ran if isinstance(one, Portrait)]
+    assert set(MAPPED) | {CLAIMS} <= set(drawn)
+    trials = {
+        (one.setting.noise, one.setting.rate, method)
+        for one in ran
+        if not isinstance(one, Portrait)
+        for method in one.methods
+    }
+    assert ("random-links", 0.0, "gdpnet:discount-0.9") in trials
+    assert ("hidden-labels", 0.5, "gat") in trials
