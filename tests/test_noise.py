@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gdpnet.errors import GraphError
 from gdpnet.graph import noise_values
 from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import Graph, Truth
+from gdpnet.graph.graph import UNKNOWN, Graph, Truth
 from gdpnet.graph.noise import NOISES, corrupt, corrupt_all
 from gdpnet.graph.sampling import distinct, untaken
 from graphs import assert_same, small_graph

@@ -125,7 +125,8 @@ def test_a_variant_is_recorded_under_its_own_settings(tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in VARIANTS if VARIANTS[name]])
 def test_every_variant_changes_something(name):
-    base = FAST.with_values({"training": {"injected": 0.25}})
+    values = {"training": {"injected": 0.25}, "reader": {"use": True}, "ppo": {"discount": 0.8}}
+    base = FAST.with_values(values)
     assert variant_of(base, name) != base
 
 
