@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -110,26 +111,33 @@ def flip_labels(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
 
 def pair_labels(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
     """Change the labels of a share of each class's training nodes to the next class; after the last, the first."""
-    train = _labelled_training_nodes(graph, "pair-labels").numpy()
-    labels = graph.labels.numpy()
-    by_class = train[np.argsort(labels[train], kind="stable")]
-    size = np.bincount(labels[train], minlength=graph.num_classes)
-    owner, rank = distinct(rng, size, np.rint(rate * size).astype(np.int64))
-    changed = labels.copy()
-    changed[by_class[(np.cumsum(size) - size)[owner] + rank]] = (owner + 1) % graph.num_classes
-    return replace(graph, labels=torch.from_numpy(changed))
+    return _relabelled(graph, rate, rng, "pair-labels", lambda label: (label + 1) % graph.num_classes)
 
 
 def hide_labels(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
     """Hide the labels of a share of each class's training nodes, all but one at most: the nodes stay as context."""
-    train = _labelled_training_nodes(graph, "hidden-labels").numpy()
+    return _relabelled(
+        graph, rate, rng, "hidden-labels", lambda label: np.full_like(label, UNKNOWN), spared=1
+    )
+
+
+def _relabelled(
+    graph: Graph,
+    rate: float,
+    rng: np.random.Generator,
+    kind: str,
+    change: Callable[[np.ndarray], np.ndarray],
+    spared: int = 0,
+) -> Graph:
+    """Change the labels of a share of each class's training nodes, so many of each class at least spared."""
+    train = _labelled_training_nodes(graph, kind).numpy()
     labels = graph.labels.numpy()
     by_class = train[np.argsort(labels[train], kind="stable")]
     size = np.bincount(labels[train], minlength=graph.num_classes)
-    most = np.minimum(np.rint(rate * size).astype(np.int64), np.maximum(size - 1, 0))
-    owner, rank = distinct(rng, size, most)
+    wanted = np.minimum(np.rint(rate * size).astype(np.int64), np.maximum(size - spared, 0))
+    owner, rank = distinct(rng, size, wanted)
     changed = labels.copy()
-    changed[by_class[(np.cumsum(size) - size)[owner] + rank]] = UNKNOWN
+    changed[by_class[(np.cumsum(size) - size)[owner] + rank]] = change(owner)
     return replace(graph, labels=torch.from_numpy(changed))
 
 
