@@ -207,10 +207,29 @@ def _print_rows(graph: str, noise: str, rows: list[Row]) -> None:
         failed = f" ({row.failed} failed)" if row.failed else ""
         return f"{row.mean:.3f} ± {row.deviation:.3f}{mark}{failed}"
 
-    def auc(method: str) -> str:
-        row = cells.get((method, rates[-1]))
-        return "" if row is None or row.link_auc is None else f"{row.link_auc:.3f}"
-
     title = f"{graph}, {noise}: micro-F1 on test (* best)"
-    columns = ("method", *(f"rate {rate:g}" for rate in rates), f"link AUC, rate {rates[-1]:g}")
-    print_table(title, columns, [(name, *(cell(name, rate) for rate in rates), auc(name)) for name in order])
+    columns = ("method", *(f"rate {rate:g}" for rate in rates))
+    print_table(title, columns, [(name, *(cell(name, rate) for rate in rates)) for name in order])
+    _print_links(
+        graph, noise, [cells[place] for name in order for rate in rates if (place := (name, rate)) in cells]
+    )
+
+
+def _print_links(graph: str, noise: str, rows: list[Row]) -> None:
+    """Print what became of the links, for the methods that judge them."""
+    from gdpnet.experiments.robustness import LINK_METRICS
+
+    judged = [row for row in rows if row.links]
+    if judged:
+        print_table(
+            f"{graph}, {noise}: the links",
+            ("method", "rate", *LINK_METRICS.values()),
+            [
+                (
+                    row.method,
+                    f"{row.rate:g}",
+                    *(f"{row.links[key]:.3f}" if key in row.links else "" for key in LINK_METRICS),
+                )
+                for row in judged
+            ],
+        )

@@ -234,6 +234,17 @@ def f1_on_test(graph: Graph, logits: torch.Tensor) -> float:
     return float((logits[nodes].argmax(dim=1) == labels[nodes]).float().mean())
 
 
+LINK_METRICS = {
+    "link_auc": "AUC",
+    "removed_precision": "removed: precision",
+    "removed_recall": "removed: recall",
+    "kept_same_class": "same-class kept",
+    "kept_cross_class": "cross-class kept",
+    "brier": "Brier",
+}
+"""What is said of the links that a method judged, and how a table calls it."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One line of a table: a method at one rate of one noise on one graph."""
@@ -246,7 +257,13 @@ class Row:
     mean: float
     deviation: float
     failed: int
-    link_auc: float | None
+    links: dict[str, float]
+    """What became of the links, means over seeds: those of `LINK_METRICS` that the records have."""
+
+    @property
+    def link_auc(self) -> float | None:
+        """Return the ROC AUC of keep scores against the links that were added."""
+        return self.links.get("link_auc")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -286,7 +303,7 @@ def summarise(records: Iterable[dict[str, Any]]) -> list[Row]:
 
 def _row(group: tuple[Any, ...], metrics: list[dict[str, Any]]) -> Row:
     scores = np.array([one["micro_f1"] for one in metrics if "error" not in one])
-    aucs = [one["link_auc"] for one in metrics if one.get("link_auc") is not None]
+    known = {key: [one[key] for one in metrics if one.get(key) is not None] for key in LINK_METRICS}
     graph, noise, rate, method = group
     return Row(
         graph,
@@ -297,5 +314,5 @@ def _row(group: tuple[Any, ...], metrics: list[dict[str, Any]]) -> Row:
         mean=float(scores.mean()) if scores.size else math.nan,
         deviation=float(scores.std(ddof=1)) if scores.size > 1 else 0.0,
         failed=len(metrics) - scores.size,
-        link_auc=float(np.mean(aucs)) if aucs else None,
+        links={key: float(np.mean(values)) for key, values in known.items() if values},
     )

@@ -14,7 +14,7 @@ from gdpnet.experiments.reproduction.pictures import SENTENCES, draw_all
 from gdpnet.experiments.reproduction.portraits import CLAIMS, portraits_of
 from gdpnet.experiments.reproduction.reported import DATASETS, NAMES
 from gdpnet.experiments.reproduction.tables import TABLES, TITLES, Table, make_table
-from gdpnet.experiments.robustness import Row, summarise
+from gdpnet.experiments.robustness import LINK_METRICS, Row, summarise
 from gdpnet.experiments.tuning import KIND as SEARCH
 
 _STYLE = """
@@ -90,13 +90,33 @@ def _robustness_grids(rows: list[Row]) -> list[Grid]:
             for rate in rates:
                 row = mine.get((method, rate))
                 cells.append(_robustness_cell(row, best[rate]))
-            last = mine.get((method, rates[-1]))
-            auc = "" if last is None or last.link_auc is None else f"{last.link_auc:.3f}"
-            lines.append((*cells, (auc, "", False)))
-        columns = ("method", *(f"rate {rate:g}" for rate in rates), f"link AUC, rate {rates[-1]:g}")
+            lines.append(tuple(cells))
+        columns = ("method", *(f"rate {rate:g}" for rate in rates))
         about = "Micro-F1 on test nodes, mean ± deviation (seeds); best in bold."
         grids.append(Grid(f"Noise: {graph}, {noise}", about, columns, tuple(lines)))
+        judged = [mine[place] for name in order for rate in rates if (place := (name, rate)) in mine]
+        grids.append(_links_grid(graph, noise, [row for row in judged if row.links]))
     return grids
+
+
+def _links_grid(graph: str, noise: str, rows: list[Row]) -> Grid:
+    """Return what became of the links, for the methods that judge them."""
+    lines = tuple(
+        tuple(
+            (text, "", False)
+            for text in (
+                NAMES.get(row.method, row.method),
+                f"{row.rate:g}",
+                *(f"{row.links[key]:.3f}" if key in row.links else "" for key in LINK_METRICS),
+            )
+        )
+        for row in rows
+    )
+    about = (
+        "Removed links against those that were added, shares of links within and across classes that are kept, and "
+        "the Brier score of keep probabilities against the truth; means over seeds."
+    )
+    return Grid(f"Links: {graph}, {noise}", about, ("method", "rate", *LINK_METRICS.values()), lines)
 
 
 def _mean(row: Row | None) -> float:

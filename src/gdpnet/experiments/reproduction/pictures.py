@@ -15,7 +15,7 @@ from gdpnet.experiments.figures import save_figure
 from gdpnet.experiments.reproduction.portraits import MAPPED, METHODS_DRAWN, portraits_of
 from gdpnet.experiments.reproduction.reported import NAMES
 from gdpnet.experiments.reproduction.tables import TABLES
-from gdpnet.experiments.robustness import Row, summarise
+from gdpnet.experiments.robustness import Row, newest_records, summarise
 
 Portraits = dict[tuple[str, str], dict[str, Any]]
 
@@ -34,6 +34,8 @@ SENTENCES = {
     "epochs.png": "Micro-F1 on test of GDPNet against the number of turns of the two phases.",
     "convergence.png": "Validation F1, mean reward and share of neighbours kept, from the first, random policy on.",
     "seconds.png": "Seconds an epoch, on the machine and device of the records.",
+    "reliability.png": "How often links of a keep probability are genuine, with as many random links added as there "
+    "were: on the diagonal the probability can be believed. A line a seed.",
 }
 """What each picture shows."""
 
@@ -49,6 +51,7 @@ def draw_all(records: list[dict[str, Any]], folder: Path) -> list[Path]:
         "epochs.png": _variants(rows, "gdpnet:epochs-", EPOCHS, "turns of the two phases"),
         "convergence.png": _convergence(portraits),
         "seconds.png": _seconds(portraits),
+        "reliability.png": _reliability(records),
     }
     return [save_figure(figure, folder / name) for name, figure in drawn.items() if figure is not None]
 
@@ -191,3 +194,24 @@ def _seconds(portraits: Portraits) -> Figure | None:
         axes.grid(alpha=0.3, axis="x")
 
     return _panels(_datasets(portraits, key="epochs"), draw)
+
+
+def _reliability(records: list[dict[str, Any]]) -> Figure | None:
+    mine = [
+        record
+        for record in newest_records(records)
+        if record["method"] == "gdpnet"
+        and (record["noise"], record["rate"]) == ("random-links", 1.0)
+        and record["metrics"].get("reliability")
+    ]
+
+    def draw(axes: Axes, dataset: str) -> None:
+        for record in mine:
+            if record["graph"] == dataset:
+                chance, genuine, _ = zip(*record["metrics"]["reliability"], strict=True)
+                axes.plot(chance, genuine, color="tab:blue", alpha=0.5, marker=".", linewidth=1)
+        axes.plot([0, 1], [0, 1], color="black", linewidth=1, linestyle="--")
+        axes.set(title=dataset, xlabel="keep probability", ylabel="share of genuine links")
+        axes.grid(alpha=0.3)
+
+    return _panels(sorted({record["graph"] for record in mine}), draw, 3.6)
