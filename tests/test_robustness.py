@@ -490,7 +490,7 @@ def test_a_report_is_drawn_from_records_alone(tmp_path, capsys, monkeypatch):
         ["gat", "0.400 ± 0.000", "failed"],
     ]
     links = out.split(": the links")[1]
-    assert [line.split() for line in links.splitlines() if "gdpnet" in line and "│" in line][0][:6] == [
+    assert next(line.split() for line in links.splitlines() if "gdpnet" in line and "│" in line)[:6] == [
         "│",
         "gdpnet",
         "│",

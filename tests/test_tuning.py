@@ -1,0 +1,121 @@
+"""Settings of defences: searched on validation nodes, kept as records, used where they were found."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+
+from gdpnet.baselines import search as searching
+from gdpnet.baselines.fitting import Settings
+from gdpnet.baselines.methods import METHODS
+from gdpnet.baselines.search import CANDIDATES
+from gdpnet.cli import main
+from gdpnet.experiments.corrupted import Setting
+from gdpnet.experiments.records import append_record, read_records
+from gdpnet.experiments.robustness import CLEANED, Unit, plan, run_unit
+from gdpnet.experiments.tuning import searched_settings, searches_left
+from small import FAST, write_folder
+
+QUICK = replace(METHODS["mlp"].settings, epochs=3)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_folder(tmp_path / "mine")
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Let every network of a search train for three epochs only."""
+    run = searching.run_task
+
+    def few(name, task, seed, device, settings=None):
+        return run(name, task, seed, device, replace(settings or METHODS[name].settings, epochs=3))
+
+    monkeypatch.setattr(searching, "run_task", few)
+
+
+def words_of(folder, path, *more: str) -> list[str]:
+    return ["tune", "--dataset", str(folder), "--records", str(path), "--rates", "0,0.5", *more]
+
+
+def test_a_search_is_a_record_with_every_candidate_and_is_not_run_again(folder, tmp_path, capsys, quick):
+    path = tmp_path / "settings.jsonl"
+    assert main([*words_of(folder, path), "--methods", "mlp,cosine-gcn,lr", "--json"]) == 0
+    out = capsys.readouterr().out
+    found = {row["method"]: row for row in json.loads(out.splitlines()[-1])["settings"]}
+    assert found.keys() == {"mlp", "cosine-gcn"}  # logistic regression has no network to search
+    records = read_records(path)
+    assert [record["method"] for record in records] == ["mlp", "cosine-gcn"]
+    for record in records:
+        scores = record["metrics"]["validation_f1"]
+        assert len(scores) == len(record["metrics"]["candidates"]) == len(CANDIDATES)
+        best = CANDIDATES[scores.index(max(scores))]
+        assert {key: record["config"][key] for key in best} == best
+        assert record["config"]["choice"] is None
+        assert record["rates"] == [0.0, 0.5]
+    content = path.read_bytes()
+    assert main([*words_of(folder, path), "--methods", "mlp"]) == 0
+    assert "min left" not in capsys.readouterr().out
+    assert path.read_bytes() == content
+
+
+def test_another_graph_is_searched_anew(folder, tmp_path):
+    path = tmp_path / "settings.jsonl"
+    append_record(path, {"kind": "search", "graph": "mine", "method": "gcn"})
+    mine, other = (Setting(name, "paper", "random-links", 0.0, 0) for name in ("mine", "other"))
+    left = searches_left([(mine,), (other,)], ["gcn", "mlp"], "cpu", path)
+    assert [(one.graph, one.method) for one in left] == [("mine", "mlp"), ("other", "gcn"), ("other", "mlp")]
+
+
+def test_what_was_found_is_used_and_makes_another_trial(folder, tmp_path):
+    path = tmp_path / "settings.jsonl"
+    settings = replace(QUICK, dropout=0.25)
+    append_record(path, {"kind": "search", "graph": str(folder), "method": "gcn", "config": asdict(settings)})
+    append_record(path, {"kind": "other"})
+    found = searched_settings(path)
+    assert found == {(str(folder), "gcn"): settings}
+    setting = Setting(str(folder), "paper", "random-links", 0.0, 0)
+    records = tmp_path / "records.jsonl"
+    [unit] = plan([setting], ["gcn"], FAST, "cpu", records, {"gcn": settings})
+    [record] = run_unit(unit)
+    assert record["config"]["dropout"] == 0.25
+    append_record(records, record)
+    assert plan([setting], ["gcn"], FAST, "cpu", records, {"gcn": settings}) == []
+    assert len(plan([setting], ["gcn"], FAST, "cpu", records, {})) == 1
+
+
+def test_networks_on_a_cleaned_graph_have_the_settings_of_their_own_search(folder):
+    setting = Setting(str(folder), "paper", "random-links", 0.5, 0)
+    searched = {"gcn": replace(QUICK, width=5), "graphsage": replace(QUICK, width=6)}
+    records = run_unit(Unit(setting, ("gdpnet>gcn", "gdpnet>graphsage"), FAST, "cpu", searched))
+    widths = {record["method"]: record["config"]["backbone"]["width"] for record in records}
+    assert widths == {"gdpnet>gcn": 5, "gdpnet>graphsage": 6}
+    unit = Unit(setting, ("gdpnet>gat",), FAST, "cpu", searched)
+    assert unit.settings_of("gdpnet>gat") == METHODS[CLEANED["gdpnet>gat"]].settings
+
+
+def test_settings_of_an_older_record_are_read_with_what_they_lack(tmp_path):
+    path = tmp_path / "settings.jsonl"
+    append_record(path, {"kind": "search", "graph": "a", "method": "gcn", "config": {"width": 7, "gone": 1}})
+    assert searched_settings(path) == {("a", "gcn"): Settings(width=7)}
+    assert searched_settings(tmp_path / "none.jsonl") == {}
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--methods", "gnc"], "there is no method 'gnc'; did you mean 'gcn'?"),
+        (["--methods", "gdpnet"], "there is no defence among the methods to tune"),
+        (["--methods", "gcn", "--noise", "random-link"], "there is no noise 'random-link'"),
+        (["--methods", "gcn", "--rates", "0,x"], "--rates must be numbers"),
+        (["--methods", "gcn", "--split", "mine"], "--split must be paper or random"),
+    ],
+)
+def test_bad_input_is_one_sentence_before_anything_runs(folder, tmp_path, capsys, more, sentence):
+    path = tmp_path / "settings.jsonl"
+    assert main([*words_of(folder, path), *more]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert len(error.strip().splitlines()) == 1
+    assert not path.exists()
