@@ -15,6 +15,7 @@ from gdpnet.selection.episodes import Episodes, Met, View
 from gdpnet.selection.policy import agreement
 
 _MEET_CHUNK = 1 << 12
+_ROUND = 16
 
 
 @torch.no_grad()
@@ -40,9 +41,9 @@ class _Sight:
             circle = _member_rows(aggregators.project_given(prepared.circle, members))
             self.given = torch.cat([circle, self.given])
         self.bias = aggregators.bias[members]
-        self.heads = (
-            aggregators.head_weight[members].transpose(1, 2).flatten(0, 1)
-        )  # members * classes, width
+        heads = aggregators.head_weight[members].transpose(1, 2).flatten(0, 1)  # members * classes, width
+        # products with a few rows are slow: zeros fill them up to a round number
+        self.heads = F.pad(heads, (0, 0, 0, -heads.shape[0] % _ROUND))
         self.head_bias = aggregators.head_bias[members].t()  # classes, members
 
     @torch.no_grad()
@@ -104,7 +105,8 @@ class _Sight:
 
     def _believe(self, state: Float[Tensor, "n width"], row: Int[Tensor, "n"]) -> Float[Tensor, "n classes"]:
         """Return class probabilities; classes lie first on the way, since rows of a few numbers are slow."""
-        scores, bias = self.heads @ state.t(), self.head_bias  # members * classes, n
+        bias = self.head_bias
+        scores = (self.heads @ state.t())[: self.members * bias.shape[0]]  # members * classes, n
         if self.members > 1:
             member = row // self.prepared.num_nodes
             bias = bias.index_select(1, member)
