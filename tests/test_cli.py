@@ -149,7 +149,10 @@ def test_ctrl_c_says_how_to_go_on_and_resume_goes_on(base, tmp_path, capsys, mon
     monkeypatch.setattr(EpochProgress, "__call__", interrupt)
     code, _, err = call(capsys, *train_words(base, tmp_path / "run"))
     monkeypatch.undo()
-    assert (code, err) == (130, "gdpnet: interrupted; a run folder goes on with --resume\n")
+    assert (code, err) == (
+        130,
+        "gdpnet: interrupted; what ended is kept: train goes on with --resume, other commands when given again\n",
+    )
     out = succeed(capsys, "train", base / "graph", "--out", tmp_path / "run", "--resume", "--device", "cpu")
     assert "epoch 1/3" not in out
     assert "epoch 2/3" in out

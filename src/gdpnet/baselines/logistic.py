@@ -47,7 +47,7 @@ def _fitted(graph: Graph, train: np.ndarray, validation: np.ndarray) -> tuple[An
         model.score(table[validation], label[validation]) if validation.size else 0.0 for model in models
     ]
     best = int(np.argmax(scores))
-    return models[best], float(scores[best]), PENALTIES[best]
+    return models[best], float(scores[best]) if validation.size else float("nan"), PENALTIES[best]
 
 
 def _table(graph: Graph) -> Any:

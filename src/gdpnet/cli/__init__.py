@@ -39,7 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _fail(error.format_message())
     if code == INTERRUPTED:
-        print("gdpnet: interrupted; a run folder goes on with --resume", file=sys.stderr)
+        print(
+            "gdpnet: interrupted; what ended is kept: train goes on with --resume, other commands when given again",
+            file=sys.stderr,
+        )
     return code or 0
 
 
