@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
@@ -14,6 +17,8 @@ from gdpnet.experiments.records import append_record
 
 Piece = TypeVar("Piece")
 Records = list[dict[str, Any]]
+
+_WATCH_SECONDS = 1.0
 
 
 def do_all(
@@ -32,7 +37,7 @@ def do_all(
 
 def _side_by_side(work: Callable[[Piece], Records], pieces: list[Piece], jobs: int) -> Iterator[Records]:
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_one_thread) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(os.getpid(),)) as pool:
         waiting: set[Future[Records]] = {pool.submit(work, piece) for piece in pieces}
         while waiting:
             ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -40,5 +45,13 @@ def _side_by_side(work: Callable[[Piece], Records], pieces: list[Piece], jobs: i
                 yield one.result()
 
 
-def _one_thread() -> None:
+def _begin(parent: int) -> None:
+    """Hold a worker to one thread, and let it end with the process that it works for, however that ended."""
     torch.set_num_threads(1)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_WATCH_SECONDS)
+    os._exit(1)

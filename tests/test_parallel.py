@@ -1,0 +1,73 @@
+"""Work side by side: records as they come, and no worker outlives its master."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gdpnet.experiments.parallel import do_all
+from gdpnet.experiments.records import read_records
+
+SCRIPT = """
+import os, sys, time
+from pathlib import Path
+from gdpnet.experiments.parallel import do_all
+
+def work(path):
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(120)
+    return []
+
+if __name__ == "__main__":
+    do_all(work, [sys.argv[1], sys.argv[2]], Path(sys.argv[3]), 2, lambda records: None)
+"""
+
+
+def numbered(piece: int) -> list[dict]:
+    return [{"piece": piece}]
+
+
+def test_records_are_written_as_they_come(tmp_path):
+    for jobs in (1, 2):
+        told = []
+        path = tmp_path / f"{jobs}.jsonl"
+        do_all(numbered, [1, 2, 3], path, jobs, told.append)
+        assert sorted(record["piece"] for record in read_records(path)) == [1, 2, 3]
+        assert sorted(records[0]["piece"] for records in told) == [1, 2, 3]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    # one that has ended but was not waited for is not running
+    return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def wait_until(condition, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.1)
+    return condition()
+
+
+def test_workers_end_with_their_master_even_if_it_is_killed(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    paths = [tmp_path / "one", tmp_path / "two"]
+    words = [sys.executable, str(script), *map(str, paths), str(tmp_path / "records.jsonl")]
+    master = subprocess.Popen(words)
+    try:
+        assert wait_until(lambda: all(path.exists() and path.read_text() for path in paths), 60)
+        workers = [int(path.read_text()) for path in paths]
+        assert all(is_running(pid) for pid in workers)
+        master.send_signal(signal.SIGKILL)
+        master.wait()
+        assert wait_until(lambda: not any(is_running(pid) for pid in workers), 30)
+    finally:
+        master.kill()
+        master.wait()
