@@ -269,6 +269,18 @@ def test_the_reader_knows_no_test_label(graph, monkeypatch):
     assert same_weights(mine, other)
 
 
+def test_a_reader_that_would_be_too_large_is_not_fitted(graph, monkeypatch):
+    weights = 3 * graph.num_features * 4 * READS.representation.width
+    fitted_readers = []
+    monkeypatch.setattr(
+        "gdpnet.model.fit_reader", lambda *given: fitted_readers.append(1) or fit_reader(*given)
+    )
+    for most, expected in ((weights, 1), (weights - 1, 1)):  # the second adds none
+        monkeypatch.setattr("gdpnet.reading.MOST_WEIGHTS", most)
+        fitted(graph, READS)
+        assert len(fitted_readers) == expected
+
+
 def test_without_validation_nodes_there_is_no_reader(graph):
     split = torch.where(graph.split == 2, torch.zeros_like(graph.split), graph.split)
     few = torch.zeros_like(split)

@@ -33,7 +33,7 @@ from gdpnet.graph.pairs import PAIR_NAMES
 from gdpnet.inference import Selected, represent, select
 from gdpnet.model_file import read_tensors, write_tensors
 from gdpnet.prepared import prepare
-from gdpnet.reading import fit_reader
+from gdpnet.reading import fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
 from gdpnet.representation.tasks import micro_f1
@@ -191,7 +191,7 @@ class GDPNet(BaseEstimator):
             self.aggregators_, scene, train, whole, selection=self.policy_ is not None
         )
         self.reader_: Reader | None = None
-        if config.reader.use and scene.validation.numel():
+        if is_worth_a_reader(scene, bank, config):
             found = fit_reader(bank, scene, train, whole, config, self.seed)
             if found.is_better:
                 self.reader_, self.validation_f1_ = found.reader, found.validation_f1

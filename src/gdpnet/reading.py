@@ -24,6 +24,9 @@ from gdpnet.representation.reader import Reader
 from gdpnet.representation.tasks import classification_loss, micro_f1
 from gdpnet.scene import Scene
 
+MOST_WEIGHTS = 20_000_000
+"""A reader of more weights is not fitted: with one-hot features it would be larger than all the rest."""
+
 _SEED = 1 << 22
 
 
@@ -41,6 +44,13 @@ class Reading:
     def is_better(self) -> bool:
         """Say whether the reader is surely ahead (McNemar's test, two deviations)."""
         return self.gains - self.losses > 2.0 * math.sqrt(self.gains + self.losses)
+
+
+def is_worth_a_reader(scene: Scene, aggregators: Aggregators, config: Config) -> bool:
+    """Say whether a reader is wanted, can be judged on validation nodes, and is not too large."""
+    columns = aggregators.members * config.representation.width
+    weights = (config.representation.hops + 1) * scene.train.features.shape[1] * columns
+    return config.reader.use and scene.validation.numel() > 0 and weights <= MOST_WEIGHTS
 
 
 @dataclass(frozen=True)
