@@ -12,9 +12,10 @@ from gdpnet.atomic import atomic_path
 from gdpnet.experiments.records import read_records
 from gdpnet.experiments.reproduction.pictures import SENTENCES, draw_all
 from gdpnet.experiments.reproduction.portraits import CLAIMS, portraits_of
+from gdpnet.experiments.reproduction.portraits import KIND as PORTRAIT
 from gdpnet.experiments.reproduction.reported import DATASETS, NAMES
 from gdpnet.experiments.reproduction.tables import TABLES, TITLES, Table, make_table
-from gdpnet.experiments.robustness import LINK_METRICS, Row, summarise
+from gdpnet.experiments.robustness import LINK_METRICS, Row, newest_records, summarise
 from gdpnet.experiments.tuning import KIND as SEARCH
 
 _STYLE = """
@@ -42,6 +43,8 @@ class Grid:
     columns: tuple[str, ...]
     rows: tuple[tuple[tuple[str, str, bool], ...], ...]
     """Cells: text, a second line, and whether it is the best of its column."""
+    notes: tuple[str, ...] = ()
+    """Lines below the table."""
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
@@ -66,11 +69,12 @@ def _paper_grid(table: Table) -> Grid:
             paper = f"paper: {cell.paper}" if cell.paper else ""
             cells.append((cell.text, paper, table.best(dataset) == method))
         rows.append(tuple(cells))
-    comparisons = [table.comparison(dataset) for dataset in table.datasets]
-    if any(comparisons):
-        rows.append((("GDPNet, paired t-test", "", False), *((text, "", False) for text in comparisons)))
+    comparisons = {dataset: table.comparison(dataset) for dataset in table.datasets}
+    notes = tuple(
+        f"GDPNet on {dataset}: {said} (paired t-test)" for dataset, said in comparisons.items() if said
+    )
     about = "Mean ± deviation (trials); best in bold; what the paper reports below."
-    return Grid(TITLES[table.name], about, ("method", *table.datasets), tuple(rows))
+    return Grid(TITLES[table.name], about, ("method", *table.datasets), tuple(rows), notes)
 
 
 def _robustness_grids(rows: list[Row]) -> list[Grid]:
@@ -212,6 +216,7 @@ def write_page(records: list[dict[str, Any]], out: Path, figures: Path) -> list[
         parts.append(
             f"<h2>{html.escape(grid.title)}</h2><p>{html.escape(grid.about)}</p>"
             f"<div class=wide><table><tr>{head}</tr>{body}</table></div>"
+            + "".join(f"<p>{html.escape(note)}</p>" for note in grid.notes)
         )
     for path in sorted(pictures, key=lambda one: _order(one.name)):
         data = base64.b64encode(path.read_bytes()).decode()
@@ -237,7 +242,7 @@ def write_markdown(records: list[dict[str, Any]], out: Path, figures: Path) -> l
         lines += [f"## {grid.title}", "", grid.about, ""]
         lines += ["| " + " | ".join(grid.columns) + " |", "|" + "---|" * len(grid.columns)]
         lines += ["| " + " | ".join(_text_cell(*cell) for cell in row) + " |" for row in grid.rows]
-        lines.append("")
+        lines += ["", *(f"- {note}" for note in grid.notes), *([""] if grid.notes else [])]
     if pictures:
         lines += ["## Figures", ""]
     for path in sorted(pictures, key=lambda one: _order(one.name)):
@@ -253,10 +258,11 @@ def _text_cell(text: str, second: str, best: bool) -> str:
 
 
 def _about(records: list[dict[str, Any]]) -> str:
-    commits = sorted({record["commit"] for record in records if record.get("kind") != "benchmark"})
+    used = [*newest_records(records), *(one for one in records if one.get("kind") in (SEARCH, PORTRAIT))]
+    commits = sorted({record["commit"] for record in used})
     datasets = ", ".join(DATASETS)
     return (
-        f"Made by `gdpnet report` from {len(records):,} records of commits {', '.join(commits)}. Datasets "
+        f"Made by gdpnet report from {len(used):,} records of commits {', '.join(commits)}. Datasets "
         f"{datasets}; the paper's split sizes, inductive: training sees the graph of the training nodes alone, "
         "settings and epochs are chosen on validation nodes, test nodes are read once a trial."
     )
