@@ -7,6 +7,9 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from gdpnet.errors import GDPNetError
 from gdpnet.experiments.parallel import do_all
 from gdpnet.experiments.records import read_records
 
@@ -36,6 +39,29 @@ def test_records_are_written_as_they_come(tmp_path):
         do_all(numbered, [1, 2, 3], path, jobs, told.append)
         assert sorted(record["piece"] for record in read_records(path)) == [1, 2, 3]
         assert sorted(records[0]["piece"] for records in told) == [1, 2, 3]
+
+
+def sleepy(piece: int) -> list[dict]:
+    if piece == 0:
+        raise ValueError("broken")
+    time.sleep(60)
+    return []
+
+
+def deadly(piece: int) -> list[dict]:
+    os._exit(1)
+
+
+def test_after_an_error_the_rest_is_neither_begun_nor_waited_for(tmp_path):
+    start = time.monotonic()
+    with pytest.raises(ValueError, match="broken"):
+        do_all(sleepy, [0, 1, 2, 3], tmp_path / "records.jsonl", 2, lambda records: None)
+    assert time.monotonic() - start < 50
+
+
+def test_a_worker_that_dies_is_told_in_one_sentence(tmp_path):
+    with pytest.raises(GDPNetError, match="a worker ended unexpectedly"):
+        do_all(deadly, [0, 1], tmp_path / "records.jsonl", 2, lambda records: None)
 
 
 def is_running(pid: int) -> bool:

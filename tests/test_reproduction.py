@@ -12,6 +12,7 @@ from scipy.stats import ttest_rel
 from gdpnet.baselines.fitting import Settings
 from gdpnet.baselines.methods import METHODS
 from gdpnet.cli import main, reproducing
+from gdpnet.cli.printing import TrialProgress
 from gdpnet.config import shipped_config
 from gdpnet.experiments.corrupted import Setting
 from gdpnet.experiments.records import append_record
@@ -189,6 +190,8 @@ def test_what_fails_is_a_record_and_is_tried_again(folder, tmp_path):
     assert len(portraits_left(*wanted)) == 1
     append_record(tmp_path / "p.jsonl", record | {"metrics": {"seconds": 1.0}})
     assert portraits_left(*wanted) == []
+    tuned = {(setting.graph, "gcn"): Settings(width=5)}  # a new search makes another portrait
+    assert len(portraits_left(*wanted[:-1], tuned)) == 1
     assert portraits_of([record]) == {}
 
 
@@ -270,6 +273,7 @@ def test_reproduce_prints_the_table_beside_the_paper_and_runs_what_is_missing(tm
     monkeypatch.setattr(
         "gdpnet.experiments.robustness.run_units", lambda units, path, jobs, told: ran.extend(units)
     )
+    monkeypatch.setattr("gdpnet.cli.reproducing.refuse_untrainable", lambda *given: None)
     assert main([*arguments, "--trials", "3"]) == 0
     wanted = {(unit.setting.seed, method) for unit in ran for method in unit.methods}
     assert (0, "gdpnet") not in wanted
@@ -282,6 +286,7 @@ def test_reproduce_prints_the_table_beside_the_paper_and_runs_what_is_missing(tm
     ("arguments", "sentence"),
     [
         (["table2", "--datasets", "corra"], "the paper has no dataset 'corra'; did you mean 'cora'?"),
+        (["table2", "--datasets", "cora", "--data-dir", "nowhere"], "nowhere"),
         (["table2", "--datasets", ","], "--datasets must name at least one dataset"),
         (["table4"], "table4"),
         (["table2", "--trials", "0"], "trials"),
@@ -292,6 +297,24 @@ def test_bad_input_to_reproduce_is_one_sentence(arguments, sentence, tmp_path, c
     error = capsys.readouterr().err
     assert sentence in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_progress_is_told_of_every_kind_of_record(portraits, capsys):
+    told = TrialProgress(3)
+    told([portraits[0]])
+    told([trial("gcn", 0.5, rate=1.0)])
+    told([trial("gcn", None)])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("] ")[1] for line in lines[1:]] == [
+        "cora random-links 1 seed 0 gcn: 0.5000",
+        "cora random-links 0 seed 0 gcn: failed: it broke",
+    ]
+    assert lines[0].endswith("seed 0 gdpnet: done")
+
+
+def test_scores_under_another_noise_are_none_of_a_table():
+    other = trial("gcn", 0.1, noise="hidden-labels")
+    assert make_table("table2", [*RECORDS, other]).cells[("gcn", "cora")].scores[0] == 0.80
 
 
 def test_figures_plan_portraits_variants_and_shares(tmp_path, monkeypatch):

@@ -57,6 +57,7 @@ def record_of(
         "noise": "random-links",
         "config": config,
         "torch": "2.13.0",
+        "commit": "abc",
     }
     about |= more
     return about | {"method": method, "rate": rate, "seed": seed, "metrics": metrics}
@@ -346,10 +347,17 @@ def test_of_several_records_of_a_seed_the_newest_counts():
     assert (row.seeds, row.mean, row.failed) == (1, 0.6, 0)
 
 
-def test_one_seed_with_two_versions_of_torch_is_two_trials():
-    other = record_of("gcn", 0.4) | {"torch": "1.0"}
-    [row] = summarise([record_of("gcn", 0.6), other])
-    assert (row.seeds, row.mean) == (2, pytest.approx(0.5))
+def test_one_that_ended_stands_before_one_that_failed():
+    [row] = summarise([record_of("gcn", 0.6), record_of("gcn", None)])
+    assert (row.seeds, row.failed, row.mean) == (1, 0, 0.6)
+    [row] = summarise([record_of("gcn", None), record_of("gcn", 0.6)])
+    assert (row.seeds, row.failed) == (1, 0)
+
+
+def test_settings_of_a_method_are_the_same_at_every_rate():
+    other = FAST.with_values({"ppo": {"discount": 0.5}}).to_dict()
+    rows = summarise([record_of("gdpnet", 0.1, rate=0.0), record_of("gdpnet", 0.7, rate=1.0, config=other)])
+    assert [row.rate for row in rows] == [1.0]
 
 
 def test_of_several_settings_of_a_method_those_of_the_newest_record_count():

@@ -16,6 +16,17 @@ from gdpnet.experiments.robustness import CLEANED, Unit, plan, run_unit
 from gdpnet.experiments.tuning import searched_settings, searches_left
 from small import FAST, write_folder
 
+SEARCHED = {
+    "kind": "search",
+    "method": "gcn",
+    "noise": "random-links",
+    "rates": [0.0],
+    "seed": 0,
+    "metrics": {},
+    "config": {},
+    "commit": "abc",
+}
+
 QUICK = replace(METHODS["mlp"].settings, epochs=3)
 
 
@@ -62,16 +73,60 @@ def test_a_search_is_a_record_with_every_candidate_and_is_not_run_again(folder, 
 
 def test_another_graph_is_searched_anew(folder, tmp_path):
     path = tmp_path / "settings.jsonl"
-    append_record(path, {"kind": "search", "graph": "mine", "method": "gcn"})
+    append_record(path, SEARCHED | {"graph": "mine"})
     mine, other = (Setting(name, "paper", "random-links", 0.0, 0) for name in ("mine", "other"))
     left = searches_left([(mine,), (other,)], ["gcn", "mlp"], "cpu", path)
     assert [(one.graph, one.method) for one in left] == [("mine", "mlp"), ("other", "gcn"), ("other", "mlp")]
 
 
+@pytest.mark.parametrize("change", [{"seed": 1}, {"rates": [0.0, 1.0]}, {"noise": "deleted-links"}])
+def test_a_search_for_something_else_is_another_one(tmp_path, change):
+    path = tmp_path / "settings.jsonl"
+    wanted = ([(Setting("mine", "paper", "random-links", 0.0, 0),)], ["gcn"], "cpu", path)
+    append_record(path, SEARCHED | {"graph": "mine"} | change)
+    assert len(searches_left(*wanted)) == 1
+    append_record(path, SEARCHED | {"graph": "mine"})
+    assert searches_left(*wanted) == []
+
+
+def test_a_search_that_fails_is_a_record_and_is_tried_again(folder, tmp_path, capsys, monkeypatch):
+    def broken(*arguments):
+        raise RuntimeError("out of memory:\n  too much")
+
+    path = tmp_path / "settings.jsonl"
+    monkeypatch.setattr("gdpnet.experiments.tuning.search", broken)
+    assert main([*words_of(folder, path), "--methods", "mlp"]) == 0
+    assert "mlp: failed: out of memory: too much" in capsys.readouterr().out
+    assert searched_settings(path) == {}
+    assert main([*words_of(folder, path), "--methods", "mlp"]) == 0
+    assert len(read_records(path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("[1]", "it must be an object of JSON"),
+        ('{"kind": "search", "method": "gcn"}', "a record of kind 'search' lacks its 'graph'"),
+        ("nonsense", "a line that is not a record"),
+    ],
+)
+def test_records_that_are_none_are_refused_in_one_sentence(folder, tmp_path, capsys, line, sentence):
+    path = tmp_path / "settings.jsonl"
+    path.write_text(line + "\n")
+    for words in (
+        [*words_of(folder, path), "--methods", "mlp"],
+        ["report", str(tmp_path), "--out", str(tmp_path / "r.html")],
+    ):
+        assert main(words) == 2
+        error = capsys.readouterr().err
+        assert sentence in error
+        assert len(error.strip().splitlines()) == 1
+
+
 def test_what_was_found_is_used_and_makes_another_trial(folder, tmp_path):
     path = tmp_path / "settings.jsonl"
     settings = replace(QUICK, dropout=0.25)
-    append_record(path, {"kind": "search", "graph": str(folder), "method": "gcn", "config": asdict(settings)})
+    append_record(path, SEARCHED | {"graph": str(folder), "config": asdict(settings)})
     append_record(path, {"kind": "other"})
     found = searched_settings(path)
     assert found == {(str(folder), "gcn"): settings}
@@ -97,7 +152,8 @@ def test_networks_on_a_cleaned_graph_have_the_settings_of_their_own_search(folde
 
 def test_settings_of_an_older_record_are_read_with_what_they_lack(tmp_path):
     path = tmp_path / "settings.jsonl"
-    append_record(path, {"kind": "search", "graph": "a", "method": "gcn", "config": {"width": 7, "gone": 1}})
+    append_record(path, SEARCHED | {"graph": "a", "config": {"width": 7, "gone": 1}})
+    append_record(path, SEARCHED | {"graph": "a", "metrics": {"error": "it broke"}})
     assert searched_settings(path) == {("a", "gcn"): Settings(width=7)}
     assert searched_settings(tmp_path / "none.jsonl") == {}
 
@@ -109,6 +165,7 @@ def test_settings_of_an_older_record_are_read_with_what_they_lack(tmp_path):
         (["--methods", "gdpnet"], "there is no defence among the methods to tune"),
         (["--methods", "gcn", "--noise", "random-link"], "there is no noise 'random-link'"),
         (["--methods", "gcn", "--rates", "0,x"], "--rates must be numbers"),
+        (["--methods", "gcn", "--device", "cuda"], "torch finds no CUDA GPU"),
         (["--methods", "gcn", "--split", "mine"], "--split must be paper or random"),
     ],
 )

@@ -127,7 +127,7 @@ class ReaderSettings(Section):
 
     use: bool = setting(
         True,
-        "whether a reader is fitted, and takes over where it surely classifies unseen nodes better than AGG",
+        "whether a reader is fitted, and takes over where it is clearly ahead of AGG on unseen nodes",
     )
     dropout: float = setting(
         0.5, "share of inputs and hidden units dropped while the reader learns", low=0.0, high=0.99

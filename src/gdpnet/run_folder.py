@@ -192,8 +192,13 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def plain(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the record with NaN and infinity, which JSON does not know, as nothing."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in record.items()
-    }
+    """Return the record with NaN and infinity, which JSON does not know, as nothing, however deep they lie."""
+    return {key: _plain_value(value) for key, value in record.items()}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return plain(value)
+    if isinstance(value, list | tuple):
+        return [_plain_value(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -94,7 +94,7 @@ def robustness(
         searched = {method: one for (place, method), one in found.items() if place == graph}
         units += plan(settings, wanted, config_of(name, config, overrides), device.value, records, searched)
     if not report_only:
-        _refuse_untrainable(dataset, data_dir, split, first_seed)
+        refuse_untrainable(dataset, data_dir, split, first_seed, device.value)
         run_units(units, records, jobs, TrialProgress(len(units)))
     rows = [
         row
@@ -143,7 +143,7 @@ def tune(
     wanted, levels = [name for name in _methods_of(methods) if "gdpnet" not in name], _rates_of(rates)
     check_tunable(wanted)
     check_noise(noise, levels)
-    _refuse_untrainable(dataset, data_dir, split, seed)
+    refuse_untrainable(dataset, data_dir, split, seed, device.value)
     settings = [
         tuple(Setting(name, split, noise, rate, seed, data_dir) for rate in levels) for name in dataset
     ]
@@ -163,11 +163,13 @@ def tune(
     print_json(as_json, {"settings": [{"graph": g, "method": m, **asdict(s)} for (g, m), s in found.items()]})
 
 
-def _refuse_untrainable(names: list[str], data_dir: Path | None, split: str, seed: int) -> None:
-    """Refuse a graph that nothing can be trained on before anything runs."""
+def refuse_untrainable(names: list[str], data_dir: Path | None, split: str, seed: int, device: str) -> None:
+    """Refuse a device that is not there, and a graph that nothing can be trained on, before anything runs."""
     from gdpnet.graph.named import open_graph
+    from gdpnet.model import pick_device
     from gdpnet.scene import cut_for_training
 
+    pick_device(device)
     for name in names:
         cut_for_training(open_graph(name, data_dir=data_dir, split=split, seed=seed), seed)
 

@@ -107,10 +107,11 @@ class TrialProgress:
         self.done += 1
         left = (time.perf_counter() - self.start) / self.done * (self.units - self.done)
         for record in records:
+            noise = f" {record['noise']}" if "noise" in record else ""
             rate = f" {record['rate']:g}" if "rate" in record else ""
             print(
-                f"[{self.done}/{self.units}, about {left / 60:.0f} min left] {record['graph']} {record['noise']}"
-                f"{rate} seed {record['seed']} {record['method']}: {_said(record['metrics'])}",
+                f"[{self.done}/{self.units}, about {left / 60:.0f} min left] {record['graph']}{noise}{rate} "
+                f"seed {record['seed']} {record['method']}: {_said(record['metrics'])}",
                 flush=True,
             )
 
@@ -121,4 +122,4 @@ def _said(metrics: dict[str, Any]) -> str:
         return f"failed: {metrics['error']}"
     if "candidates" in metrics:
         return f"validation {max(metrics['validation_f1']):.4f}"
-    return f"{metrics['micro_f1']:.4f}"
+    return f"{metrics['micro_f1']:.4f}" if "micro_f1" in metrics else "done"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gdpnet.cli.app import app
+from gdpnet.cli.comparing import refuse_untrainable
 from gdpnet.cli.options import DataDir, Device, DeviceName, Json, config_of
 from gdpnet.cli.printing import TrialProgress, print_json, print_table
 from gdpnet.errors import ConfigError, nearest
@@ -51,6 +52,7 @@ def reproduce(
     names = _datasets_of(datasets)
     tables = [name for name in ("table2", "table3") if what in (name, What.all)]
     if not report_only:
+        refuse_untrainable(names, data_dir, "paper", 0, device.value)
         if tables:
             _run_tables(names, tables, trials, jobs, results, device.value, data_dir)
         if what in (What.figures, What.all):
@@ -135,6 +137,7 @@ def _show(names: list[str], tables: list[str], results: Path, figures: Path | No
     from gdpnet.experiments.reproduction.page import read_results
     from gdpnet.experiments.reproduction.reported import NAMES
     from gdpnet.experiments.reproduction.tables import TITLES, make_table
+    from gdpnet.run_folder import plain
 
     records = read_results(results)
     answer: dict[str, Any] = {}
@@ -170,7 +173,7 @@ def _show(names: list[str], tables: list[str], results: Path, figures: Path | No
             "pictures: " + (", ".join(str(path) for path in drawn) or "none, there are no records for them")
         )
         answer["pictures"] = [str(path) for path in drawn]
-    print_json(as_json, answer)
+    print_json(as_json, plain(answer))
 
 
 @app.command()

@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
+from gdpnet.errors import GDPNetError
 from gdpnet.experiments.records import append_record
 
 Piece = TypeVar("Piece")
@@ -37,12 +39,22 @@ def do_all(
 
 def _side_by_side(work: Callable[[Piece], Records], pieces: list[Piece], jobs: int) -> Iterator[Records]:
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(os.getpid(),)) as pool:
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(os.getpid(),))
+    try:
         waiting: set[Future[Records]] = {pool.submit(work, piece) for piece in pieces}
         while waiting:
             ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for one in ended:
                 yield one.result()
+    except BrokenProcessPool as error:
+        raise GDPNetError(
+            "a worker ended unexpectedly, perhaps for want of memory; try fewer --jobs"
+        ) from error
+    finally:  # also after Ctrl-C or an error: what has not begun is not begun, what runs is ended
+        workers = list((pool._processes or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.terminate()
 
 
 def _begin(parent: int) -> None:

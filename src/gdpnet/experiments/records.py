@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,27 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
     except ValueError as error:
         raise GDPNetError(f"{path} holds a line that is not a record: {error}") from error
+    except OSError as error:
+        raise GDPNetError(f"cannot read {path}: {error.strerror}") from error
+    if not all(isinstance(record, dict) for record in records):
+        raise GDPNetError(f"{path} holds a line that is not a record: it must be an object of JSON")
+    return records
+
+
+def of_kind(records: Iterable[dict[str, Any]], kind: str, keys: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return the records of a kind; one that lacks what every record of the kind has is refused."""
+    found = [record for record in records if record.get("kind") == kind]
+    for record in found:
+        for key in (*_ALWAYS, *keys):
+            if key not in record:
+                raise GDPNetError(f"a record of kind '{kind}' lacks its '{key}'")
+    return found
+
+
+_ALWAYS = ("graph", "method", "seed", "metrics", "config", "commit")
 
 
 def _commit() -> str:

@@ -23,7 +23,7 @@ from gdpnet.errors import ConfigError, GDPNetError, nearest
 from gdpnet.experiments.corrupted import Setting, noises_on, noisy_graph
 from gdpnet.experiments.evaluation import calibration, link_metrics
 from gdpnet.experiments.parallel import do_all
-from gdpnet.experiments.records import make_record, read_records
+from gdpnet.experiments.records import make_record, of_kind, read_records
 from gdpnet.experiments.variants import VARIANTS, variant_of
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.graph.noise import check_kind, check_rate
@@ -85,7 +85,8 @@ def plan(
     searched: dict[str, Settings] | None = None,
 ) -> list[Unit]:
     """List what the file of records does not hold yet; what failed before is tried again."""
-    done = {_key(record) for record in read_records(path) if record.get("kind") == KIND and _ended(record)}
+    known = of_kind(read_records(path), KIND, ("noise", "rate"))
+    done = {_key(record) for record in known if _ended(record)}
     units, methods, searched = [], list(methods), searched or {}
     for setting in settings:
         left = [name for name in methods if _wanted_key(setting, name, config, searched) not in done]
@@ -271,22 +272,20 @@ class Row:
 
 
 def newest_records(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one record a trial: of several the newest, and of several settings of a method those of the newest.
+    """Return one record a trial, the newest, one that ended before one that failed.
 
-    A trial is a seed with a version of torch: another version rounds otherwise, and training then goes another way.
+    Of several settings of a method on a graph those of the newest record count, at every rate and kind of noise.
     """
+    mine = of_kind(records, KIND, ("noise", "rate"))
+    settings = {(one["graph"], one["method"]): _given(one["method"], one["config"]) for one in mine}
     newest: dict[tuple[Any, ...], dict[str, Any]] = {}
-    settings: dict[tuple[Any, ...], Any] = {}
-    for record in records:
-        if record.get("kind") == KIND:
-            group = _group(record)
-            settings[group] = _given(record["method"], record["config"])
-            newest[(*group, record["seed"], record["torch"])] = record
-    return [
-        record
-        for record in newest.values()
-        if settings[_group(record)] == _given(record["method"], record["config"])
-    ]
+    for record in mine:
+        trial = (*_group(record), record["seed"])
+        if settings[(record["graph"], record["method"])] == _given(record["method"], record["config"]) and (
+            _ended(record) or trial not in newest or not _ended(newest[trial])
+        ):
+            newest[trial] = record
+    return list(newest.values())
 
 
 def _group(record: dict[str, Any]) -> tuple[Any, ...]:

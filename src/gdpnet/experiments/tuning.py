@@ -10,10 +10,11 @@ from typing import Any
 from gdpnet.baselines.fitting import Settings
 from gdpnet.baselines.methods import METHODS, method_of
 from gdpnet.baselines.search import CANDIDATES, search
-from gdpnet.errors import ConfigError
+from gdpnet.errors import ConfigError, GDPNetError
 from gdpnet.experiments.corrupted import Setting, noisy_graph
-from gdpnet.experiments.records import make_record, read_records
+from gdpnet.experiments.records import make_record, of_kind, read_records
 from gdpnet.model import pick_device
+from gdpnet.run_folder import plain
 
 KIND = "search"
 
@@ -31,6 +32,17 @@ class Search:
         """Return the name that records give the graph."""
         return str(self.settings[0].to_record()["graph"])
 
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Return the rates of the noise."""
+        return tuple(setting.rate for setting in self.settings)
+
+    @property
+    def asked(self) -> str:
+        """Return what tells this search from others."""
+        first = self.settings[0]
+        return repr([self.graph, self.method, first.noise, list(self.rates), first.seed])
+
 
 def check_tunable(methods: Iterable[str]) -> None:
     """Refuse a method that is not known, and a list without any."""
@@ -47,25 +59,40 @@ def searches_left(
     wanted: Iterable[tuple[Setting, ...]], methods: Iterable[str], device: str, path: Path
 ) -> list[Search]:
     """List the searches that the file of records does not hold yet; a method without a network needs none."""
-    done = {(record["graph"], record["method"]) for record in read_records(path) if record["kind"] == KIND}
+    done = {repr([record[key] for key in _ASKED]) for record in _ended(path)}
     every = [Search(name, settings, device) for settings in wanted for name in methods]
-    return [one for one in every if method_of(one.method).network and (one.graph, one.method) not in done]
+    return [one for one in every if method_of(one.method).network and one.asked not in done]
+
+
+_ASKED = ("graph", "method", "noise", "rates", "seed")
+"""What tells two searches apart."""
+
+
+def _ended(path: Path) -> list[dict[str, Any]]:
+    """Return the searches that a file holds and that did not fail."""
+    records = of_kind(read_records(path), KIND, ("noise", "rates"))
+    return [record for record in records if "error" not in record["metrics"]]
 
 
 def run_search(one: Search) -> list[dict[str, Any]]:
-    """Search the settings of one method on one graph; return the record."""
-    graphs = [noisy_graph(setting, one.device) for setting in one.settings]
-    seed = one.settings[0].seed
-    found = search(one.method, graphs, [seed], pick_device(one.device))
-    metrics = {"candidates": list(CANDIDATES), "validation_f1": list(found.scores)}
+    """Search the settings of one method on one graph; return the record, also of a failure."""
+    seed, settings = one.settings[0].seed, METHODS[one.method].settings
+    metrics: dict[str, Any]
+    try:
+        graphs = [noisy_graph(setting, one.device) for setting in one.settings]
+        found = search(one.method, graphs, [seed], pick_device(one.device))
+        settings = found.settings
+        metrics = {"candidates": list(CANDIDATES), "validation_f1": list(found.scores)}
+    except (GDPNetError, RuntimeError, ValueError) as error:
+        metrics = {"error": " ".join(str(error).split())}
     about = {
         "graph": one.graph,
         "noise": one.settings[0].noise,
-        "rates": [setting.rate for setting in one.settings],
+        "rates": list(one.rates),
         "method": one.method,
         "device": one.device,
     }
-    return [make_record(KIND, asdict(found.settings), seed, metrics, **about)]
+    return [make_record(KIND, asdict(settings), seed, plain(metrics), **about)]
 
 
 def searched_settings(path: Path) -> dict[tuple[str, str], Settings]:
@@ -75,6 +102,6 @@ def searched_settings(path: Path) -> dict[tuple[str, str], Settings]:
         (record["graph"], record["method"]): Settings(
             **{name: value for name, value in record["config"].items() if name in known}
         )
-        for record in read_records(path)
-        if record["kind"] == KIND and record["method"] in METHODS
+        for record in _ended(path)
+        if record["method"] in METHODS
     }

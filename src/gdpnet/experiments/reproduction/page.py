@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from gdpnet.atomic import atomic_path
-from gdpnet.experiments.records import read_records
+from gdpnet.experiments.records import of_kind, read_records
 from gdpnet.experiments.reproduction.pictures import SENTENCES, draw_all
 from gdpnet.experiments.reproduction.portraits import CLAIMS, portraits_of
 from gdpnet.experiments.reproduction.portraits import KIND as PORTRAIT
-from gdpnet.experiments.reproduction.reported import DATASETS, NAMES
+from gdpnet.experiments.reproduction.reported import NAMES
 from gdpnet.experiments.reproduction.tables import TABLES, TITLES, Table, make_table
 from gdpnet.experiments.robustness import LINK_METRICS, Row, newest_records, summarise
 from gdpnet.experiments.tuning import KIND as SEARCH
@@ -176,7 +176,8 @@ def _claims_grid(records: list[dict[str, Any]]) -> Grid:
 
 
 def _settings_grid(records: list[dict[str, Any]]) -> Grid:
-    newest = {(one["graph"], one["method"]): one for one in records if one.get("kind") == SEARCH}
+    searches = [one for one in of_kind(records, SEARCH, ("noise", "rates")) if "error" not in one["metrics"]]
+    newest = {(one["graph"], one["method"]): one for one in searches}
     rows = tuple(
         tuple(
             (text, "", False)
@@ -189,10 +190,13 @@ def _settings_grid(records: list[dict[str, Any]]) -> Grid:
         )
         for (graph, method), one in sorted(newest.items())
     )
+    noises = sorted(
+        {f"{one['noise']} at {', '.join(f'{rate:g}' for rate in one['rates'])}" for one in searches}
+    )
     about = (
-        "The best of ten candidates for every network and dataset, by mean validation micro-F1 on the graph as it is "
-        "and with as many random links added. GDPNet has one set of settings for all datasets, but for the discount, "
-        "which the paper sets."
+        "The best of ten candidates for every network and graph, by mean validation micro-F1 over the rates of "
+        f"noise ({'; '.join(noises)}). GDPNet has one set of settings for all datasets, but for the discount, which "
+        "the paper sets."
     )
     columns = ("graph", "method", "dropout", "weight decay", "learning rate", "width", "validation F1")
     return Grid("Settings, searched on validation nodes", about, columns, rows)
@@ -258,12 +262,12 @@ def _text_cell(text: str, second: str, best: bool) -> str:
 
 
 def _about(records: list[dict[str, Any]]) -> str:
-    used = [*newest_records(records), *(one for one in records if one.get("kind") in (SEARCH, PORTRAIT))]
+    used = [*newest_records(records), *of_kind(records, SEARCH), *of_kind(records, PORTRAIT)]
     commits = sorted({record["commit"] for record in used})
-    datasets = ", ".join(DATASETS)
+    datasets = ", ".join(sorted({record["graph"] for record in used}))
     return (
-        f"Made by gdpnet report from {len(used):,} records of commits {', '.join(commits)}. Datasets "
-        f"{datasets}; the paper's split sizes, inductive: training sees the graph of the training nodes alone, "
+        f"Made by gdpnet report from {len(used):,} records of commits {', '.join(commits)}. Graphs: "
+        f"{datasets}; inductive: training sees the graph of the training nodes alone, "
         "settings and epochs are chosen on validation nodes, test nodes are read once a trial."
     )
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from gdpnet.experiments.figures import save_figure
 from gdpnet.experiments.reproduction.portraits import MAPPED, METHODS_DRAWN, portraits_of
 from gdpnet.experiments.reproduction.reported import NAMES
-from gdpnet.experiments.reproduction.tables import TABLES
+from gdpnet.experiments.reproduction.tables import CLEAN, TABLES
 from gdpnet.experiments.robustness import Row, newest_records, summarise
 
 Portraits = dict[tuple[str, str], dict[str, Any]]
@@ -139,7 +139,7 @@ def _training_share(rows: list[Row]) -> Figure | None:
 
 def _variants(rows: list[Row], prefix: str, values: tuple[str, ...], title: str) -> Figure | None:
     """Draw one line a dataset over the values of a setting."""
-    mine = {(row.graph, row.method): row for row in rows if row.rate == 0.0 and row.seeds}
+    mine = {(row.graph, row.method): row for row in rows if (row.noise, row.rate) == CLEAN and row.seeds}
     lines = {
         graph: [(value, mine[(graph, prefix + value)]) for value in values if (graph, prefix + value) in mine]
         for graph in sorted({graph for graph, _ in mine})

@@ -18,7 +18,7 @@ from gdpnet.errors import GDPNetError
 from gdpnet.experiments.corrupted import Setting, noisy_graph
 from gdpnet.experiments.evaluation import selected_shares
 from gdpnet.experiments.figures import flatten_points
-from gdpnet.experiments.records import make_record, read_records
+from gdpnet.experiments.records import make_record, of_kind, read_records
 from gdpnet.experiments.reproduction import submodularity
 from gdpnet.graph.graph import Graph
 from gdpnet.model import GDPNet, pick_device
@@ -47,6 +47,12 @@ class Portrait:
     device: str
     settings: Settings | None = None
 
+    def to_config(self) -> dict[str, Any]:
+        """Return the settings of the method."""
+        if self.method not in METHODS:
+            return self.config.to_dict()
+        return asdict(self.settings or METHODS[self.method].settings)
+
 
 def portraits_left(
     settings: Iterable[Setting],
@@ -58,17 +64,18 @@ def portraits_left(
 ) -> list[Portrait]:
     """List the portraits that the file of records does not hold yet."""
     done = {
-        (record["graph"], record["method"], record["seed"])
-        for record in read_records(path)
-        if record["kind"] == KIND and "error" not in record["metrics"]
+        repr([record["graph"], record["method"], record["seed"], record["config"]])
+        for record in portraits_of(read_records(path)).values()
     }
     left = []
     for setting in settings:
         graph = str(setting.to_record()["graph"])
-        left += [
+        wanted = [
             Portrait(setting, name, configs[setting.graph], device, searched.get((graph, name)))
             for name in methods
-            if (graph, name, setting.seed) not in done
+        ]
+        left += [
+            one for one in wanted if repr([graph, one.method, setting.seed, one.to_config()]) not in done
         ]
     return left
 
@@ -77,25 +84,24 @@ def run_portrait(one: Portrait) -> list[dict[str, Any]]:
     """Train one method and keep what its pictures need; a failure becomes a record that says so."""
     about = {"graph": one.setting.to_record()["graph"], "method": one.method, "device": one.device}
     try:
-        metrics, config = _metrics_of(one, noisy_graph(one.setting, one.device))
+        metrics = _metrics_of(one, noisy_graph(one.setting, one.device))
     except (GDPNetError, RuntimeError, ValueError) as error:
-        metrics, config = {"error": " ".join(str(error).split())}, one.config.to_dict()
-    return [make_record(KIND, config, one.setting.seed, plain(metrics), **about)]
+        metrics = {"error": " ".join(str(error).split())}
+    return [make_record(KIND, one.to_config(), one.setting.seed, plain(metrics), **about)]
 
 
-def _metrics_of(one: Portrait, graph: Graph) -> tuple[dict[str, Any], dict[str, Any]]:
+def _metrics_of(one: Portrait, graph: Graph) -> dict[str, Any]:
     if one.method == CLAIMS:
-        checks = submodularity.check_graph(graph, one.config, one.setting.seed)
-        return submodularity.summary(checks), one.config.to_dict()
+        return submodularity.summary(submodularity.check_graph(graph, one.config, one.setting.seed))
     if one.method == "gdpnet":
-        return _of_gdpnet(one, graph), one.config.to_dict()
+        return _of_gdpnet(one, graph)
     settings = one.settings or METHODS[one.method].settings
     found = run_method(one.method, graph, one.setting.seed, pick_device(one.device), settings)
     metrics: dict[str, Any] = {"seconds": found.seconds, "epochs": found.epochs}
     if one.method in MAPPED and found.hidden is not None:
         nodes = graph.nodes_in("test")
         metrics |= _map_of(found.hidden[nodes].numpy(), graph.labels[nodes].numpy(), one.setting.seed)
-    return metrics, asdict(settings)
+    return metrics
 
 
 def _of_gdpnet(one: Portrait, graph: Graph) -> dict[str, Any]:
@@ -136,6 +142,6 @@ def portraits_of(records: Iterable[dict[str, Any]]) -> dict[tuple[str, str], dic
     """Return the newest portrait that did not fail, by graph and method."""
     return {
         (record["graph"], record["method"]): record
-        for record in records
-        if record.get("kind") == KIND and "error" not in record["metrics"]
+        for record in of_kind(records, KIND)
+        if "error" not in record["metrics"]
     }

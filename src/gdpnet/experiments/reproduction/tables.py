@@ -33,6 +33,9 @@ TITLES = {
 
 _REPORTED: dict[str, Reported] = {"table2": TABLE_2, "table3": TABLE_3}
 
+CLEAN = ("random-links", 0.0)
+"""How records name a graph to which nothing was added."""
+
 OURS = ("gdpnet-ro", "gdpnet")
 
 
@@ -108,7 +111,7 @@ def make_table(name: str, records: Iterable[dict[str, Any]], datasets: Iterable[
     """Gather the newest record of every trial of a table's methods, without noise and on the paper's splits."""
     datasets = tuple(datasets)
     cells = {}
-    clean = [record for record in newest_records(records) if record["rate"] == 0.0]
+    clean = [record for record in newest_records(records) if (record["noise"], record["rate"]) == CLEAN]
     for method in TABLES[name]:
         for dataset in datasets:
             mine = [one for one in clean if one["method"] == method and one["graph"] == dataset]
