@@ -12,7 +12,7 @@ from gdpnet.graph.features import SparseRows, mix_into
 from gdpnet.graph.graph import Graph
 from gdpnet.inference import Selected, rings_of
 from gdpnet.prepared import prepare, with_circle
-from gdpnet.reading import Reading, _Unseen, fit_reader
+from gdpnet.reading import Reading, _Unseen, fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
 from gdpnet.scene import make_scene
@@ -279,6 +279,22 @@ def test_a_reader_that_would_be_too_large_is_not_fitted(graph, monkeypatch):
         monkeypatch.setattr("gdpnet.reading.MOST_WEIGHTS", most)
         fitted(graph, READS)
         assert len(fitted_readers) == expected
+
+
+def test_around_a_hub_rings_of_one_hot_features_would_fill_up(monkeypatch):
+    count = 40
+    star = torch.stack([torch.zeros(count - 1, dtype=torch.long), torch.arange(1, count)])
+    graph = Graph.build(
+        star, SparseRows.identity(count), torch.arange(count) % 2, split=torch.arange(count) % 3 + 1
+    )
+    scene = make_scene(graph, READS, 0, CPU)
+    bank = bank_of(scene, 2)
+    # every leaf may hear all of the hub's circle, and the hub its leaves' circles of two
+    values = (count - 1) * count + (count - 1) * 2
+    monkeypatch.setattr("gdpnet.reading.MOST_VALUES", values)
+    assert is_worth_a_reader(scene, bank, READS)
+    monkeypatch.setattr("gdpnet.reading.MOST_VALUES", values - 1)
+    assert not is_worth_a_reader(scene, bank, READS)
 
 
 def test_without_validation_nodes_there_is_no_reader(graph):

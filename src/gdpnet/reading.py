@@ -18,8 +18,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet.config import Config
-from gdpnet.graph.features import Features, drop_inputs, take_rows
+from gdpnet.graph.features import Features, SparseRows, drop_inputs, take_rows
 from gdpnet.inference import Selected, rings_of, see
+from gdpnet.prepared import Prepared
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
 from gdpnet.representation.tasks import classification_loss, micro_f1
@@ -27,6 +28,9 @@ from gdpnet.scene import Scene
 
 MOST_WEIGHTS = 20_000_000
 """A reader of more weights is not fitted: with one-hot features it would be larger than all the rest."""
+
+MOST_VALUES = 100_000_000
+"""Nor one whose rings may hold more values: around a hub they fill up."""
 
 _SEED = 1 << 22
 _AT_ONCE = 8192
@@ -52,7 +56,16 @@ def is_worth_a_reader(scene: Scene, aggregators: Aggregators, config: Config) ->
     """Say whether a reader is wanted, can be judged on validation nodes, and is not too large."""
     columns = aggregators.members * config.representation.width
     weights = (config.representation.hops + 1) * scene.train.features.shape[1] * columns
-    return config.reader.use and scene.validation.numel() > 0 and weights <= MOST_WEIGHTS
+    fits = weights <= MOST_WEIGHTS and _values_of(scene.whole) <= MOST_VALUES
+    return config.reader.use and scene.validation.numel() > 0 and fits
+
+
+def _values_of(prepared: Prepared) -> int:
+    """Return how many values the widest ring of all nodes may have."""
+    circle = prepared.circle
+    if not isinstance(circle, SparseRows):
+        return circle.numel()
+    return int(circle.row_ptr.diff()[prepared.neighbour].sum())
 
 
 @dataclass(frozen=True)
