@@ -19,6 +19,7 @@ from gdpnet.model import GDPNet
 from gdpnet.prepared import prepare
 from gdpnet.scene import Scene, make_scene, split_for_training
 from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs, validate
+from small import same_weights as same_models
 from worlds import CPU
 
 FAST = Config().with_values(
@@ -490,3 +491,15 @@ def test_the_best_epoch_is_looked_for_after_the_policy_has_settled() -> None:
     model = GDPNet(seed=0).set_params(training__warmup=1, training__epochs=5, training__settle=3)
     model.fit(graph)
     assert model.best_epoch_ > 1 + 3
+
+
+def test_two_runs_agree_in_every_bit_also_on_two_threads():
+    graph = synthetic_graph(seed=0)
+    config = Config().with_values({"training": {"warmup": 4, "epochs": 1}, "reader": {"use": False}})
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        models = [GDPNet.from_config(config, seed=0, device="cpu").fit(graph) for _ in range(3)]
+    finally:
+        torch.set_num_threads(threads)
+    assert all(same_models(models[0], other) for other in models[1:])

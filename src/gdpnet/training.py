@@ -316,10 +316,11 @@ def _batch_loss(
     own_rows = take_rows(train.features, targets)
     own = aggregators.project_own(drop_inputs(own_rows, dropout, generator))
     nodes, place = torch.unique(train.neighbour[edge], return_inverse=True)
-    given = aggregators.project_given(take_rows(train.circle, nodes))[place]
+    # indexing with brackets adds up its gradients in no fixed order; index_select does
+    given = aggregators.project_given(take_rows(train.circle, nodes)).index_select(0, place)
     if train.edge_weight is not None:
         share = train.share_of_target(edge, train.neighbour[edge])
-        given = given_to_target(given, aggregators.project_given(own_rows)[owner], share)
+        given = given_to_target(given, aggregators.project_given(own_rows).index_select(0, owner), share)
     total, weight = add_neighbours(given, owner, None, targets.numel())
     hidden = aggregators.embed(own, total, weight, aggregators.bias)
     if dropout:

@@ -117,8 +117,8 @@ def joint_kl(old: Scored, new: Scored, play_learned: bool, can_end: bool) -> Flo
     """
     count = old.ending.numel()
     flat = torch.zeros_like(old.score)
-    log_chance = (old.score if play_learned else flat) - old.log_total[old.owner]
-    new_log_chance = (new.score if play_learned else flat) - new.log_total[old.owner]
+    log_chance = (old.score if play_learned else flat) - old.log_total.index_select(0, old.owner)
+    new_log_chance = (new.score if play_learned else flat) - new.log_total.index_select(0, old.owner)
     each = log_chance.exp() * (log_chance - new_log_chance + bernoulli_kl(old.score, new.score))
     divergence = sum_by_owner(each, old.owner, count)
     if can_end:
@@ -130,7 +130,7 @@ def joint_kl(old: Scored, new: Scored, play_learned: bool, can_end: bool) -> Flo
 def joint_entropy(scored: Scored, play_learned: bool, can_end: bool) -> Float[Tensor, "n"]:
     """Return the entropy of the draw and of the keep-or-drop that follows."""
     flat = torch.zeros_like(scored.score)
-    log_chance = (scored.score if play_learned else flat) - scored.log_total[scored.owner]
+    log_chance = (scored.score if play_learned else flat) - scored.log_total.index_select(0, scored.owner)
     keep = torch.sigmoid(scored.score)
     coin = -keep * F.logsigmoid(scored.score) - (1.0 - keep) * F.logsigmoid(-scored.score)
     entropy = sum_by_owner(log_chance.exp() * (coin - log_chance), scored.owner, scored.ending.numel())
