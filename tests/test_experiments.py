@@ -11,6 +11,7 @@ import torch
 
 from gdpnet.baselines.logistic import logistic_regression_f1
 from gdpnet.config import Config
+from gdpnet.denoised import Denoised
 from gdpnet.errors import GDPNetError, GraphError
 from gdpnet.experiments.demo import run_demo
 from gdpnet.experiments.evaluation import describe_cleaning, evaluate, selected_shares
@@ -20,7 +21,7 @@ from gdpnet.experiments.trials import run_trials, summarise
 from gdpnet.experiments.variants import variant_of
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
-from gdpnet.model import Denoised, GDPNet
+from gdpnet.model import GDPNet
 from gdpnet.version import __version__
 from small import FAST, fitted, noisy_graph
 

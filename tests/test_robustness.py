@@ -12,6 +12,7 @@ import torch
 from gdpnet.baselines.methods import METHODS
 from gdpnet.cli import main
 from gdpnet.config import Config
+from gdpnet.denoised import Denoised
 from gdpnet.errors import ConfigError, GDPNetError, GraphError
 from gdpnet.experiments import robustness
 from gdpnet.experiments.corrupted import Setting, noisy_graph
@@ -32,7 +33,6 @@ from gdpnet.experiments.variants import VARIANTS, variant_of
 from gdpnet.graph.files import read_graph
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.noise import corrupt
-from gdpnet.model import Denoised
 from small import FAST, fitted, write_folder
 
 FAMILY = ("gdpnet", "gdpnet>gcn", "gdpnet>gat")

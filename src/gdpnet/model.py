@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,11 @@ from gdpnet.config import (
     RewardSettings,
     TrainingSettings,
 )
+from gdpnet.denoised import Denoised
+from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GraphError, ModelFileError, nearest
 from gdpnet.explanation import Explanation, explain_node
 from gdpnet.graph.graph import UNKNOWN, Graph
-from gdpnet.graph.interop import to_pyg
 from gdpnet.graph.pairs import PAIR_NAMES
 from gdpnet.inference import Selected, represent, select
 from gdpnet.model_file import read_tensors, write_tensors
@@ -48,25 +48,6 @@ _LOOKING_BACK = 1 << 21
 """Seed of the decisions that the threshold and the reader are chosen on."""
 
 SECTIONS = tuple(item.name for item in dataclasses.fields(Config))
-
-
-@dataclass(frozen=True)
-class Denoised:
-    """A cleaned graph, and how surely each edge of the original is kept."""
-
-    graph: Graph
-    """The kept edges, weighted by their keep probability."""
-    keep_probability: np.ndarray
-    """One number for each edge of the original graph."""
-    kept: np.ndarray
-    """Whether each edge of the original graph is in the cleaned one."""
-    threshold: float
-    reason: str
-    """Why this threshold."""
-
-    def to_pyg(self) -> Any:
-        """Return the cleaned graph as torch_geometric ``Data`` with ``edge_weight``."""
-        return to_pyg(self.graph)
 
 
 class GDPNet(BaseEstimator):
@@ -363,13 +344,3 @@ class GDPNet(BaseEstimator):
     def _check_fitted(self) -> None:
         if not hasattr(self, "aggregators_"):
             raise NotFittedError("this GDPNet is not fitted yet: call fit, or load a model")
-
-
-def pick_device(name: str) -> torch.device:
-    """Return the device that a user means by auto, cpu or cuda."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise ConfigError(f"the device must be auto, cpu or cuda, found '{name}'")
-    available = torch.cuda.is_available()
-    if name == "cuda" and not available:
-        raise ConfigError("the device cuda was asked for, but torch finds no CUDA GPU on this machine")
-    return torch.device("cuda" if name != "cpu" and available else "cpu")

@@ -18,12 +18,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet.config import Config
-from gdpnet.graph.features import Features, SparseRows, drop_inputs, take_rows
+from gdpnet.graph.features import Features, SparseRows, drop_inputs, drop_values, take_rows
 from gdpnet.inference import Selected, rings_of, see
 from gdpnet.prepared import Prepared
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
-from gdpnet.representation.tasks import classification_loss, micro_f1
+from gdpnet.representation.tasks import classification_loss, may_learn, micro_f1
 from gdpnet.scene import Scene
 
 MOST_WEIGHTS = 20_000_000
@@ -175,13 +175,8 @@ def _loss(
     generator: torch.Generator,
 ) -> Float[Tensor, ""]:
     """Return the loss of one batch; no member but the first learns from a node that it leaves out."""
-    hidden = reader.embed(rings)
-    if dropout:
-        kept = torch.rand(hidden.shape, generator=generator, device=hidden.device) >= dropout
-        hidden = hidden * kept / (1.0 - dropout)
-    member = torch.arange(reader.members, device=hidden.device)
-    learns = (member == 0) | (member != left_out_by[:, None])
-    return classification_loss(reader.logits(hidden), labels, learns)
+    hidden = drop_values(reader.embed(rings), dropout, generator)
+    return classification_loss(reader.logits(hidden), labels, may_learn(left_out_by, reader.members))
 
 
 def _read(reader: Reader, rings: list[Features], unseen: _Unseen) -> Float[Tensor, "unseen classes"]:

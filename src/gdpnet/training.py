@@ -11,13 +11,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet.config import Config
-from gdpnet.graph.features import drop_inputs, take_rows
+from gdpnet.graph.features import drop_inputs, drop_values, take_rows
 from gdpnet.graph.graph import Graph
 from gdpnet.inference import play_of, represent, roll_outs, select
 from gdpnet.prepared import given_to_target, with_circle
 from gdpnet.ragged import ranges, running_sum_before
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
-from gdpnet.representation.tasks import classification_loss, hit_or_probability, micro_f1
+from gdpnet.representation.tasks import classification_loss, hit_or_probability, may_learn, micro_f1
 from gdpnet.scene import Scene
 from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.policy import Policy
@@ -323,11 +323,8 @@ def _batch_loss(
         given = given_to_target(given, aggregators.project_given(own_rows).index_select(0, owner), share)
     total, weight = add_neighbours(given, owner, None, targets.numel())
     hidden = aggregators.embed(own, total, weight, aggregators.bias)
-    if dropout:
-        kept = torch.rand(hidden.shape, generator=generator, device=hidden.device) >= dropout
-        hidden = hidden * kept / (1.0 - dropout)
-    member = torch.arange(aggregators.members, device=hidden.device)
-    learns = (member == 0) | (member != scene.member[targets][:, None])
+    hidden = drop_values(hidden, dropout, generator)
+    learns = may_learn(scene.member[targets], aggregators.members)
     return classification_loss(aggregators.logits(hidden), scene.labels[targets], learns)
 
 

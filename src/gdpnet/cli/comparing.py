@@ -165,8 +165,8 @@ def tune(
 
 def refuse_untrainable(names: list[str], data_dir: Path | None, split: str, seed: int, device: str) -> None:
     """Refuse a device that is not there, and a graph that nothing can be trained on, before anything runs."""
+    from gdpnet.device import pick_device
     from gdpnet.graph.named import open_graph
-    from gdpnet.model import pick_device
     from gdpnet.scene import cut_for_training
 
     pick_device(device)
@@ -226,12 +226,5 @@ def _print_links(graph: str, noise: str, rows: list[Row]) -> None:
         print_table(
             f"{graph}, {noise}: the links",
             ("method", "rate", *LINK_METRICS.values()),
-            [
-                (
-                    row.method,
-                    f"{row.rate:g}",
-                    *(f"{row.links[key]:.3f}" if key in row.links else "" for key in LINK_METRICS),
-                )
-                for row in judged
-            ],
+            [(row.method, *row.link_cells) for row in judged],
         )

@@ -23,11 +23,11 @@ from gdpnet.cli.options import (
     source_of,
 )
 from gdpnet.cli.printing import print_graph, print_json, print_metrics
+from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError
 from gdpnet.graph.noise import NOISES, check_kind, check_rate, corrupt_all
 from gdpnet.graph.noise_links import is_directed
 from gdpnet.graph.writing import check_new, count_changes, write_noisy
-from gdpnet.model import pick_device
 
 
 @app.command()

@@ -27,10 +27,11 @@ from gdpnet.cli.options import (
 )
 from gdpnet.cli.printing import EpochProgress, print_graph, print_json, print_metrics, print_table
 from gdpnet.config import Config
+from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, RunFolderError
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.named import open_graph
-from gdpnet.model import GDPNet, pick_device
+from gdpnet.model import GDPNet
 from gdpnet.run_folder import RunFolder, check_same_graph, create_run, open_run, write_json
 from gdpnet.scene import check_trainable, split_for_training
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from gdpnet.baselines.attack import attacks
+from gdpnet.device import pick_device
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.named import open_graph
 from gdpnet.graph.noise import NOISES, Noise, corrupt
-from gdpnet.model import pick_device
 
 
 @dataclass(frozen=True)

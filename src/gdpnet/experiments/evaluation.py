@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
+from gdpnet.denoised import Denoised
 from gdpnet.graph.graph import UNKNOWN, Graph
-from gdpnet.model import Denoised, GDPNet
+from gdpnet.model import GDPNet
 
 
 def evaluate(model: GDPNet, graph: Graph, split: str = "test") -> dict[str, Any]:

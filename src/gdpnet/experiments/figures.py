@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
 
 from gdpnet.atomic import atomic_path
+from gdpnet.denoised import Denoised
 from gdpnet.experiments.evaluation import calibration, selected_shares
 from gdpnet.graph.graph import UNKNOWN, Graph
-from gdpnet.model import Denoised, GDPNet
+from gdpnet.model import GDPNet
 
 matplotlib.use("Agg")
 

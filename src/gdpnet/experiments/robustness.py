@@ -19,6 +19,8 @@ import torch
 from gdpnet.baselines.fitting import Settings, make_task
 from gdpnet.baselines.methods import METHODS, run_backbone, run_method
 from gdpnet.config import Config
+from gdpnet.denoised import Denoised
+from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GDPNetError, nearest
 from gdpnet.experiments.corrupted import Setting, noises_on, noisy_graph
 from gdpnet.experiments.evaluation import calibration, link_metrics
@@ -27,7 +29,7 @@ from gdpnet.experiments.records import make_record, of_kind, read_records
 from gdpnet.experiments.variants import VARIANTS, variant_of
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.graph.noise import check_kind, check_rate
-from gdpnet.model import Denoised, GDPNet, pick_device
+from gdpnet.model import GDPNet
 from gdpnet.run_folder import plain
 
 CLEANED = {"gdpnet>gcn": "gcn", "gdpnet>gat": "gat", "gdpnet>graphsage": "graphsage"}
@@ -265,6 +267,13 @@ class Row:
     def link_auc(self) -> float | None:
         """Return the ROC AUC of keep scores against the links that were added."""
         return self.links.get("link_auc")
+
+    @property
+    def link_cells(self) -> tuple[str, ...]:
+        """Return the rate and what became of the links, as the cells of a table."""
+        return f"{self.rate:g}", *(
+            f"{self.links[key]:.3f}" if key in self.links else "" for key in LINK_METRICS
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""

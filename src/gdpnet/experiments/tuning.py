@@ -10,10 +10,10 @@ from typing import Any
 from gdpnet.baselines.fitting import Settings
 from gdpnet.baselines.methods import METHODS, method_of
 from gdpnet.baselines.search import CANDIDATES, search
+from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GDPNetError
 from gdpnet.experiments.corrupted import Setting, noisy_graph
 from gdpnet.experiments.records import make_record, of_kind, read_records
-from gdpnet.model import pick_device
 from gdpnet.run_folder import plain
 
 KIND = "search"

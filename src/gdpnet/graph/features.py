@@ -102,12 +102,19 @@ def project(features: Features, weight: Float[Tensor, "features out"]) -> Float[
 
 def drop_inputs(features: Features, share: float, generator: torch.Generator) -> Features:
     """Set a random share of the feature values to zero and scale up the rest."""
+    if isinstance(features, SparseRows):
+        return features.with_value(drop_values(features.value, share, generator))
+    return drop_values(features, share, generator)
+
+
+def drop_values(
+    value: Float[Tensor, "*shape"], share: float, generator: torch.Generator
+) -> Float[Tensor, "*shape"]:
+    """Set a random share of some values to zero and scale up the rest."""
     if share == 0.0:
-        return features
-    value = features.value if isinstance(features, SparseRows) else features
+        return value
     kept = torch.rand(value.shape, generator=generator, device=value.device) >= share
-    dropped = value * kept / (1.0 - share)
-    return features.with_value(dropped) if isinstance(features, SparseRows) else dropped
+    return value * kept / (1.0 - share)
 
 
 def normalise(features: Features, kind: str) -> Features:

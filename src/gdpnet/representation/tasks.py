@@ -18,6 +18,12 @@ def classification_loss(
     return ((losses * learns).sum(dim=0) / learns.sum(dim=0).clamp(min=1)).sum()
 
 
+def may_learn(left_out_by: Int[Tensor, "n"], members: int) -> Bool[Tensor, "n members"]:
+    """Say which members may learn from each node: the first, and all others but the one that leaves it out."""
+    member = torch.arange(members, device=left_out_by.device)
+    return (member == 0) | (member != left_out_by[:, None])
+
+
 def hit_or_probability(
     beliefs: Float[Tensor, "n classes"], label: Int[Tensor, "n"], kind: str
 ) -> Float[Tensor, "n"]:

@@ -106,14 +106,7 @@ def _robustness_grids(rows: list[Row]) -> list[Grid]:
 def _links_grid(graph: str, noise: str, rows: list[Row]) -> Grid:
     """Return what became of the links, for the methods that judge them."""
     lines = tuple(
-        tuple(
-            (text, "", False)
-            for text in (
-                NAMES.get(row.method, row.method),
-                f"{row.rate:g}",
-                *(f"{row.links[key]:.3f}" if key in row.links else "" for key in LINK_METRICS),
-            )
-        )
+        tuple((text, "", False) for text in (NAMES.get(row.method, row.method), *row.link_cells))
         for row in rows
     )
     about = (

@@ -14,6 +14,7 @@ from sklearn.metrics import silhouette_score
 from gdpnet.baselines.fitting import Settings
 from gdpnet.baselines.methods import METHODS, run_method
 from gdpnet.config import Config
+from gdpnet.device import pick_device
 from gdpnet.errors import GDPNetError
 from gdpnet.experiments.corrupted import Setting, noisy_graph
 from gdpnet.experiments.evaluation import selected_shares
@@ -21,7 +22,7 @@ from gdpnet.experiments.figures import flatten_points
 from gdpnet.experiments.records import make_record, of_kind, read_records
 from gdpnet.experiments.reproduction import submodularity
 from gdpnet.graph.graph import Graph
-from gdpnet.model import GDPNet, pick_device
+from gdpnet.model import GDPNet
 from gdpnet.run_folder import plain
 
 KIND = "portrait"

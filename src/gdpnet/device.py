@@ -1,0 +1,17 @@
+"""Where to compute."""
+
+from __future__ import annotations
+
+import torch
+
+from gdpnet.errors import ConfigError
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device that a user means by auto, cpu or cuda."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"the device must be auto, cpu or cuda, found '{name}'")
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise ConfigError("the device cuda was asked for, but torch finds no CUDA GPU on this machine")
+    return torch.device("cuda" if name != "cpu" and available else "cpu")
