@@ -19,7 +19,7 @@ from gdpnet.baselines.methods import METHODS, run_backbone, run_method
 from gdpnet.baselines.mixing import Links, neighbour_mean, symmetric_mean
 from gdpnet.baselines.networks import GAT, gcn, graphsage, mlp
 from gdpnet.baselines.sampling import Block, batch_logits, draw_blocks, sample_neighbours
-from gdpnet.baselines.search import CANDIDATES, search
+from gdpnet.baselines.search import CANDIDATES, DEPTHS, is_whole, search
 from gdpnet.baselines.soft_median import circles_of, soft_median
 from gdpnet.baselines.sparse import Matrix, drop_values, times
 from gdpnet.errors import ConfigError, GraphError
@@ -369,10 +369,10 @@ def test_a_search_tries_every_candidate_and_reads_no_test_label(graph, monkeypat
     monkeypatch.setattr("gdpnet.baselines.search.run_task", record)
     found = search("gcn", [graph], [0, 1])
     assert (found.settings.dropout, found.settings.weight_decay) == (0.3, 5e-5)
-    assert len(tried) == 2 * len(CANDIDATES) == 20
-    assert found.scores == tuple(
-        0.9 if one.dropout == 0.3 and one.weight_decay == 5e-5 else 0.1 for one in tried[:10]
-    )
+    assert len(tried) == 2 * (len(CANDIDATES) + len(DEPTHS)) == 24
+    assert [score for _, score in found.tried] == [0.1] * 3 + [0.9] + [0.1] * 6 + [0.9] * 2
+    assert [(one.dropout, one.layers) for one in tried[20:]] == [(0.3, 1), (0.3, 3)] * 2
+    assert found.settings.layers == 2  # the first of equals
     assert search("lr", [graph]).settings == METHODS["lr"].settings
     with pytest.raises(ConfigError, match="one graph and one seed or more"):
         search("gcn", [])
@@ -390,8 +390,28 @@ def test_a_search_compares_candidates_at_the_choice_that_the_method_made_once(gr
     monkeypatch.setattr("gdpnet.baselines.search.run_task", record)
     found = search("cosine-gcn", [graph])
     assert tried[0] is None
-    assert [one.choice for one in tried[1:]] == [0.7] * len(CANDIDATES)
+    assert [one.choice for one in tried[1:]] == [0.7] * (len(CANDIDATES) + len(DEPTHS))
     assert found.settings.choice is None
+
+
+def test_a_search_goes_on_from_what_is_known(graph, monkeypatch):
+    tried = []
+
+    def record(name, task, seed, device, settings=None):
+        tried.append(settings)
+        return replace(outcome, validation_f1=0.8)
+
+    outcome = run_method("lr", graph)
+    monkeypatch.setattr("gdpnet.baselines.search.run_task", record)
+    known = [(candidate, 0.7 if candidate["width"] == 128 else 0.1) for candidate in CANDIDATES]
+    found = search("gcn", [graph], known=known)
+    assert [(one.width, one.layers) for one in tried] == [(128, 1), (128, 3)]
+    assert (found.settings.width, found.settings.layers) == (128, 1)
+    assert found.tried[:10] == tuple(known)
+    assert is_whole(found.tried)
+    assert not is_whole(known)
+    assert not is_whole(found.tried[1:])
+    assert not is_whole([])
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.chooses])

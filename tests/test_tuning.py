@@ -8,7 +8,7 @@ import pytest
 from gdpnet.baselines import search as searching
 from gdpnet.baselines.fitting import Settings
 from gdpnet.baselines.methods import METHODS
-from gdpnet.baselines.search import CANDIDATES
+from gdpnet.baselines.search import CANDIDATES, DEPTHS
 from gdpnet.cli import main
 from gdpnet.experiments.corrupted import Setting
 from gdpnet.experiments.records import append_record, read_records
@@ -16,13 +16,15 @@ from gdpnet.experiments.robustness import CLEANED, Unit, plan, run_unit
 from gdpnet.experiments.tuning import searched_settings, searches_left
 from small import FAST, write_folder
 
+TRIED = [*CANDIDATES, *({**CANDIDATES[0], "layers": layers} for layers in DEPTHS)]
+
 SEARCHED = {
     "kind": "search",
     "method": "gcn",
     "noise": "random-links",
     "rates": [0.0],
     "seed": 0,
-    "metrics": {},
+    "metrics": {"candidates": TRIED, "validation_f1": [0.5] * len(TRIED)},
     "config": {},
     "commit": "abc",
 }
@@ -59,9 +61,9 @@ def test_a_search_is_a_record_with_every_candidate_and_is_not_run_again(folder, 
     records = read_records(path)
     assert [record["method"] for record in records] == ["mlp", "cosine-gcn"]
     for record in records:
-        scores = record["metrics"]["validation_f1"]
-        assert len(scores) == len(record["metrics"]["candidates"]) == len(CANDIDATES)
-        best = CANDIDATES[scores.index(max(scores))]
+        scores, candidates = record["metrics"]["validation_f1"], record["metrics"]["candidates"]
+        assert len(scores) == len(candidates) == len(CANDIDATES) + len(DEPTHS)
+        best = candidates[scores.index(max(scores))]
         assert {key: record["config"][key] for key in best} == best
         assert record["config"]["choice"] is None
         assert record["rates"] == [0.0, 0.5]
@@ -77,6 +79,14 @@ def test_another_graph_is_searched_anew(folder, tmp_path):
     mine, other = (Setting(name, "paper", "random-links", 0.0, 0) for name in ("mine", "other"))
     left = searches_left([(mine,), (other,)], ["gcn", "mlp"], "cpu", path)
     assert [(one.graph, one.method) for one in left] == [("mine", "mlp"), ("other", "gcn"), ("other", "mlp")]
+
+
+def test_a_search_of_fewer_candidates_goes_on_with_the_new_ones(tmp_path):
+    path = tmp_path / "settings.jsonl"
+    early = {"candidates": list(CANDIDATES), "validation_f1": [0.5] * len(CANDIDATES)}
+    append_record(path, SEARCHED | {"graph": "mine", "metrics": early})
+    (left,) = searches_left([(Setting("mine", "paper", "random-links", 0.0, 0),)], ["gcn"], "cpu", path)
+    assert [candidate for candidate, _ in left.known] == list(CANDIDATES)
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"rates": [0.0, 1.0]}, {"noise": "deleted-links"}])

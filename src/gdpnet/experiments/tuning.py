@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from gdpnet.baselines.fitting import Settings
 from gdpnet.baselines.methods import METHODS, method_of
-from gdpnet.baselines.search import CANDIDATES, search
+from gdpnet.baselines.search import Scored, is_whole, search
 from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GDPNetError
 from gdpnet.experiments.corrupted import Setting, noisy_graph
@@ -26,6 +26,8 @@ class Search:
     method: str
     settings: tuple[Setting, ...]
     device: str
+    known: tuple[Scored, ...] = ()
+    """Candidates that an earlier search of the same has scored."""
 
     @property
     def graph(self) -> str:
@@ -58,10 +60,18 @@ def check_tunable(methods: Iterable[str]) -> None:
 def searches_left(
     wanted: Iterable[tuple[Setting, ...]], methods: Iterable[str], device: str, path: Path
 ) -> list[Search]:
-    """List the searches that the file of records does not hold yet; a method without a network needs none."""
-    done = {repr([record[key] for key in _ASKED]) for record in _ended(path)}
+    """List the searches that the file of records does not hold whole; a method without a network needs none.
+
+    A search that was made when there were fewer candidates goes on with those that are new.
+    """
+    scored = {repr([record[key] for key in _ASKED]): _scored(record["metrics"]) for record in _ended(path)}
     every = [Search(name, settings, device) for settings in wanted for name in methods]
-    return [one for one in every if method_of(one.method).network and one.asked not in done]
+    every = [replace(one, known=scored.get(one.asked, ())) for one in every]
+    return [one for one in every if method_of(one.method).network and not is_whole(one.known)]
+
+
+def _scored(metrics: dict[str, Any]) -> tuple[Scored, ...]:
+    return tuple(zip(metrics["candidates"], metrics["validation_f1"], strict=True))
 
 
 _ASKED = ("graph", "method", "noise", "rates", "seed")
@@ -80,9 +90,12 @@ def run_search(one: Search) -> list[dict[str, Any]]:
     metrics: dict[str, Any]
     try:
         graphs = [noisy_graph(setting, one.device) for setting in one.settings]
-        found = search(one.method, graphs, [seed], pick_device(one.device))
+        found = search(one.method, graphs, [seed], pick_device(one.device), one.known)
         settings = found.settings
-        metrics = {"candidates": list(CANDIDATES), "validation_f1": list(found.scores)}
+        metrics = {
+            "candidates": [candidate for candidate, _ in found.tried],
+            "validation_f1": [score for _, score in found.tried],
+        }
     except (GDPNetError, RuntimeError, ValueError) as error:
         metrics = {"error": " ".join(str(error).split())}
     about = {
