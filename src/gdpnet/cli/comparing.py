@@ -130,7 +130,7 @@ def tune(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Search the settings of every defence on validation nodes, ten candidates each, before they are compared.
+    """Search the settings of every defence on validation nodes, twelve candidates each, before they are compared.
 
     Test nodes are not scored. `gdpnet robustness` reads what was found. What the file holds is not searched again.
     """
@@ -151,12 +151,12 @@ def tune(
     do_all(run_search, left, records, jobs, TrialProgress(len(left)))
     graphs = {rates_of[0].to_record()["graph"] for rates_of in settings}
     found = {key: one for key, one in searched_settings(records).items() if key[0] in graphs}
-    columns = ("graph", "method", "dropout", "weight decay", "learning rate", "width")
+    columns = ("graph", "method", "dropout", "weight decay", "learning rate", "width", "layers")
     print_table(
         "settings found on validation nodes",
         columns,
         [
-            (*key, f"{one.dropout:g}", f"{one.weight_decay:g}", f"{one.learning_rate:g}", str(one.width))
+            (*key, *(f"{getattr(one, name.replace(' ', '_')):g}" for name in columns[2:]))
             for key, one in sorted(found.items())
         ],
     )

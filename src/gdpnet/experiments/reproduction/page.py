@@ -168,6 +168,10 @@ def _claims_grid(records: list[dict[str, Any]]) -> Grid:
     return Grid("The paper's claims about its reward", about, columns, tuple(rows))
 
 
+_SHOWN = ("dropout", "weight_decay", "learning_rate", "width", "layers")
+"""Settings that were searched."""
+
+
 def _settings_grid(records: list[dict[str, Any]]) -> Grid:
     searches = [one for one in of_kind(records, SEARCH, ("noise", "rates")) if "error" not in one["metrics"]]
     newest = {(one["graph"], one["method"]): one for one in searches}
@@ -177,7 +181,7 @@ def _settings_grid(records: list[dict[str, Any]]) -> Grid:
             for text in (
                 graph,
                 NAMES.get(method, method),
-                *(f"{one['config'][key]:g}" for key in ("dropout", "weight_decay", "learning_rate", "width")),
+                *(f"{one['config'][key]:g}" for key in _SHOWN),
                 f"{max(one['metrics']['validation_f1']):.4f}",
             )
         )
@@ -187,11 +191,11 @@ def _settings_grid(records: list[dict[str, Any]]) -> Grid:
         {f"{one['noise']} at {', '.join(f'{rate:g}' for rate in one['rates'])}" for one in searches}
     )
     about = (
-        "The best of ten candidates for every network and graph, by mean validation micro-F1 over the rates of "
+        "The best of twelve candidates for every network and graph, by mean validation micro-F1 over the rates of "
         f"noise ({'; '.join(noises)}). GDPNet has one set of settings for all datasets, but for the discount, which "
         "the paper sets."
     )
-    columns = ("graph", "method", "dropout", "weight decay", "learning rate", "width", "validation F1")
+    columns = ("graph", "method", *(key.replace("_", " ") for key in _SHOWN), "validation F1")
     return Grid("Settings, searched on validation nodes", about, columns, rows)
 
 
