@@ -13,7 +13,21 @@ install_import_hook(
         for room in (
             "ragged",
             "graph",
-            "selection",
+            *(
+                f"selection.{module}"  # all but the kernel, which is not Python
+                for module in (
+                    "draws",
+                    "episodes",
+                    "fused",
+                    "play",
+                    "policy",
+                    "ppo",
+                    "rewards",
+                    "rollout",
+                    "stepwise",
+                    "update",
+                )
+            ),
             "representation",
             "prepared",
             "sight",

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet.config import Config
-from gdpnet.graph.features import Features, mix_rows, normalise
+from gdpnet.graph.features import Features, mix_rows, normalise, on_device
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.pairs import PAIR_NAMES, pair_features
 from gdpnet.ragged import both_ways, owners_of, sum_by_owner
@@ -69,7 +69,7 @@ class Prepared:
 
 def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:
     """Normalise features and compute pair features, then move everything to the device."""
-    features = normalise(graph.features, config.features.normalise).to(device)
+    features = on_device(normalise(graph.features, config.features.normalise), device)
     pairs = pair_features(graph, config.policy.state if config.training.selection else "paper").to(device)
     row_ptr, neighbour = graph.row_ptr.to(device), graph.neighbour.to(device)
     prepared = Prepared(row_ptr, neighbour, graph.reverse.to(device), features, pairs, features, None)

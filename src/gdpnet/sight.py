@@ -11,7 +11,7 @@ from gdpnet.graph.pairs import LEARNED_PAIRS
 from gdpnet.prepared import Prepared
 from gdpnet.ragged import owners_of
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.selection.episodes import Episodes, Met, View
+from gdpnet.selection.episodes import Episodes, Met, Tables, View
 from gdpnet.selection.policy import agreement
 
 _MEET_CHUNK = 1 << 12
@@ -22,7 +22,7 @@ _ROUND = 16
 def make_view(aggregators: Aggregators, prepared: Prepared, members: slice = slice(0, 1)) -> View:
     """Lay out what the policy sees, a row for each node and each of the members asked for (member by member)."""
     sight = _Sight(aggregators, prepared, members)
-    return View(sight.meet, sight.observe)
+    return View(sight.meet, sight.observe, sight.tables(aggregators, members))
 
 
 class _Sight:
@@ -45,6 +45,17 @@ class _Sight:
         # products with a few rows are slow: zeros fill them up to a round number
         self.heads = F.pad(heads, (0, 0, 0, -heads.shape[0] % _ROUND))
         self.head_bias = aggregators.head_bias[members].t()  # classes, members
+
+    def tables(self, aggregators: Aggregators, members: slice) -> Tables:
+        """Return what `observe` computes with."""
+        return Tables(
+            self.own,
+            aggregators.bias[members].detach(),
+            aggregators.head_weight[members].detach(),
+            aggregators.head_bias[members].detach(),
+            self.prepared.num_nodes,
+            aggregators.self_weight is not None,
+        )
 
     @torch.no_grad()
     def observe(

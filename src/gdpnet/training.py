@@ -28,6 +28,9 @@ from gdpnet.sight import make_view
 
 _EVALUATION_SEED = 1 << 20
 
+_MOST_PRIOR = 3.0
+"""How many times its strength at 1,000 training nodes the penalty of the policy's weights may have."""
+
 
 @dataclass(frozen=True)
 class Epoch:
@@ -87,7 +90,8 @@ def begin_training(
     policy.initialise(generator)
     policy.fit_pairs(scene.train.pairs.cpu())
     aggregators, policy = aggregators.to(device), policy.to(device)
-    return TrainingState(policy, aggregators, *make_optimisers(policy, aggregators, config))
+    optimisers = make_optimisers(policy, aggregators, config, scene.targets.numel())
+    return TrainingState(policy, aggregators, *optimisers)
 
 
 def make_policy(config: Config, pairs: int) -> Policy:
@@ -97,9 +101,13 @@ def make_policy(config: Config, pairs: int) -> Policy:
 
 
 def make_optimisers(
-    policy: Policy, aggregators: Aggregators, config: Config
+    policy: Policy, aggregators: Aggregators, config: Config, targets: int
 ) -> tuple[torch.optim.Adam, torch.optim.Adam]:
-    """Make the optimisers of both phases; biases and heads are not decayed."""
+    """Make the optimisers of both phases; biases and heads of aggregators are not decayed.
+
+    The policy's penalty is a prior of one strength: beside a mean over n training nodes it weighs 1 / n. Where there
+    are few of them, the policy would learn their labels by heart.
+    """
     matrices = (aggregators.weight, aggregators.self_weight)
     decayed = [weight for weight in matrices if weight is not None]
     plain = [aggregators.bias, aggregators.head_weight, aggregators.head_bias]
@@ -108,7 +116,7 @@ def make_optimisers(
         torch.optim.Adam(
             policy.parameters(),
             lr=config.ppo.learning_rate,
-            weight_decay=config.ppo.weight_decay,
+            weight_decay=config.ppo.weight_decay * min(_MOST_PRIOR, 1000 / max(targets, 1)),
             fused=True,
         ),
         torch.optim.Adam(

@@ -1,4 +1,4 @@
-"""Node features, dense or sparse; sparse ones are never densified."""
+"""Node features, dense or sparse; on the host sparse ones are never densified."""
 
 from __future__ import annotations
 
@@ -80,6 +80,20 @@ class SparseRows:
 
 Features = Tensor | SparseRows
 
+MOST_DENSE = 1 << 30
+"""Sparse rows of up to this many values, zeros counted, are laid out in full on a GPU, where that is faster."""
+
+
+def on_device(features: Features, device: torch.device) -> Features:
+    """Bring features to a device; a GPU gets them dense where they fit, as its dense products are the fast ones."""
+    if isinstance(features, SparseRows) and device.type != "cpu":
+        rows, columns = features.shape
+        if rows * columns <= MOST_DENSE:
+            full = torch.zeros(rows * columns, device=device)
+            place = (features.row * columns + features.column).to(device)
+            return full.index_copy_(0, place, features.value.to(device)).view(rows, columns)
+    return features.to(device)
+
 
 def take_rows(features: Features, rows: Int[Tensor, "taken"]) -> Features:
     """Return the feature rows asked for, in that order."""
@@ -155,6 +169,8 @@ def mix_into(
 
     Kept sparse unless a dense matrix takes less memory (a value of a sparse row takes three times the bytes).
     """
+    if own.device.type != "cpu" and isinstance(own, Tensor) and isinstance(given, Tensor):
+        return _mix_dense(own, given, row_ptr, neighbour, weight)
     parts = (weight.cpu().numpy(), neighbour.cpu().numpy(), row_ptr.cpu().numpy())
     mixing = sp.csr_matrix(parts, shape=(row_ptr.numel() - 1, given.shape[0]), dtype=np.float32)
     scale = (1.0 / (1.0 + np.asarray(mixing.sum(axis=1)).ravel())).astype(np.float32)
@@ -165,6 +181,13 @@ def mix_into(
     if 3 * mixed.nnz > mixed.shape[0] * mixed.shape[1]:
         return torch.from_numpy(mixed.toarray()).to(own.device)
     return SparseRows.from_scipy(mixed).to(own.device)
+
+
+def _mix_dense(own: Tensor, given: Tensor, row_ptr: Tensor, neighbour: Tensor, weight: Tensor) -> Tensor:
+    """Mix dense rows without leaving their device."""
+    heard = project(SparseRows(row_ptr, neighbour, weight, given.shape[0]), given)
+    total = 1.0 + sum_by_owner(weight, owners_of(row_ptr.diff()), row_ptr.numel() - 1)
+    return (own + heard) / total[:, None]
 
 
 def _host(features: Features) -> sp.csr_matrix | np.ndarray:

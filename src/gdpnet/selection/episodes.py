@@ -30,6 +30,22 @@ class Met:
 
 
 @dataclass(frozen=True)
+class Tables:
+    """What `View.observe` computes, as tables, for an engine that computes it by itself.
+
+    h = relu((own + sum) / (1 + kept) + bias), or relu(sum / kept + own + bias) where the node has a matrix of its
+    own; beliefs are softmax(h head + head_bias). Row r belongs to member ``r // nodes``.
+    """
+
+    own: Float[Tensor, "rows width"]
+    bias: Float[Tensor, "members width"]
+    heads: Float[Tensor, "members width classes"]
+    head_bias: Float[Tensor, "members classes"]
+    nodes: int
+    self_weight: bool
+
+
+@dataclass(frozen=True)
 class View:
     """The two things that selection must be told of representation.
 
@@ -40,6 +56,8 @@ class View:
     """Look at the candidates of some episodes."""
     observe: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
     """From target rows, running sums and counts to embeddings ``h_v^t`` and beliefs."""
+    tables: Tables | None = None
+    """The same for an engine on chip, where there is one."""
 
 
 @dataclass(frozen=True)

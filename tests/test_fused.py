@@ -1,0 +1,129 @@
+"""The kernel against the reference engine, decision by decision.
+
+Without a GPU the kernel runs in Triton's interpreter, so graphs are small; where there is one, the real kernel runs.
+"""
+
+import os
+import warnings
+
+import pytest
+import torch
+
+from gdpnet.config import Config
+from gdpnet.errors import GDPNetError
+from gdpnet.prepared import prepare
+from gdpnet.selection import fused
+from gdpnet.selection.episodes import begin_episodes
+from gdpnet.selection.fused import can_fuse, play_fused
+from gdpnet.selection.play import Play
+from gdpnet.selection.rollout import roll_out
+from gdpnet.selection.stepwise import play_stepwise
+from gdpnet.sight import make_view
+from worlds import random_graph, random_world
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+if DEVICE.type == "cpu":
+    os.environ["TRITON_INTERPRET"] = "1"
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+PLAYS = [
+    Play(),
+    Play(greedy=True),
+    Play(learned_order=False),
+    Play(early_stop=False),
+    Play(greedy=True, learned_order=False),
+]
+
+SHIPPED: dict = {"policy": {"hidden": [5, 4]}, "representation": {"width": 6}}
+PAPER = {"policy": {"hidden": [5, 4], "state": "paper"}, "representation": {"width": 6}}
+OWN = {"policy": {"hidden": [5, 4]}, "representation": {"width": 6, "self_weight": True, "hops": 1}}
+
+
+def world(values, *, nodes=6, links=9, members=2, max_candidates=256):
+    """Return a random policy, its view of a random graph, and episodes of all nodes as each member sees them."""
+    config = Config().with_values(values)
+    policy, aggregators, _ = random_world(random_graph(1, nodes, links), config, members)
+    prepared = prepare(random_graph(1, nodes, links), config, DEVICE)
+    view = make_view(aggregators.to(DEVICE), prepared, slice(None))
+    member = torch.arange(members, device=DEVICE).repeat_interleave(nodes)
+    episodes = begin_episodes(
+        prepared.row_ptr,
+        prepared.neighbour,
+        torch.arange(nodes, device=DEVICE).repeat(members),
+        row_shift=member * nodes,
+        copy=member,
+        max_candidates=max_candidates,
+        seed=3,
+    )
+    policy = policy.to(DEVICE)
+    with torch.no_grad():  # about half of the candidates shall be kept
+        scores = play_stepwise(policy, view, episodes, view.meet(episodes), Play(early_stop=False)).scores
+        policy.score_bias.sub_(scores.median())
+    return policy, view, episodes
+
+
+def assert_alike(one, other):
+    for name in ("episode", "step", "candidate", "kept"):
+        assert torch.equal(getattr(one, name), getattr(other, name)), name
+    for name in ("score", "weight", "scores", "ending"):
+        torch.testing.assert_close(getattr(one, name), getattr(other, name), msg=name)
+
+
+@pytest.mark.parametrize("play", PLAYS, ids=str)
+@pytest.mark.parametrize("values", [SHIPPED, PAPER, OWN], ids=["shipped", "paper", "own matrix"])
+@torch.no_grad()
+def test_the_kernel_decides_as_the_reference_does(values, play):
+    policy, view, episodes = world(values)
+    met = view.meet(episodes)
+    plain = play_stepwise(policy, view, episodes, met, play)
+    assert 0 < int(plain.kept.sum()) < plain.kept.numel()
+    assert_alike(play_fused(policy, view, episodes, met, play), plain)
+
+
+@torch.no_grad()
+def test_episodes_of_many_lengths_are_played_by_programs_of_several_sizes():
+    policy, view, episodes = world(SHIPPED, nodes=40, links=90, members=1)
+    assert int(episodes.length[0]) > 0
+    met = view.meet(episodes)
+    sizes, lengths = fused._SHORTEST, episodes.length.tolist()
+    try:
+        fused._SHORTEST = 2
+        groups = fused._groups(episodes)
+        assert len(groups) > 1
+        assert sum(end - start for start, end, _ in groups) == episodes.count
+        for start, end, size in groups:
+            assert all(size // 2 < length <= size or (length <= size == 2) for length in lengths[start:end])
+        played = play_fused(policy, view, episodes, met, Play())
+    finally:
+        fused._SHORTEST = sizes
+    assert_alike(played, play_stepwise(policy, view, episodes, met, Play()))
+
+
+@torch.no_grad()
+def test_scores_that_are_no_numbers_are_refused():
+    policy, view, episodes = world(SHIPPED)
+    policy.score_bias.fill_(torch.nan)
+    with pytest.raises(GDPNetError, match="training diverged"):
+        play_fused(policy, view, episodes, view.meet(episodes), Play())
+
+
+def test_on_the_host_the_reference_plays(monkeypatch):
+    policy, view, episodes = world(SHIPPED)
+    if DEVICE.type == "cuda":
+        assert can_fuse(view, episodes)
+        monkeypatch.setattr(fused, "LONGEST", 1)
+    assert not can_fuse(view, episodes)
+    assert roll_out(policy, view, episodes, Play()).decisions > 0
+
+
+def test_where_triton_is_missing_it_is_said_once(monkeypatch):
+    fused.has_triton.cache_clear()
+    monkeypatch.setattr(fused.importlib.util, "find_spec", lambda name: None)
+    with pytest.warns(UserWarning, match="Triton is not installed"):
+        assert not fused.has_triton()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not fused.has_triton()
+    fused.has_triton.cache_clear()
