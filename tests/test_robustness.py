@@ -15,7 +15,7 @@ from gdpnet.config import Config
 from gdpnet.denoised import Denoised
 from gdpnet.errors import ConfigError, GDPNetError, GraphError
 from gdpnet.experiments import robustness
-from gdpnet.experiments.corrupted import Setting, noisy_graph
+from gdpnet.experiments.corrupted import Setting, check_noise, noisy_graph, steps_of
 from gdpnet.experiments.curves import draw_curves
 from gdpnet.experiments.evaluation import calibration, link_metrics
 from gdpnet.experiments.records import append_record, read_records
@@ -23,7 +23,6 @@ from gdpnet.experiments.robustness import (
     CLEANED,
     Unit,
     check_methods,
-    check_noise,
     plan,
     run_unit,
     run_units,
@@ -388,6 +387,26 @@ def test_a_noise_or_rate_that_cannot_be_is_refused():
         check_noise("random-link", [0.5])
     with pytest.raises(GraphError, match="the rate of deleted-links is a share"):
         check_noise("deleted-links", [0.5, 1.5])
+    with pytest.raises(GraphError, match="the rate of swapped-features is a share"):
+        check_noise("swapped-features:1.5+random-links", [0.5])
+    with pytest.raises(ConfigError, match=r"needs its rate, as kind:0\.5, found none$"):
+        check_noise("swapped-features+random-links", [0.5])
+    with pytest.raises(ConfigError, match=r"needs its rate, as kind:0\.5, found 'half'$"):
+        check_noise("swapped-features:half+random-links", [0.5])
+
+
+def test_a_noise_may_have_another_before_it_at_a_rate_that_stays(tmp_path):
+    assert steps_of("random-links", 0.5) == [("random-links", 0.5)]
+    both = "swapped-features:0.5+random-links"
+    assert steps_of(both, 2.0) == [("swapped-features", 0.5), ("random-links", 2.0)]
+    folder = str(write_folder(tmp_path / "mine"))
+    graph = read_graph(Path(folder))
+    for rate in (0.0, 1.0):
+        noisy = noisy_graph(Setting(folder, "paper", both, rate, 3))
+        assert noisy.truth is not None
+        assert int(noisy.truth.corrupted.sum()) == pytest.approx(graph.num_nodes / 2, abs=2)
+        added = int(noisy.truth.spurious.sum()) - int(graph.truth.spurious.sum() if graph.truth else 0)
+        assert added == pytest.approx(rate * graph.num_edges, abs=2)
 
 
 # --- pictures ---

@@ -34,7 +34,13 @@ USUAL_METHODS = (
 @app.command()
 def robustness(
     dataset: Annotated[list[str], typer.Option("--dataset", help="a dataset or a path; may be given again")],
-    noise: Annotated[str, typer.Option(help="kind of noise, as `gdpnet noise` names it")] = "random-links",
+    noise: Annotated[
+        str,
+        typer.Option(
+            help="kind of noise, as `gdpnet noise` names it; others may come before it at rates that stay, as in "
+            "swapped-features:0.5+random-links"
+        ),
+    ] = "random-links",
     rates: Annotated[str, typer.Option(help="rates of the noise, parted by commas")] = "0,0.25,0.5,1.0",
     methods: Annotated[
         str, typer.Option(help="methods, parted by commas; `all` for every defence")
@@ -66,15 +72,9 @@ def robustness(
 
     Every result is a record; what the file holds already is not run again, so that a stopped run goes on.
     """
-    from gdpnet.experiments.corrupted import Setting
+    from gdpnet.experiments.corrupted import Setting, check_noise
     from gdpnet.experiments.records import read_records
-    from gdpnet.experiments.robustness import (
-        check_methods,
-        check_noise,
-        plan,
-        run_units,
-        summarise,
-    )
+    from gdpnet.experiments.robustness import check_methods, plan, run_units, summarise
     from gdpnet.experiments.tuning import searched_settings
     from gdpnet.run_folder import plain
 
@@ -134,9 +134,8 @@ def tune(
 
     Test nodes are not scored. `gdpnet robustness` reads what was found. What the file holds is not searched again.
     """
-    from gdpnet.experiments.corrupted import Setting
+    from gdpnet.experiments.corrupted import Setting, check_noise
     from gdpnet.experiments.parallel import do_all
-    from gdpnet.experiments.robustness import check_noise
     from gdpnet.experiments.tuning import check_tunable, run_search, searched_settings, searches_left
 
     check_split(split)

@@ -1,21 +1,27 @@
-"""What an experiment is run on: a graph by name, corrupted in one way, at one rate, by one seed."""
+"""What an experiment is run on: a graph by name, corrupted in one way, at one rate, by one seed.
+
+A noise may have others before it at rates that stay: ``swapped-features:0.5+random-links`` gives half of the nodes
+another's features, then adds random links at the rate that is varied.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gdpnet.baselines.attack import attacks
 from gdpnet.device import pick_device
+from gdpnet.errors import ConfigError
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.named import open_graph
-from gdpnet.graph.noise import NOISES, Noise, corrupt
+from gdpnet.graph.noise import NOISES, Noise, check_kind, check_rate, corrupt_all
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One corrupted graph: a dataset or path, a kind of noise, its rate, and a seed."""
+    """One corrupted graph: a dataset or path, a noise, its rate, and a seed."""
 
     graph: str
     split: str
@@ -38,4 +44,26 @@ def noises_on(device: str) -> dict[str, Noise]:
 def noisy_graph(setting: Setting, device: str = "cpu") -> Graph:
     """Open the graph of a setting and corrupt it."""
     graph = open_graph(setting.graph, data_dir=setting.data_dir, split=setting.split, seed=setting.seed)
-    return corrupt(graph, setting.noise, setting.rate, setting.seed, noises_on(device)).graph
+    return corrupt_all(graph, steps_of(setting.noise, setting.rate), setting.seed, noises_on(device)).graph
+
+
+def steps_of(noise: str, rate: float) -> list[tuple[str, float]]:
+    """Read a noise and those before it, each with its rate."""
+    *before, last = noise.split("+")
+    steps = []
+    for part in before:
+        kind, colon, text = part.partition(":")
+        try:
+            steps.append((kind, float(text)))
+        except ValueError:
+            found = f"'{text}'" if colon else "none"
+            raise ConfigError(f"a noise before another needs its rate, as kind:0.5, found {found}") from None
+    return [*steps, (last, rate)]
+
+
+def check_noise(noise: str, rates: Iterable[float]) -> None:
+    """Refuse a noise or a rate that cannot be."""
+    for rate in rates:
+        for kind, level in steps_of(noise, rate):
+            check_kind(kind, noises_on("cpu"))
+            check_rate(kind, level)

@@ -22,13 +22,12 @@ from gdpnet.config import Config
 from gdpnet.denoised import Denoised
 from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GDPNetError, nearest
-from gdpnet.experiments.corrupted import Setting, noises_on, noisy_graph
+from gdpnet.experiments.corrupted import Setting, noisy_graph
 from gdpnet.experiments.evaluation import calibration, link_metrics
 from gdpnet.experiments.parallel import do_all
 from gdpnet.experiments.records import make_record, of_kind, read_records
 from gdpnet.experiments.variants import VARIANTS, variant_of
 from gdpnet.graph.graph import UNKNOWN, Graph
-from gdpnet.graph.noise import check_kind, check_rate
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import plain
 
@@ -69,13 +68,6 @@ def check_methods(methods: Iterable[str]) -> None:
     for name in methods:
         if name not in known_methods():
             raise ConfigError(f"there is no method '{name}'{nearest(name, known_methods())}")
-
-
-def check_noise(kind: str, rates: Iterable[float]) -> None:
-    """Refuse a kind of noise or a rate that cannot be."""
-    check_kind(kind, noises_on("cpu"))
-    for rate in rates:
-        check_rate(kind, rate)
 
 
 def plan(
