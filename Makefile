@@ -28,6 +28,7 @@ bench: $(READY_DEV)  ## speed and memory, as ratios in one run; wants GDPNET_DAT
 	$(BIN)/pip install --quiet -c constraints.txt -e ".[bench]"
 	$(BIN)/python benchmarks/rollout.py
 	$(BIN)/python benchmarks/sb3.py
+	$(BIN)/python benchmarks/epoch.py
 	$(BIN)/python benchmarks/memory.py
 
 $(VENV)/bin/pip:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -82,6 +83,8 @@ def _package_version() -> str:
 
 
 def _commit() -> str:
+    if given := os.environ.get("GDPNET_COMMIT"):
+        return given
     try:
         answer = subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"],
