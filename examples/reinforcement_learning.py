@@ -38,7 +38,7 @@ def mean_return(act: Act) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=6144, help="decisions to learn from (default: 6144)")
+    parser.add_argument("--steps", type=int, default=4096, help="decisions to learn from (default: 4096)")
     parser.add_argument("--seed", type=int, default=0, help="seed of PPO (default: 0)")
     arguments = parser.parse_args()
     environment = gymnasium.make(gdpnet.envs.ENVIRONMENT, order="random")
