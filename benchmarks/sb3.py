@@ -5,6 +5,9 @@ is [h_v, h_u] of the next neighbour in a random order, the action keep or drop, 
 log p(y_v) under the same fixed classifier. Ours plays and updates on the same targets with the same classifier, once
 on that same MDP (random order, the paper's state; `same`), and once as it ships (learned order, pair features and
 early stop, so that every open neighbour is scored in every state; `learned_order`).
+
+The peer's environment is not `gdpnet.envs.NeighbourSelection`, though that plays the same MDP: for one episode at a
+time tensors cost far more than these few lines of NumPy, and the peer must not be slower for it.
 """
 
 from __future__ import annotations

@@ -32,7 +32,9 @@ install_import_hook(
             "prepared",
             "sight",
             "inference",
+            "earning",
             "training",
+            "envs",
             "threshold",
         )
     ],

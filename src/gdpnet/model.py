@@ -226,9 +226,9 @@ class GDPNet(BaseEstimator):
 
     def score(self, graph: Graph, split: str = "test") -> float:
         """Return micro-F1 on the labelled nodes of a split."""
-        self._check(graph)
+        self.check_graph(graph)
         nodes = graph.nodes_in(split)
-        label = self._labels_of(graph)[nodes]
+        label = self.labels_of(graph)[nodes]
         known = label != UNKNOWN
         if not bool(known.any()):
             raise GraphError(f"the graph has no labelled {split} node to score on")
@@ -261,7 +261,7 @@ class GDPNet(BaseEstimator):
 
     def explain(self, graph: Graph, node: int | str) -> Explanation:
         """Say how a node's neighbours were decided on, in order; a node is named by its id."""
-        self._check(graph)
+        self.check_graph(graph)
         number = graph.node_number(str(node))
         return explain_node(
             self.policy_,
@@ -314,7 +314,7 @@ class GDPNet(BaseEstimator):
         return model
 
     def _select(self, graph: Graph, targets: Tensor) -> Selected:
-        self._check(graph)
+        self.check_graph(graph)
         prepared = prepare(graph, self.config_, self.device_)
         return select(
             self.policy_, self.aggregators_, prepared, targets.to(self.device_), self.config_, self.seed
@@ -328,13 +328,14 @@ class GDPNet(BaseEstimator):
         weight = chosen.weight(self.config_.inference.mode)
         return represent(self.aggregators_, chosen.prepared, targets.to(self.device_), weight, self.reader_)
 
-    def _labels_of(self, graph: Graph) -> Tensor:
+    def labels_of(self, graph: Graph) -> Tensor:
         """Return a graph's labels in the order of this model's classes; a class it never saw is unknown."""
         known = {str(name): number for number, name in enumerate(self.classes_)}
         place = torch.tensor([*(known.get(name, UNKNOWN) for name in graph.class_names), UNKNOWN])
         return place[graph.labels]
 
-    def _check(self, graph: Graph) -> None:
+    def check_graph(self, graph: Graph) -> None:
+        """Refuse a graph that does not fit what was learned, or any before something was."""
         self._check_fitted()
         if graph.num_features != self.n_features_in_:
             raise GraphError(

@@ -11,17 +11,17 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet.config import Config
+from gdpnet.earning import gain_if_kept, score_alone
 from gdpnet.graph.features import drop_inputs, drop_values, take_rows
 from gdpnet.graph.graph import Graph
 from gdpnet.inference import play_of, represent, roll_outs, select
 from gdpnet.prepared import given_to_target, with_circle
 from gdpnet.ragged import ranges, running_sum_before
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
-from gdpnet.representation.tasks import classification_loss, hit_or_probability, may_learn, micro_f1
+from gdpnet.representation.tasks import classification_loss, may_learn, micro_f1
 from gdpnet.scene import Scene
 from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.policy import Policy
-from gdpnet.selection.rewards import counterfactual_reward, marginal_reward, paper_reward
 from gdpnet.selection.rollout import Rollout, roll_out
 from gdpnet.selection.update import update_policy
 from gdpnet.sight import make_view
@@ -214,21 +214,11 @@ def reward_if_kept(
     label = labels[episodes.target[rollout.episode]]
     given = rollout.met.given[rollout.candidate.clamp(min=0)]
     sums, counts = rollout.states
-    if settings.kind == "marginal":
-        before = hit_or_probability(view.observe(row, sums, counts)[1], label, "probability")
-        after = hit_or_probability(view.observe(row, sums + given, counts + 1.0)[1], label, "probability")
-        gain = marginal_reward(before, after, settings.clip)
-    else:
-        single = view.observe(row, given, torch.ones_like(counts))[1]
-        score = hit_or_probability(single, label, settings.score)
-        kept_scores = running_sum_before(score * rollout.kept, rollout.episode)
-        if settings.kind == "paper":
-            gain = paper_reward(score, kept_scores)
-        else:
-            nobody = view.observe(row, torch.zeros_like(given), torch.zeros_like(counts))[1]
-            gain = counterfactual_reward(
-                score, hit_or_probability(nobody, label, settings.score), kept_scores
-            )
+    score = score_alone(view, settings, row, label, given)
+    kept_scores = running_sum_before(score * rollout.kept, rollout.episode)
+    gain = gain_if_kept(
+        view, settings, row, label, given, sums=sums, counts=counts, score=score, kept_scores=kept_scores
+    )
     return torch.where(rollout.is_ending, 0.0, gain)
 
 

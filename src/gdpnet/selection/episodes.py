@@ -111,7 +111,7 @@ def begin_episodes(
     parts = (degree + max_candidates - 1) // max_candidates
     rank = torch.arange(edge.numel(), device=edge.device) - offsets_of(degree)[:-1][owner]
     if edge.numel() and int(parts.max()) > 1:
-        rank = _shuffled_rank(owner, edge, degree, seed)
+        rank = shuffled_rank(owner, keys(seed + 2, edge), degree)
     part = rank * parts[owner] // degree[owner].clamp(min=1)
     episode = offsets_of(parts)[:-1][owner] + part
     length = torch.bincount(episode, minlength=int(parts.sum()))
@@ -135,10 +135,11 @@ def begin_episodes(
     )
 
 
-def _shuffled_rank(owner: Tensor, edge: Tensor, degree: Tensor, seed: int) -> Tensor:
-    """Rank each target's edges by a random number, so that the parts of a hub are random."""
-    noise = keys(seed + 2, edge).long() & 0xFFFFFFFF
-    order = torch.argsort(owner * (1 << 32) + noise)
+def shuffled_rank(
+    owner: Int[Tensor, "candidates"], key: Int[Tensor, "candidates"], degree: Int[Tensor, "targets"]
+) -> Int[Tensor, "candidates"]:
+    """Rank each target's candidates by their keys, which are random, so that their order is."""
+    order = torch.argsort(owner * (1 << 32) + (key.long() & 0xFFFFFFFF))
     rank = torch.empty_like(order)
-    rank[order] = torch.arange(order.numel(), device=edge.device)
+    rank[order] = torch.arange(order.numel(), device=owner.device)
     return rank - offsets_of(degree)[:-1][owner]

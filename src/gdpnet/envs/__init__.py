@@ -1,0 +1,30 @@
+"""Neighbour selection as a Gymnasium environment; importing this registers it.
+
+``gymnasium.make("gdpnet.envs:gdpnet/NeighbourSelection-v0")`` imports and makes it in one go.
+"""
+
+from __future__ import annotations
+
+try:
+    import gymnasium
+except ModuleNotFoundError as error:
+    if error.name != "gymnasium":
+        raise
+    raise ModuleNotFoundError(
+        "gdpnet.envs needs gymnasium, which is not installed: pip install 'gdpnet[gym]'", name="gymnasium"
+    ) from None
+
+from gdpnet.envs.single import NeighbourSelection
+from gdpnet.envs.vector import NeighbourSelectionVector
+from gdpnet.envs.world import World, make_world
+
+ENVIRONMENT = "gdpnet/NeighbourSelection-v0"
+"""The id under which Gymnasium knows the environment, single and as a vector."""
+
+gymnasium.register(
+    ENVIRONMENT,
+    entry_point="gdpnet.envs.single:NeighbourSelection",
+    vector_entry_point="gdpnet.envs.vector:NeighbourSelectionVector",
+)
+
+__all__ = ["ENVIRONMENT", "NeighbourSelection", "NeighbourSelectionVector", "World", "make_world"]
