@@ -91,11 +91,7 @@ class PPOSettings(Section):
         choices=("sampled", "exact"),
     )
     learning_rate: float = setting(0.003, "step size of the policy's optimiser", low=0.0)
-    weight_decay: float = setting(
-        0.01,
-        "L2 penalty of the policy's weights at 1,000 training nodes; the more there are, the less",
-        low=0.0,
-    )
+    weight_decay: float = setting(1e-3, "L2 penalty of the policy's weights", low=0.0)
     passes: int = setting(4, "passes over one roll-out", low=1)
     batch_size: int = setting(256, "targets in one policy update", low=1)
     max_targets: int = setting(4096, "most targets played in one epoch, drawn anew each time", low=1)
@@ -120,9 +116,9 @@ class RepresentationSettings(Section):
     dropout: float = setting(0.5, "share of inputs and hidden units dropped in training", low=0.0, high=0.99)
     learning_rate: float = setting(0.003, "step size of the aggregator's optimiser", low=0.0)
     weight_decay: float = setting(5e-4, "L2 penalty of the aggregator's weights", low=0.0)
-    passes: int = setting(6, "passes over the training nodes in one epoch", low=1)
+    passes: int = setting(2, "passes over the training nodes in one epoch", low=1)
     batch_size: int = setting(256, "training nodes in one step", low=1)
-    max_steps: int = setting(60, "most steps in one epoch, however many passes are asked for", low=1)
+    max_steps: int = setting(30, "most steps in one epoch, however many passes are asked for", low=1)
 
 
 @dataclass(frozen=True)

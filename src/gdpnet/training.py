@@ -28,9 +28,6 @@ from gdpnet.sight import make_view
 
 _EVALUATION_SEED = 1 << 20
 
-_MOST_PRIOR = 3.0
-"""How many times its strength at 1,000 training nodes the penalty of the policy's weights may have."""
-
 
 @dataclass(frozen=True)
 class Epoch:
@@ -90,8 +87,7 @@ def begin_training(
     policy.initialise(generator)
     policy.fit_pairs(scene.train.pairs.cpu())
     aggregators, policy = aggregators.to(device), policy.to(device)
-    optimisers = make_optimisers(policy, aggregators, config, scene.targets.numel())
-    return TrainingState(policy, aggregators, *optimisers)
+    return TrainingState(policy, aggregators, *make_optimisers(policy, aggregators, config))
 
 
 def make_policy(config: Config, pairs: int) -> Policy:
@@ -101,13 +97,9 @@ def make_policy(config: Config, pairs: int) -> Policy:
 
 
 def make_optimisers(
-    policy: Policy, aggregators: Aggregators, config: Config, targets: int
+    policy: Policy, aggregators: Aggregators, config: Config
 ) -> tuple[torch.optim.Adam, torch.optim.Adam]:
-    """Make the optimisers of both phases; biases and heads of aggregators are not decayed.
-
-    The policy's penalty is a prior of one strength: beside a mean over n training nodes it weighs 1 / n. Where there
-    are few of them, the policy would learn their labels by heart.
-    """
+    """Make the optimisers of both phases; biases and heads are not decayed."""
     matrices = (aggregators.weight, aggregators.self_weight)
     decayed = [weight for weight in matrices if weight is not None]
     plain = [aggregators.bias, aggregators.head_weight, aggregators.head_bias]
@@ -116,7 +108,7 @@ def make_optimisers(
         torch.optim.Adam(
             policy.parameters(),
             lr=config.ppo.learning_rate,
-            weight_decay=config.ppo.weight_decay * min(_MOST_PRIOR, 1000 / max(targets, 1)),
+            weight_decay=config.ppo.weight_decay,
             fused=True,
         ),
         torch.optim.Adam(
