@@ -1,5 +1,7 @@
 """What GDPNet is compared with: each method learns, draws by its seed alone, and computes what its paper says."""
 
+import importlib.util
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from torch_geometric.transforms import GDC
 
+from gdpnet.baselines import pro_gnn
 from gdpnet.baselines.diffusion import gdc_graph
 from gdpnet.baselines.fastgcn import Importance, draw_layer, sampled_product, within_reach
 from gdpnet.baselines.fitting import Settings, Side, fit_network, inputs_of, make_task
@@ -47,13 +50,23 @@ def weighted(graph: Graph, seed: int = 0) -> Graph:
     return replace(graph, edge_weight=(weight + weight[graph.reverse]) / 2)
 
 
+NO_PACKAGE = importlib.util.find_spec("deeprobust") is None
+
+EVERY = [
+    pytest.param(name, marks=pytest.mark.skipif(NO_PACKAGE, reason="deeprobust is not installed"))
+    if name == "pro-gnn"
+    else name
+    for name in METHODS
+]
+
+
 def f1_of(graph, logits):
     """Return micro-F1 on the test nodes."""
     test = graph.nodes_in("test")
     return float((logits[test].argmax(dim=1) == graph.labels[test]).float().mean())
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_method_beats_chance_and_says_the_same_for_the_same_seed(graph, name):
     settings = replace(METHODS[name].settings, **QUICK)
     outcome = run_method(name, graph, 1, "cpu", settings)
@@ -68,6 +81,16 @@ def test_a_method_beats_chance_and_says_the_same_for_the_same_seed(graph, name):
     again = run_method(name, graph, 1, "cpu", settings)
     assert torch.equal(outcome.logits, again.logits)
     assert torch.equal(state, torch.get_rng_state())
+
+
+def test_pro_gnn_says_what_it_wants(graph, monkeypatch):
+    for module in ("deeprobust", "deeprobust.graph"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=r"needs the package deeprobust, pip install 'gdpnet\[pro-gnn\]'"):
+        run_method("pro-gnn", graph)
+    monkeypatch.setattr(pro_gnn, "MOST_NODES", 10)
+    with pytest.raises(GraphError, match=f"at most 10 nodes, found {graph.num_nodes}"):
+        run_method("pro-gnn", graph)
 
 
 def test_another_seed_says_something_else(graph):
@@ -428,6 +451,8 @@ def test_a_method_that_is_told_its_choice_makes_no_other(graph, name):
 
 def test_methods_that_choose_are_marked_as_such(graph):
     for name, method in METHODS.items():
+        if name == "pro-gnn" and NO_PACKAGE:
+            continue
         assert (
             method.chooses == bool(run_method(name, graph, settings=Settings(**QUICK)).chosen) or name == "lr"
         )
@@ -442,7 +467,7 @@ def test_a_network_without_neighbours_ignores_links(graph):
     assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_graph_without_links_and_with_dense_features_is_learned_too(name):
     generator = torch.Generator().manual_seed(0)
     label = torch.arange(60) % 2

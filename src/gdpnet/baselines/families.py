@@ -33,6 +33,7 @@ from gdpnet.baselines.logistic import logistic_logits
 from gdpnet.baselines.low_rank import RANKS, low_rank_links, svd_gcn
 from gdpnet.baselines.mixing import Links
 from gdpnet.baselines.networks import gcn
+from gdpnet.baselines.pro_gnn import fit_pro_gnn
 from gdpnet.baselines.soft_median import TEMPERATURES, circles_of, soft_median_gcn
 
 KEPT_SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
@@ -190,6 +191,12 @@ def importance_sampled(task: Task, seed: int, device: torch.device, settings: Se
     """Train FastGCN; it is read on all links."""
     losses = Importance.of(task, device).losses
     return Found(fit_network(gcn, inputs_of(task, device), settings, seed, losses))
+
+
+def pro_gnn(task: Task, seed: int, device: torch.device, settings: Settings) -> Found:
+    """Train Pro-GNN, which weighs the links itself."""
+    fitted, weight = fit_pro_gnn(task, seed, device, settings)
+    return Found(fitted, {}, weight, weight > 0)
 
 
 def logistic(task: Task, seed: int, device: torch.device, settings: Settings) -> Found:

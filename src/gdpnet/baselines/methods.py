@@ -56,6 +56,7 @@ class Outcome:
 _USUAL = Settings()
 _LESS_DROPOUT = Settings(dropout=0.3)
 _SAMPLED_LAYERS = Settings(dropout=0.0, epochs=100, patience=20)
+_PACKAGE = Settings(width=16, weight_decay=5e-4, epochs=400)
 _SAMPLED_NEIGHBOURS = Settings(epochs=100, patience=20)
 
 METHODS: dict[str, Method] = {
@@ -121,6 +122,12 @@ METHODS: dict[str, Method] = {
     "gdc-gcn": Method("GCN on links of personalised PageRank", families.diffused, _USUAL, chooses=True),
     "svd-gcn": Method("GCN on an adjacency matrix of low rank", families.low_rank, _USUAL, chooses=True),
     "gnnguard": Method("GCN that trusts like neighbours, layer by layer", families.guarded, _USUAL),
+    "pro-gnn": Method(
+        "GCN on an adjacency matrix that is learned beside it; small graphs, with the package deeprobust",
+        families.pro_gnn,
+        _PACKAGE,
+        network=False,
+    ),
     "soft-median": Method("GCN with soft medians for means", families.medians, _LESS_DROPOUT, chooses=True),
 }
 """Every method by the name that a user types."""
