@@ -169,7 +169,7 @@ def update_policy(
         cut = _decision_batches(visited, settings.batch_size, shuffled)
         batches = [gather_batch(visited, chosen) for chosen in cut]
         old = [score_batch(policy, batch).detach() for batch in batches]
-    losses: list[float] = []
+    losses: list[Tensor] = []
     divergence, backtracks = 0.0, 0
     for number in range(settings.passes):
         accepted = [weight.detach().clone() for weight in policy.parameters()]
@@ -180,8 +180,13 @@ def update_policy(
         if not divergence <= settings.kl_limit:  # so that NaN, too, is drawn back
             divergence, backtracks = _draw_back(policy, accepted, batches, old, settings.kl_limit)
             divergence = divergence if divergence <= settings.kl_limit else accepted_kl
-            return Update(sum(losses) / len(losses), divergence, number + 1, backtracks)
-    return Update(sum(losses) / len(losses), divergence, settings.passes, backtracks)
+            return Update(_mean(losses), divergence, number + 1, backtracks)
+    return Update(_mean(losses), divergence, settings.passes, backtracks)
+
+
+def _mean(losses: list[Tensor]) -> float:
+    """Return the mean loss; the host waits for the device here and not after every step."""
+    return float(torch.stack(losses).mean())
 
 
 def _step(
@@ -191,8 +196,8 @@ def _step(
     batch: Batch,
     worth: Advantages,
     settings: PPOSettings,
-) -> float:
-    """Take one gradient step on some decisions."""
+) -> Float[Tensor, ""]:
+    """Take one gradient step on some decisions; return its loss."""
     scored, chosen = score_batch(policy, batch), batch.chosen
     gain = clipped_surrogate(
         scored.keep_log_prob, rollout.keep_log_prob[chosen], worth.keep[chosen], settings.clip
@@ -210,19 +215,17 @@ def _step(
     (-gain).backward()
     torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
     optimiser.step()
-    return -float(gain.detach())
+    return -gain.detach()
 
 
 @torch.no_grad()
 def _mean_kl(policy: Policy, batches: list[Batch], old: list[Scored]) -> float:
     """Return the exact KL of the joint action, averaged over all decisions of the batches."""
-    total = sum(
-        float(
-            joint_kl(before, score_batch(policy, batch), batch.play.learned_order, batch.play.can_end).sum()
-        )
+    parts = [
+        joint_kl(before, score_batch(policy, batch), batch.play.learned_order, batch.play.can_end).sum()
         for batch, before in zip(batches, old, strict=True)
-    )
-    return total / sum(batch.chosen.numel() for batch in batches)
+    ]
+    return float(torch.stack(parts).double().sum()) / sum(batch.chosen.numel() for batch in batches)
 
 
 @torch.no_grad()
