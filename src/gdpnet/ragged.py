@@ -6,6 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+_FIND_CHUNK = 1 << 15
+"""Searches made at once on the CPU: their bounds then stay in its cache."""
+
 
 def offsets_of(lengths: Int[Tensor, "rows"]) -> Int[Tensor, "offsets"]:
     """Return where each row begins, and after the last one where it ends."""
@@ -26,6 +29,37 @@ def ranges(
     owner = owners_of(length)
     shift = start - offsets_of(length)[:-1]
     return owner, torch.arange(owner.numel(), device=start.device) + shift[owner]
+
+
+def find_in_rows(
+    row_ptr: Int[Tensor, "offsets"],
+    column: Int[Tensor, "columns"],
+    row: Int[Tensor, "n"],
+    wanted: Int[Tensor, "n"],
+) -> Int[Tensor, "n"]:
+    """Return where each wanted column stands in its row, -1 where it does not; columns of a row must ascend.
+
+    Rows are halved all at once, so that nothing as long as ``column`` is made and no key can overflow.
+    """
+    chunk = _FIND_CHUNK if row.device.type == "cpu" else max(row.numel(), 1)
+    parts = [
+        _find_in_rows(row_ptr, column, some, what)
+        for some, what in zip(row.split(chunk), wanted.split(chunk), strict=True)
+    ]
+    return torch.cat(parts) if parts else row.new_empty(0, dtype=torch.long)
+
+
+def _find_in_rows(row_ptr: Tensor, column: Tensor, row: Tensor, wanted: Tensor) -> Tensor:
+    low, end = row_ptr.index_select(0, row), row_ptr.index_select(0, row + 1)
+    if row.numel() == 0 or column.numel() == 0:
+        return torch.full_like(low, -1)
+    last, high, wanted = column.numel() - 1, end, wanted.to(column.dtype)
+    for _ in range(int((end - low).max()).bit_length()):
+        middle = (low + high) >> 1
+        below = (column.index_select(0, middle.clamp(max=last)) < wanted) & (middle < high)
+        low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
+    found = column.index_select(0, low.clamp(max=last)) == wanted
+    return torch.where(found & (low < end), low, -1)
 
 
 def sum_by_owner(

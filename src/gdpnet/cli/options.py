@@ -25,7 +25,10 @@ class Device(StrEnum):
 
 GraphName = Annotated[
     str,
-    typer.Argument(metavar="GRAPH", help="cora, citeseer, pubmed, dblp, synthetic, a folder or an .npz file"),
+    typer.Argument(
+        metavar="GRAPH",
+        help="cora, citeseer, pubmed, dblp, synthetic, a folder of tables, a store or an .npz file",
+    ),
 ]
 OptionalGraph = Annotated[
     str | None, typer.Argument(metavar="[GRAPH]", help="the graph that the run was trained on, if left out")

@@ -1,4 +1,4 @@
-"""Graphs in files: a folder with an edge table and a node table, or one npz file."""
+"""Graphs in files: a folder with an edge table and a node table, a store of mapped arrays, or one npz file."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from gdpnet.errors import GraphError
 from gdpnet.graph.codes import code_labels, code_split
 from gdpnet.graph.features import ONE_HOT_NOTE, SparseRows
 from gdpnet.graph.graph import SPLITS, Graph, id_text
+from gdpnet.graph.mapped import is_store, open_store
 from gdpnet.graph.npz import read_npz, write_npz
 from gdpnet.graph.tables import (
     SUFFIXES,
@@ -52,13 +53,15 @@ USUAL_COLUMNS = Columns()
 
 
 def read_graph(path: Path, *, columns: Columns = USUAL_COLUMNS, directed: bool = False) -> Graph:
-    """Read a graph from a folder of tables or from an npz file.
+    """Read a graph from a folder of tables, a store or an npz file.
 
     The folder holds ``edges`` and ``nodes``, and ``features`` in long form (node, feature, value) where they
     are sparse; each as ``.csv`` or ``.parquet``. Ids stay as they are written: in CSV they are text.
     """
     if not path.exists():
         raise GraphError(f"there is no file or folder {path}")
+    if is_store(path):
+        return open_store(path)
     if path.is_dir():
         return _read_folder(path, columns, directed)
     if path.suffix == ".npz":

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gdpnet.errors import GraphError
 from gdpnet.graph.features import Features, SparseRows, take_rows
-from gdpnet.ragged import offsets_of, owners_of, ranges
+from gdpnet.ragged import find_in_rows, offsets_of, owners_of, ranges
 
 UNKNOWN = -1
 """The label of a node whose class is not known."""
@@ -83,10 +83,7 @@ class Graph:
     @property
     def reverse(self) -> Int[Tensor, "edges"]:
         """Return for each edge the one that runs the other way, -1 where there is none."""
-        key = self.target * self.num_nodes + self.neighbour
-        wanted = self.neighbour * self.num_nodes + self.target
-        place = torch.searchsorted(key, wanted).clamp(max=max(key.numel() - 1, 0))
-        return torch.where(key[place] == wanted, place, -1) if key.numel() else place
+        return find_in_rows(self.row_ptr, self.neighbour, self.neighbour, self.target)
 
     def nodes_in(self, split: str) -> Int[Tensor, "targets"]:
         """Return the nodes of a split, ascending."""
