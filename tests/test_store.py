@@ -174,7 +174,7 @@ def test_a_full_disk_leaves_no_half_a_store(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(ArrayFile, "append", full)
-    with pytest.raises(GDPNetError, match="cannot write .*: No space left on device"):
+    with pytest.raises(GDPNetError, match=r"cannot write .*: No space left on device"):
         write_store(small_graph(), tmp_path / "s")
     assert list(tmp_path.iterdir()) == []
 

@@ -31,6 +31,17 @@ def ranges(
     return owner, torch.arange(owner.numel(), device=start.device) + shift[owner]
 
 
+def cut_rows(row_ptr: Int[Tensor, "offsets"], most: int) -> list[tuple[int, int]]:
+    """Cut rows into ranges of ``most`` rows and values each at most; a longer row is a range by itself."""
+    rows, ranges_found, first = row_ptr.numel() - 1, [], 0
+    while first < rows:
+        end = torch.searchsorted(row_ptr, row_ptr[first : first + 1] + most, right=True)
+        last = min(max(int(end) - 1, first + 1), first + most, rows)
+        ranges_found.append((first, last))
+        first = last
+    return ranges_found
+
+
 def find_in_rows(
     row_ptr: Int[Tensor, "offsets"],
     column: Int[Tensor, "columns"],
@@ -85,9 +96,13 @@ def running_sum_before(
     return (total - total[first][row]).to(values.dtype)
 
 
-def both_ways(value: Float[Tensor, "edges"], back: Int[Tensor, "edges"]) -> Float[Tensor, "edges"]:
+def both_ways(
+    value: Float[Tensor, "edges"], back: Int[Tensor, "some"], first: int = 0
+) -> Float[Tensor, "some"]:
     """Give both directions of a link the mean of their values; ``back`` is the edge the other way, -1 for none.
 
-    Halves are added rather than a sum halved, so that both directions agree in the last bit.
+    ``back`` is of the edges from number ``first`` on, and so is the result. Halves are added rather than a sum halved,
+    so that both directions agree in the last bit.
     """
-    return torch.where(back >= 0, value / 2 + value[back.clamp(min=0)] / 2, value)
+    own = value[first : first + back.numel()]
+    return torch.where(back >= 0, own / 2 + value[back.clamp(min=0)] / 2, own)

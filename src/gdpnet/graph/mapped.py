@@ -93,7 +93,7 @@ def _map(folder: Path, name: str, told: Mapping[str, Any]) -> np.ndarray:
 def _check_sizes(arrays: Mapping[str, np.ndarray], width: int | None) -> None:
     """Refuse arrays that do not fit one another."""
     nodes, edges = arrays["row_ptr"].size - 1, arrays["neighbour"].size
-    wanted = {"row_ptr": (nodes + 1,), "neighbour": (edges,)}
+    wanted: dict[str, tuple[int, ...]] = {"row_ptr": (nodes + 1,), "neighbour": (edges,)}
     wanted |= dict.fromkeys(("labels", "split", "node_ids", "corrupted", "clean_labels"), (nodes,))
     wanted |= dict.fromkeys(("edge_weight", "spurious"), (edges,))
     if width is None:
@@ -129,8 +129,9 @@ def _graph_of(arrays: Mapping[str, np.ndarray], names: tuple[str, ...], width: i
     if width is None:
         features = mapped(arrays["features"])
     else:
-        parts = [mapped(arrays[f"feature_{part}"]) for part in ("column", "value")]
-        features = SparseRows(torch.from_numpy(np.array(arrays["feature_row_ptr"])), *parts, width)
+        row_ptr = torch.from_numpy(np.array(arrays["feature_row_ptr"]))
+        column, value = mapped(arrays["feature_column"]), mapped(arrays["feature_value"])
+        features = SparseRows(row_ptr, column, value, width)
     return Graph(
         row_ptr=torch.from_numpy(np.array(arrays["row_ptr"])),
         neighbour=mapped(arrays["neighbour"]),

@@ -100,7 +100,7 @@ def new_store(folder: Path, class_names: tuple[str, ...], width: int | None = No
 
 
 def write_store(graph: Graph, folder: Path) -> None:
-    """Write everything about a graph to a new folder; :func:`gdpnet.graph.mapped.open_store` gives it back, mapped."""
+    """Write everything about a graph to a new folder; `gdpnet.graph.mapped.open_store` gives it back."""
     rows = graph.features
     with new_store(folder, graph.class_names, rows.width if isinstance(rows, SparseRows) else None) as store:
         store.whole("row_ptr", graph.row_ptr.numpy())
