@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+_SUM_CHUNK = 1 << 22
+
 _FIND_CHUNK = 1 << 15
 """Searches made at once on the CPU: their bounds then stay in its cache."""
 
@@ -80,6 +82,17 @@ def sum_by_owner(
     return values.new_zeros(rows, *values.shape[1:]).index_add_(0, owner, values)
 
 
+def sum_rows(values: Float[Tensor, "values"], row_ptr: Int[Tensor, "offsets"]) -> Float[Tensor, "rows"]:
+    """Add up the values of each row, a range of rows at a time, so that no owner of each value is held."""
+    total = values.new_zeros(row_ptr.numel() - 1)
+    for first, last in cut_rows(row_ptr, _SUM_CHUNK):
+        bounds = row_ptr[first : last + 1]
+        total[first:last] = sum_by_owner(
+            values[int(bounds[0]) : int(bounds[-1])], owners_of(bounds.diff()), last - first
+        )
+    return total
+
+
 def running_sum_before(
     values: Float[Tensor, "values *width"], owner: Int[Tensor, "values"]
 ) -> Float[Tensor, "values *width"]:
@@ -101,8 +114,8 @@ def both_ways(
 ) -> Float[Tensor, "some"]:
     """Give both directions of a link the mean of their values; ``back`` is the edge the other way, -1 for none.
 
-    ``back`` is of the edges from number ``first`` on, and so is the result. Halves are added rather than a sum halved,
-    so that both directions agree in the last bit.
+    ``back`` is of the edges from number ``first`` on, and so is the result. Halves are added rather than a sum
+    halved, so that both directions agree in the last bit.
     """
     own = value[first : first + back.numel()]
     return torch.where(back >= 0, own / 2 + value[back.clamp(min=0)] / 2, own)

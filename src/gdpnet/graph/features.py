@@ -111,6 +111,15 @@ def take_rows(features: Features, rows: Int[Tensor, "taken"]) -> Features:
     return features.take(rows) if isinstance(features, SparseRows) else features[rows]
 
 
+def slice_rows(features: Features, rows: slice) -> Features:
+    """Return the feature rows of a range."""
+    if not isinstance(features, SparseRows):
+        return features[rows]
+    row_ptr = features.row_ptr[rows.start : rows.stop + 1]
+    values = slice(int(row_ptr[0]), int(row_ptr[-1]))
+    return SparseRows(row_ptr - row_ptr[0], features.column[values], features.value[values], features.width)
+
+
 def project(features: Features, weight: Float[Tensor, "features out"]) -> Float[Tensor, "nodes out"]:
     """Multiply feature rows with a weight matrix, X W."""
     if not isinstance(features, SparseRows):
@@ -181,7 +190,9 @@ def mix_rows(
     return mixed
 
 
-def add_rows(features: Features, row_ptr: Int[Tensor, "offsets"], neighbour: Int[Tensor, "edges"]) -> Features:
+def add_rows(
+    features: Features, row_ptr: Int[Tensor, "offsets"], neighbour: Int[Tensor, "edges"]
+) -> Features:
     """Return for each node the sum of its neighbours' rows."""
     if isinstance(features, SparseRows):
         return SparseRows.from_scipy(_links(row_ptr, neighbour, features) @ features.to_scipy())

@@ -29,7 +29,16 @@ from gdpnet.graph.tables import (
 )
 from gdpnet.graph.weights import with_weights
 
-__all__ = ["Columns", "edge_table", "read_graph", "write_npz", "write_table", "write_tables"]
+__all__ = [
+    "Columns",
+    "edge_table",
+    "edges_of_targets",
+    "id_array",
+    "read_graph",
+    "write_npz",
+    "write_table",
+    "write_tables",
+]
 
 
 @dataclass(frozen=True)
@@ -100,9 +109,23 @@ def write_tables(
 
 def edge_table(graph: Graph, ids: bool = True) -> Any:
     """Return an Arrow table of the edges, source and target, by the user's ids or by node numbers."""
-    names = _id_array(graph.node_ids) if ids else pa.array(np.arange(graph.num_nodes))
-    ends = {"source": graph.neighbour, "target": graph.target}
-    return pa.table({end: names.take(pa.array(node.numpy())) for end, node in ends.items()})
+    names = id_array(graph) if ids else pa.array(np.arange(graph.num_nodes))
+    return edges_of_targets(graph, names, 0, graph.num_nodes)
+
+
+def edges_of_targets(graph: Graph, names: Any, first: int, last: int) -> Any:
+    """Return an Arrow table of the edges of the targets from ``first`` up to ``last``, nodes by their names."""
+    bounds = graph.row_ptr[first : last + 1]
+    neighbour = graph.neighbour[int(bounds[0]) : int(bounds[-1])]
+    target = np.repeat(np.arange(first, last), bounds.diff().numpy())
+    return pa.table(
+        {"source": names.take(pa.array(neighbour.numpy())), "target": names.take(pa.array(target))}
+    )
+
+
+def id_array(graph: Graph) -> Any:
+    """Return the user's ids as an Arrow array: numbers, or text."""
+    return _id_array(graph.node_ids)
 
 
 def _read_folder(folder: Path, columns: Columns, directed: bool) -> Graph:

@@ -6,9 +6,9 @@ Everything here is label-free and leaves the edge itself out, so it means the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -66,9 +66,27 @@ class PairTables:
     inner: Float[Tensor, "nodes"] | None = None
     """Their inner product."""
 
+    def to(self, device: torch.device) -> PairTables:
+        """Return the tables on another device."""
+        parts = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "state"}
+        moved: dict[str, Any] = {
+            name: None if part is None else part.to(device) for name, part in parts.items()
+        }
+        return type(self)(state=self.state, **moved)
+
     def edges_of(self, first: int, last: int) -> slice:
         """Return the edges of the nodes from ``first`` up to ``last``."""
         return slice(int(self.row_ptr[first]), int(self.row_ptr[last]))
+
+    def ends_of(self, first: int, last: int) -> tuple[Int[Tensor, "some"], Int[Tensor, "some"]]:
+        """Return the target and the neighbour of these edges."""
+        target = owners_of(self.row_ptr[first : last + 1].diff()) + first
+        return target, self.neighbour[self.edges_of(first, last)].long()
+
+    def back_of(self, first: int, last: int) -> Int[Tensor, "some"]:
+        """Return for each of these edges the one that runs the other way, -1 for none."""
+        target, neighbour = self.ends_of(first, last)
+        return find_in_rows(self.row_ptr, self.neighbour, neighbour, target)
 
 
 def pair_tables(graph: Graph, state: str, unit: Features | None = None) -> PairTables:
@@ -97,17 +115,15 @@ def pairs_of(
     tables: PairTables, first: int, last: int
 ) -> tuple[Float[Tensor, "some pairs"], Int[Tensor, "some"]]:
     """Return the pair features of the edges of some targets, and the edge that runs the other way, -1 for none."""
-    edges = tables.edges_of(first, last)
-    degree = tables.row_ptr.diff()
-    target = owners_of(degree[first:last]) + first
-    neighbour = tables.neighbour[edges].long()
+    target, neighbour = tables.ends_of(first, last)
     back = find_in_rows(tables.row_ptr, tables.neighbour, neighbour, target)
     if tables.unit is None:
-        return torch.zeros(target.numel(), 0), back
+        return torch.zeros(target.numel(), 0, device=target.device), back
     cosine = _row_dots(tables.unit, target, tables.unit, neighbour)
     if tables.circle is None:
         return cosine[:, None], back
     common, adamic_adar = _common_neighbours(tables, target, neighbour)
+    degree = tables.row_ptr.diff()
     columns = [
         cosine,
         common.log1p(),
@@ -170,7 +186,7 @@ def _row_dots(
         (left.index_select(0, some) * right.index_select(0, other)).sum(dim=1)
         for some, other in zip(left_row.split(step), right_row.split(step), strict=True)
     ]
-    return torch.cat(parts) if parts else torch.zeros(0)
+    return torch.cat(parts) if parts else left.new_zeros(0)
 
 
 class _Rows(NamedTuple):
