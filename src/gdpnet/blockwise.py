@@ -72,13 +72,14 @@ class Blockwise:
 
         Tables that only representing needs are dropped unless asked for.
         """
-        self.first, self.rows = probability, None
+        device = self.prepared.device
+        self.first, self.rows = None if probability is None else probability.to(device), None
         prepared = replace(self.prepared, circle=self.prepared.features)
         if self.config.representation.hops == 2:
             if weight is None:  # there is no policy, and everything is kept
                 prepared = in_first_circles(prepared, self.config)
             else:
-                prepared = with_circle(prepared, self._mutual(weight))
+                prepared = with_circle(prepared, self._mutual(weight.to(device)))
         self._project(prepared, keep_circle=represents)
 
     def decide(self, block: Block) -> Selected:

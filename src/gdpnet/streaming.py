@@ -50,15 +50,14 @@ def denoise_to(
         return ended
     work = _Work(model, graph, shards, progress)
     work.look_first(represents=False)
-    decided = torch.from_numpy(
-        work.column("decided", lambda chosen: [chosen.probability], work.blocks.decide)[0]
-    )
+    found = work.column("decided", lambda chosen: [chosen.probability], work.blocks.decide)
+    decided = torch.from_numpy(found[0]).to(model.device_)
     names, tally = id_array(graph), Tally()
     missing = dict(shards.missing)
     for number, block in enumerate(shards.blocks):
         edges = work.blocks.tables.edges_of(*block)
         chance = work.blocks.both_ways(decided, block) if symmetric else decided[edges]
-        probability, kept = chance.numpy(), (chance >= least).numpy()
+        probability, kept = chance.cpu().numpy(), (chance >= least).cpu().numpy()
         tally.add(probability, kept, None if graph.truth is None else graph.truth.spurious[edges].numpy())
         if number in missing:
             table = edges_of_targets(graph, names, *block).append_column(

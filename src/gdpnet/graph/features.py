@@ -180,34 +180,34 @@ def mix_rows(
     """Return for each node the mean of its own row and its neighbours' rows, the latter weighted."""
     if isinstance(features, SparseRows):
         return mix_into(features, features, row_ptr, neighbour, weight)
-    mixed = torch.empty_like(features)
-    for first, last in cut_rows(row_ptr, _LINKS):
-        edges = slice(int(row_ptr[first]), int(row_ptr[last]))
-        offsets = row_ptr[first : last + 1] - edges.start
-        part = mix_into(features[first:last], features, offsets, neighbour[edges], weight[edges])
+    rows, ptr, to, by = (part.cpu() for part in (features, row_ptr, neighbour, weight))
+    mixed = torch.empty_like(rows)
+    for first, last in cut_rows(ptr, _LINKS):
+        edges = slice(int(ptr[first]), int(ptr[last]))
+        part = mix_into(rows[first:last], rows, ptr[first : last + 1] - edges.start, to[edges], by[edges])
         assert isinstance(part, Tensor)
         mixed[first:last] = part
-    return mixed
+    return mixed.to(features.device)
 
 
 def add_rows(
     features: Features, row_ptr: Int[Tensor, "offsets"], neighbour: Int[Tensor, "edges"]
 ) -> Features:
-    """Return for each node the sum of its neighbours' rows."""
+    """Return for each node the sum of its neighbours' rows, all of them on the host."""
     if isinstance(features, SparseRows):
         return SparseRows.from_scipy(_links(row_ptr, neighbour, features) @ features.to_scipy())
     total = torch.empty_like(features)
     for first, last in cut_rows(row_ptr, _LINKS):
         edges = slice(int(row_ptr[first]), int(row_ptr[last]))
         links = _links(row_ptr[first : last + 1] - edges.start, neighbour[edges], features)
-        total[first:last] = torch.from_numpy(links @ features.cpu().numpy()).to(features.device)
+        total[first:last] = torch.from_numpy(links @ features.numpy())
     return total
 
 
 def _links(row_ptr: Tensor, neighbour: Tensor, features: Features) -> sp.csr_matrix:
     """Return the matrix of some nodes' links, one for each."""
     ones = np.ones(neighbour.numel(), dtype=np.float32)
-    parts = (ones, neighbour.cpu().numpy(), row_ptr.cpu().numpy())
+    parts = (ones, neighbour.numpy(), row_ptr.numpy())
     return sp.csr_matrix(parts, shape=(row_ptr.numel() - 1, features.shape[0]))
 
 
