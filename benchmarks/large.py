@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from memory import in_child
@@ -19,13 +20,16 @@ from records import make_parser, write_record
 from gdpnet.atomic import atomic_path
 from gdpnet.config import Config
 from gdpnet.graph.generated import GeneratedSettings, generate_store
+from gdpnet.graph.graph import Graph
 from gdpnet.graph.mapped import open_store
+from gdpnet.graph.store import write_store
 from gdpnet.model import GDPNet
 from gdpnet.streaming import denoise_to
 
 matplotlib.use("Agg")
 
 MEAN_DEGREE = 20
+LEAVES = 1_000_000
 EPOCHS = ["training.warmup=5", "training.epochs=10"]
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "figures" / "cost_against_size.png"
 
@@ -47,6 +51,19 @@ def clean(work: dict[str, Any]) -> dict[str, Any]:
     """Decide on every edge of a graph, shard by shard."""
     model, graph = GDPNet.load(work["model"], device=work["device"]), open_store(work["store"])
     return denoise_to(model, graph, work["out"], threshold=0.5, all_edges=True)
+
+
+def clean_hub(work: dict[str, Any]) -> dict[str, Any]:
+    """Decide on every edge of a star: one node with a million neighbours, which have no other."""
+    rng = np.random.default_rng(work["seed"])
+    ends = np.stack([np.zeros(LEAVES, dtype=np.int64), np.arange(1, LEAVES + 1)])
+    label = rng.integers(2, size=LEAVES + 1)
+    features = (rng.normal(size=(LEAVES + 1, 16)) + label[:, None]).astype(np.float32)
+    few = Graph.build(ends[:, :2000], features[:2001], label[:2001])
+    config = Config().with_overrides(["training.warmup=1", "training.epochs=1"])
+    model = GDPNet.from_config(config, seed=work["seed"], device=work["device"]).fit(few)
+    write_store(Graph.build(ends, features, label), work["store"])
+    return denoise_to(model, open_store(work["store"]), work["out"], threshold=0.5)
 
 
 def measure(work: dict[str, Any], threads: int) -> dict[str, Any]:
@@ -109,8 +126,16 @@ def main() -> None:
             places = {"edges": edges, "store": Path(folder) / "store", "out": Path(folder) / "out"}
             rows.append(measure(work | places, arguments.threads))
             print(rows[-1], flush=True)
+        places = {"store": Path(folder) / "store", "out": Path(folder) / "out"}
+        hub = in_child(clean_hub, work | places, arguments.threads)
+        print(hub, flush=True)
     costs = [row["microseconds_an_edge"] for row in rows]
-    metrics = {"sizes": rows, "ratio": round(max(costs) / min(costs), 3), "device": arguments.device}
+    metrics = {
+        "sizes": rows,
+        "ratio": round(max(costs) / min(costs), 3),
+        "hub": hub,
+        "device": arguments.device,
+    }
     torch.set_num_threads(arguments.threads)
     write_record(arguments.results, "large", metrics, Config().with_overrides(EPOCHS).to_dict())
     draw(rows, arguments.picture)

@@ -17,7 +17,7 @@ from gdpnet.graph.graph import Graph
 from gdpnet.graph.mapped import open_store
 from gdpnet.graph.store import ArrayFile, index_type, write_store
 from graphs import assert_same, small_graph
-from small import noisy_graph, write_folder
+from small import fitted, noisy_graph, same_weights, write_folder
 
 
 def stored(folder: Path, graph: Graph | None = None) -> Path:
@@ -107,6 +107,29 @@ def test_the_way_back_of_an_edge_is_found_with_numbers_of_32_bits():
     narrow = replace(graph, neighbour=graph.neighbour.int())
     assert torch.equal(narrow.reverse, graph.reverse)
     assert torch.equal(graph.neighbour[graph.reverse], graph.target)
+
+
+def test_features_whose_keys_would_not_fit_64_bits_are_searched_without_keys(monkeypatch):
+    rows = noisy_graph().features
+    row, wanted = torch.tensor([0, 1, 5, 5]), torch.stack([*rows.column[:2], rows.column[-1], rows.column[0]])
+    found = rows.find(row, wanted)
+    monkeypatch.setattr("gdpnet.graph.features._MOST_KEYS", 1)
+    assert torch.equal(rows.find(row, wanted), found)
+
+
+def test_more_nodes_than_a_key_can_name_are_refused_in_one_sentence(monkeypatch):
+    assert 3_037_000_499**2 < 2**63 <= 3_037_000_500**2
+    monkeypatch.setattr("gdpnet.graph.graph._MOST_NODES", 3)
+    with pytest.raises(GraphError, match="built in memory can have 3 nodes, found 4: write it as a store"):
+        small_graph()
+
+
+# --- training ---
+
+
+def test_a_model_learns_the_same_from_a_store(tmp_path):
+    graph = noisy_graph()
+    assert same_weights(fitted(open_store(stored(tmp_path / "s", graph))), fitted(graph))
 
 
 # --- what is refused ---
