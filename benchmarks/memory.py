@@ -58,7 +58,7 @@ def _measured(
 
 
 def in_child(job: Callable[..., object], argument: object, threads: int) -> dict[str, Any]:
-    """Run a job in a fresh process and return its peak memory, its seconds by the clock and by the CPU, and its result."""
+    """Run a job in a fresh process and return its peak memory, seconds of the clock and of the CPU, and result."""
     context = multiprocessing.get_context("spawn")
     answer = context.Queue()
     child = context.Process(target=_measured, args=(job, argument, threads, answer))

@@ -60,15 +60,18 @@ def denoise_to(
         probability, kept = chance.cpu().numpy(), (chance >= least).cpu().numpy()
         tally.add(probability, kept, None if graph.truth is None else graph.truth.spurious[edges].numpy())
         if number in missing:
-            table = edges_of_targets(graph, names, *block).append_column(
-                "keep_probability", pa.array(probability)
-            )
-            table = table.append_column("kept", pa.array(kept)) if all_edges else table.filter(pa.array(kept))
-            shards.write(number, table)
+            table = edges_of_targets(graph, names, *block)
+            shards.write(number, _decided_edges(table, probability, kept, all_edges))
             work.tell("write", number + 1)
     summary = tally.summary() | {"threshold": least, "reason": reason, "shards": len(shards.blocks)}
     shards.finish(summary)
     return summary
+
+
+def _decided_edges(table: Any, probability: np.ndarray, kept: np.ndarray, all_edges: bool) -> Any:
+    """Add their keep probabilities to a table of edges, and leave out or mark those that go."""
+    table = table.append_column("keep_probability", pa.array(probability))
+    return table.append_column("kept", pa.array(kept)) if all_edges else table.filter(pa.array(kept))
 
 
 def embed_to(
