@@ -48,6 +48,13 @@ def train(work: dict[str, Any]) -> None:
     model.save(work["model"])
 
 
+def learn(work: dict[str, Any]) -> dict[str, Any]:
+    """Train one epoch of each kind, and choose the threshold and the reader."""
+    config = Config().with_overrides(["training.warmup=1", "training.epochs=1"])
+    model = GDPNet.from_config(config, seed=work["seed"], device=work["device"])
+    return {"validation_f1": model.fit(open_store(work["store"])).validation_f1_}
+
+
 def clean(work: dict[str, Any]) -> dict[str, Any]:
     """Decide on every edge of a graph, shard by shard."""
     model, graph = GDPNet.load(work["model"], device=work["device"]), open_store(work["store"])
@@ -118,7 +125,13 @@ def main() -> None:
     parser.add_argument(
         "--model", type=Path, help="a model file (default: one trained on the smallest graph)"
     )
-    parser.add_argument("--hub", action="store_true", help="measure a hub of a million neighbours instead")
+    parser.add_argument(
+        "what",
+        nargs="?",
+        default="sizes",
+        choices=("sizes", "hub", "training"),
+        help="denoise at every size (default), a hub of a million neighbours, or training at the smallest size",
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.work) as folder:
         work: dict[str, Any] = {
@@ -130,9 +143,15 @@ def main() -> None:
             "out": Path(folder) / "out",
         }
         torch.set_num_threads(arguments.threads)
-        if arguments.hub:
+        if arguments.what == "hub":
             metrics = in_child(clean_hub, work, arguments.threads) | {"leaves": LEAVES}
-            write_record(arguments.results, "hub", metrics, Config().to_dict())
+            write_record(arguments.results, "large_hub", metrics, Config().to_dict())
+            return
+        if arguments.what == "training":
+            work["edges"] = int(min(arguments.edges))
+            in_child(generate, work, arguments.threads)
+            metrics = in_child(learn, work, arguments.threads) | {"edges": work["edges"]}
+            write_record(arguments.results, "large_training", metrics, Config().to_dict())
             return
         rows = []
         for edges in sorted(int(size) for size in arguments.edges):
