@@ -7,6 +7,7 @@ import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,33 +46,39 @@ def train_on_hub(features: str) -> None:
 
 
 def _measured(
-    job: Callable[..., None], argument: object, threads: int, answer: multiprocessing.Queue
+    job: Callable[..., object], argument: object, threads: int, answer: multiprocessing.Queue
 ) -> None:  # type: ignore[type-arg]
     torch.set_num_threads(threads)
-    start = time.perf_counter()
-    job(argument)
+    start, busy = time.perf_counter(), time.process_time()
+    result = job(argument)
+    seconds, busy = time.perf_counter() - start, time.process_time() - busy
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
-    answer.put({"peak_gib": round(peak, 3), "seconds": round(time.perf_counter() - start, 1)})
+    found = {"peak_gib": peak, "seconds": seconds, "cpu_seconds": busy}
+    answer.put({name: round(value, 3) for name, value in found.items()} | {"result": result})
 
 
-def in_child(job: Callable[..., None], argument: object, threads: int) -> dict[str, float]:
-    """Run a job in a fresh process and return its peak memory and seconds."""
+def in_child(job: Callable[..., object], argument: object, threads: int) -> dict[str, Any]:
+    """Run a job in a fresh process and return its peak memory, seconds of the clock and of the CPU, and result."""
     context = multiprocessing.get_context("spawn")
     answer = context.Queue()
     child = context.Process(target=_measured, args=(job, argument, threads, answer))
     child.start()
-    result: dict[str, float] = answer.get()
+    result: dict[str, Any] = answer.get()
     child.join()
     return result
 
 
 def main() -> None:
     arguments = make_parser(__doc__).parse_args()
-    metrics = {
-        "pubmed": in_child(train_on_pubmed, arguments.data_dir, arguments.threads),
-        "hub_dense": in_child(train_on_hub, "dense", arguments.threads),
-        "hub_one_hot": in_child(train_on_hub, "one-hot", arguments.threads),
+    jobs: dict[str, tuple[Callable[..., None], object]] = {
+        "pubmed": (train_on_pubmed, arguments.data_dir),
+        "hub_dense": (train_on_hub, "dense"),
+        "hub_one_hot": (train_on_hub, "one-hot"),
     }
+    metrics = {}
+    for name, (job, argument) in jobs.items():
+        found = in_child(job, argument, arguments.threads)
+        metrics[name] = {key: found[key] for key in ("peak_gib", "seconds")}
     write_record(arguments.results, "memory", metrics, Config().to_dict())
 
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gdpnet.selection.episodes import begin_episodes
+from gdpnet.selection.episodes import begin_episodes, split_episodes
 from worlds import random_graph, star
 
 # the path 0 - 1 - 2, the node 3 alone, and 1 - 4
@@ -100,3 +100,13 @@ def test_every_edge_of_every_target_is_a_candidate_once_and_no_episode_is_too_lo
     assert torch.equal(episodes.target[episodes.owner], graph.target[episodes.edge])
     assert all(0 < length <= bound for length in episodes.length.tolist())
     assert episodes.length.tolist() == sorted(episodes.length.tolist(), reverse=True)
+
+
+def test_a_batch_is_cut_into_smaller_ones_that_hold_the_same_episodes():
+    whole = star(20, 3, max_candidates=6)
+    parts = split_episodes(whole, 13)
+    assert all(part.row.numel() <= 13 for part in parts)
+    for name in ("target", "target_row", "row", "edge", "key", "ending_key"):
+        assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name))
+    assert torch.equal(torch.cat([part.length for part in parts]), whole.length)
+    assert split_episodes(whole, 60) == [whole]

@@ -165,7 +165,7 @@ def test_a_links_probability_is_the_mean_of_its_targets_and_of_what_the_neighbou
     graph, chosen = chosen_of(config)
     _, first, _ = first_reading(config)
     policy, aggregators, _ = random_world(graph, config, seed=3)
-    alone = inference._decide(policy, aggregators, chosen.prepared, torch.arange(12), config, seed=0)
+    alone = inference.decide(policy, aggregators, chosen.prepared, torch.arange(12), config, seed=0)
     for edge in range(graph.num_edges):
         back = int(graph.reverse[edge])
         mean = (float(alone.probability[edge]) + float(first[back])) / 2
@@ -178,7 +178,7 @@ def test_without_both_ways_a_link_is_its_targets_own_affair():
     config = config_of(both_ways=False)
     graph, chosen = chosen_of(config)
     policy, aggregators, prepared = random_world(graph, config, seed=3)
-    alone = inference._decide(policy, aggregators, prepared, torch.arange(12), config, seed=0)
+    alone = inference.decide(policy, aggregators, prepared, torch.arange(12), config, seed=0)
     assert torch.equal(chosen.probability, alone.probability)
     # nobody else is played: what the neighbours of one target decide is not asked for
     first, same = inference.look_around(policy, aggregators, prepared, torch.tensor([3]), config, 0)
@@ -195,7 +195,7 @@ def test_an_edge_without_a_way_back_keeps_its_targets_own_probability(hops):
     policy, aggregators, prepared = random_world(graph, config, seed=3)
     everyone = torch.arange(12)
     chosen = select(policy, aggregators, prepared, everyone, config, seed=0)
-    alone = inference._decide(policy, aggregators, chosen.prepared, everyone, config, seed=0)
+    alone = inference.decide(policy, aggregators, chosen.prepared, everyone, config, seed=0)
     assert torch.equal(chosen.probability[one_way], alone.probability[one_way])
     assert not bool(torch.isclose(chosen.probability[~one_way], alone.probability[~one_way]).all())
 

@@ -4,7 +4,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gdpnet.ragged import offsets_of, owners_of, ranges, running_sum_before, sum_by_owner
+from gdpnet import ragged
+from gdpnet.ragged import (
+    both_ways,
+    cut_rows,
+    find_in_rows,
+    offsets_of,
+    owners_of,
+    ranges,
+    running_sum_before,
+    sum_by_owner,
+    sum_rows,
+)
 
 LENGTHS = st.lists(st.integers(0, 5), max_size=8)
 
@@ -66,3 +77,55 @@ def test_running_sums_are_those_that_python_makes(lengths, data):
         expected += [float(sum(row[:end])) for end in range(length)]
         place += length
     assert running_sum_before(torch.tensor(values, dtype=torch.float32), owner).tolist() == expected
+
+
+def test_rows_are_cut_into_ranges_and_a_long_one_stands_alone():
+    row_ptr = offsets_of(torch.tensor([2, 2, 9, 0, 1, 3]))
+    assert cut_rows(row_ptr, 4) == [(0, 2), (2, 3), (3, 6)]
+    assert cut_rows(row_ptr, 1) == [(number, number + 1) for number in range(6)]
+    assert cut_rows(row_ptr, 100) == [(0, 6)]
+    assert cut_rows(torch.tensor([0]), 4) == []
+
+
+@given(LENGTHS, st.integers(1, 9))
+def test_ranges_of_rows_cover_each_row_once_and_hold_no_more_than_asked(lengths, most):
+    row_ptr = offsets_of(torch.tensor(lengths, dtype=torch.long))
+    found = cut_rows(row_ptr, most)
+    assert [row for first, last in found for row in range(first, last)] == list(range(len(lengths)))
+    for first, last in found:
+        assert last - first <= most
+        assert last - first == 1 or sum(lengths[first:last]) <= most
+
+
+@given(st.lists(st.sets(st.integers(0, 12)), min_size=1, max_size=6), st.integers(0, 12), st.booleans())
+def test_a_column_is_found_in_its_row_or_not_at_all(rows, wanted, narrow):
+    column = torch.tensor([value for row in rows for value in sorted(row)], dtype=torch.long)
+    row_ptr = offsets_of(torch.tensor([len(row) for row in rows]))
+    everyone = torch.arange(len(rows))
+    place = find_in_rows(
+        row_ptr, column.int() if narrow else column, everyone, torch.full_like(everyone, wanted)
+    )
+    for row, values in enumerate(rows):
+        expected = int(row_ptr[row]) + sorted(values).index(wanted) if wanted in values else -1
+        assert int(place[row]) == expected
+
+
+def test_searches_in_small_parts_find_the_same(monkeypatch):
+    row_ptr, column = torch.tensor([0, 3, 3, 5]), torch.tensor([1, 4, 9, 0, 4])
+    row, wanted = torch.tensor([0, 1, 2, 2, 0]), torch.tensor([9, 4, 4, 5, 0])
+    assert find_in_rows(row_ptr, column, row, wanted).tolist() == [2, -1, 4, -1, -1]
+    monkeypatch.setattr(ragged, "_FIND_CHUNK", 2)
+    assert find_in_rows(row_ptr, column, row, wanted).tolist() == [2, -1, 4, -1, -1]
+    assert find_in_rows(row_ptr, column, row[:0], wanted[:0]).tolist() == []
+
+
+def test_rows_are_added_up_in_ranges_as_at_once(monkeypatch):
+    row_ptr, values = torch.tensor([0, 2, 2, 5]), torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0])
+    assert sum_rows(values, row_ptr).tolist() == [3.0, 0.0, 28.0]
+    monkeypatch.setattr(ragged, "_SUM_CHUNK", 1)
+    assert sum_rows(values, row_ptr).tolist() == [3.0, 0.0, 28.0]
+
+
+def test_some_edges_get_the_mean_of_both_directions():
+    value, back = torch.tensor([0.2, 0.6, 0.9, 0.4]), torch.tensor([1, 0, -1, 2])
+    assert torch.equal(both_ways(value, back[1:3], 1), both_ways(value, back)[1:3])

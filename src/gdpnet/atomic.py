@@ -1,13 +1,14 @@
-"""Write a file whole or not at all."""
+"""Write a file, or a folder of files, whole or not at all."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gdpnet.errors import GDPNetError
+from gdpnet.errors import GDPNetError, GraphError
 
 
 @contextmanager
@@ -23,8 +24,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         _flush_to_disk(temporary)
         temporary.replace(path)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise GDPNetError(f"cannot write {path}: {reason}") from error
+        raise GDPNetError(f"cannot write {path}: {_reason(error)}") from error
     finally:
         if temporary.parent.is_dir():
             temporary.unlink(missing_ok=True)
@@ -34,3 +34,31 @@ def _flush_to_disk(path: Path) -> None:
     """Wait until the content is on the disk, so that a power cut cannot leave the name without it."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def check_new(folder: Path) -> None:
+    """Refuse a folder that already holds something."""
+    if folder.is_dir() and any(folder.iterdir()):
+        raise GraphError(f"{folder} must be a new or an empty folder, found files in it")
+    if folder.exists() and not folder.is_dir():
+        raise GraphError(f"{folder} must be a new or an empty folder, found a file")
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside ``folder``; put it in place on success, delete it on failure."""
+    check_new(folder)
+    place = folder.resolve()
+    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        temporary.replace(place)
+    except OSError as error:
+        raise GDPNetError(f"cannot write {folder}: {_reason(error)}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)

@@ -15,14 +15,15 @@ from gdpnet.prepared import Prepared, given_to_target, with_circle
 from gdpnet.ragged import offsets_of, ranges
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.reader import Reader
-from gdpnet.selection.episodes import View, begin_episodes
+from gdpnet.selection.episodes import View, begin_episodes, split_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Play, Rollout, roll_out
-from gdpnet.sight import make_view
+from gdpnet.sight import NodeRows, make_view
 
 _CANDIDATES_AT_ONCE = 1 << 17
+_EDGES_AT_ONCE = 1 << 17
 
-_CIRCLE_EPISODES = 2
+CIRCLE_EPISODES = 2
 """Sampled episodes of the nodes around a target: fewer than its own, as they enter only as a mean over many."""
 
 
@@ -61,23 +62,31 @@ def roll_outs(
             max_candidates=config.policy.max_candidates,
             seed=seed,
         )
-        yield roll_out(policy, view, episodes, play)
+        for few in split_episodes(episodes, 2 * _CANDIDATES_AT_ONCE):
+            yield roll_out(policy, view, few, play)
 
 
 @dataclass(frozen=True)
 class Selected:
-    """What the policy made of each edge of some targets; edges of other targets have probability one."""
+    """What the policy made of each edge of a block, those of some targets; other edges have probability one."""
 
-    probability: Float[Tensor, "edges"]
-    kept: Bool[Tensor, "edges"]
-    decided: Bool[Tensor, "edges"]
+    probability: Float[Tensor, "block"]
+    kept: Bool[Tensor, "block"]
+    decided: Bool[Tensor, "block"]
     """Whether the edge's target was asked."""
     prepared: Prepared
     """The graph as the decisions saw it: with two hops, neighbours give the mean over what they selected."""
 
-    def weight(self, mode: str) -> Float[Tensor, "edges"]:
+    def weight(self, mode: str) -> Float[Tensor, "block"]:
         """Return the weight of each edge in AGG: kept or not if greedy, its probability if sampled."""
         return self.kept.float() if mode == "greedy" else self.probability
+
+    def hearing(self, first: Float[Tensor, "edges"]) -> Selected:
+        """Take in what the neighbour of each link first decided about it: the mean of both counts."""
+        back = self.prepared.back
+        heard = (self.probability + first[back.clamp(min=0)]) / 2
+        theirs = self.decided & (back >= 0)
+        return replace(self, probability=torch.where(theirs, heard, self.probability))
 
 
 def select(
@@ -96,16 +105,16 @@ def select(
     member sees it, or as the member that is named for it, such as one that never learned its label.
     """
     if policy is None:
-        everything = torch.ones(prepared.neighbour.numel(), device=prepared.device)
-        return Selected(everything, everything > 0, everything > 0, prepared)
+        return keep_all(prepared)
     first, prepared = look_around(policy, aggregators, prepared, targets, config, seed, member)
-    chosen = _decide(policy, aggregators, prepared, targets, config, seed, member)
-    if first is None or not config.inference.both_ways:
-        return chosen
-    back = prepared.back.clamp(min=0)
-    heard = (chosen.probability + first.probability[back]) / 2
-    theirs = chosen.decided & (prepared.back >= 0)
-    return replace(chosen, probability=torch.where(theirs, heard, chosen.probability))
+    chosen = decide(policy, aggregators, prepared, targets, config, seed, member)
+    return chosen if first is None or not config.inference.both_ways else chosen.hearing(first.probability)
+
+
+def keep_all(prepared: Prepared) -> Selected:
+    """Keep every edge, as a model without a policy does."""
+    everything = torch.ones(prepared.back.numel(), device=prepared.device)
+    return Selected(everything, everything > 0, everything > 0, prepared)
 
 
 def look_around(
@@ -128,7 +137,7 @@ def look_around(
     if two_hops and both_ways:
         around = torch.cat([around, _neighbours_of(prepared, torch.unique(around))])
     everyone = torch.unique(around)
-    first = _decide(policy, aggregators, prepared, everyone, config, seed + 1, member, _CIRCLE_EPISODES)
+    first = decide(policy, aggregators, prepared, everyone, config, seed + 1, member, CIRCLE_EPISODES)
     if not two_hops:
         return first, prepared
     weight = first.weight(config.inference.mode)
@@ -140,7 +149,7 @@ def _neighbours_of(prepared: Prepared, nodes: Int[Tensor, "nodes"]) -> Int[Tenso
     return prepared.neighbour[ranges(prepared.row_ptr[nodes], degree)[1]]
 
 
-def _decide(
+def decide(
     policy: Policy,
     aggregators: Aggregators,
     prepared: Prepared,
@@ -149,12 +158,11 @@ def _decide(
     seed: int,
     member: Int[Tensor, "nodes"] | None = None,
     most_episodes: int | None = None,
+    rows: NodeRows | None = None,
 ) -> Selected:
-    """Play the targets in the world as it is and gather what became of their edges."""
-    edges = prepared.neighbour.numel()
-    view = (
-        make_view(aggregators, prepared) if member is None else make_view(aggregators, prepared, slice(None))
-    )
+    """Play the targets in the world as it is and gather what became of their edges, which a block must hold."""
+    edges = prepared.back.numel()
+    view = make_view(aggregators, prepared, slice(0, 1) if member is None else slice(None), rows)
     shift = None if member is None else member[targets] * prepared.num_nodes
     greedy = config.inference.mode == "greedy"
     episodes = 1 if greedy else min(config.inference.episodes, most_episodes or config.inference.episodes)
@@ -163,7 +171,7 @@ def _decide(
     decided = torch.zeros(edges, dtype=torch.bool, device=prepared.device)
     play = play_of(config, greedy=greedy)
     for rollout in roll_outs(policy, view, prepared, targets, config, play, seed, shift, copies=episodes):
-        edge = rollout.episodes.edge
+        edge = rollout.episodes.edge - prepared.first_edge
         total.index_add_(0, edge, rollout.keep_probability)
         kept.index_add_(0, edge, rollout.selected.float())
         decided[edge] = True
@@ -177,7 +185,7 @@ def represent(
     aggregators: Aggregators,
     prepared: Prepared,
     targets: Int[Tensor, "targets"],
-    edge_weight: Float[Tensor, "edges"],
+    edge_weight: Float[Tensor, "block"],
     reader: Reader | None = None,
     batch: int = 16384,
 ) -> tuple[Float[Tensor, "targets width"], Float[Tensor, "targets classes"]]:
@@ -203,7 +211,7 @@ def represent(
 
 
 def rings_of(
-    prepared: Prepared, targets: Int[Tensor, "targets"], edge_weight: Float[Tensor, "edges"]
+    prepared: Prepared, targets: Int[Tensor, "targets"], edge_weight: Float[Tensor, "block"]
 ) -> list[Features]:
     """Return what a reader reads of some targets: their features, and the means over what was selected, ring by ring.
 
@@ -211,10 +219,9 @@ def rings_of(
     """
     start = prepared.row_ptr[targets]
     owner, edge = ranges(start, prepared.row_ptr[targets + 1] - start)
-    kept = edge_weight[edge] > 0
-    edge, owner = edge[kept], owner[kept]
+    edge, owner, weight = _weighing(edge, owner, edge_weight[edge - prepared.first_edge])
     row_ptr = offsets_of(torch.bincount(owner, minlength=targets.numel()))
-    links = (row_ptr, prepared.neighbour[edge], edge_weight[edge])
+    links = (row_ptr, prepared.neighbour[edge], weight)
     own = take_rows(prepared.features, targets)
     first = mix_into(own, prepared.features, *links)
     if prepared.edge_weight is None:
@@ -222,22 +229,35 @@ def rings_of(
     return [own, first, mix_into(first, prepared.circle, *links)]
 
 
+def _weighing(
+    edge: Int[Tensor, "n"], owner: Int[Tensor, "n"], weight: Float[Tensor, "n"]
+) -> tuple[Int[Tensor, "m"], Int[Tensor, "m"], Float[Tensor, "m"]]:
+    """Return the edges that weigh anything, with their owners and weights."""
+    kept = weight > 0
+    return edge[kept], owner[kept], weight[kept]
+
+
 def see(
     aggregators: Aggregators,
     prepared: Prepared,
     targets: Int[Tensor, "targets"],
-    edge_weight: Float[Tensor, "edges"],
+    edge_weight: Float[Tensor, "block"],
 ) -> tuple[Float[Tensor, "targets members width"], Float[Tensor, "targets members classes"]]:
     """Return every member's embeddings and class probabilities."""
     owner, edge = ranges(prepared.row_ptr[targets], prepared.row_ptr[targets + 1] - prepared.row_ptr[targets])
-    edge, owner = edge[edge_weight[edge] > 0], owner[edge_weight[edge] > 0]
-    nodes, place = torch.unique(prepared.neighbour[edge], return_inverse=True)
+    edge, owner, weight = _weighing(edge, owner, edge_weight[edge - prepared.first_edge])
     own_rows = take_rows(prepared.features, targets)
     own = aggregators.project_own(own_rows)
-    circle = aggregators.project_given(take_rows(prepared.circle, nodes))
     single = own if aggregators.self_weight is None else aggregators.project_given(own_rows)
-    share = prepared.share_of_target(edge, prepared.neighbour[edge])
-    given = given_to_target(circle[place], single[owner], share)
-    total, weight = add_neighbours(given, owner, edge_weight[edge], targets.numel())
-    embedded = aggregators.embed(own, total, weight, aggregators.bias)
+    total, whole = torch.zeros_like(own), own.new_zeros(targets.numel())
+    for some, of, by in zip(
+        edge.split(_EDGES_AT_ONCE), owner.split(_EDGES_AT_ONCE), weight.split(_EDGES_AT_ONCE), strict=True
+    ):
+        nodes, place = torch.unique(prepared.neighbour[some], return_inverse=True)
+        circle = aggregators.project_given(take_rows(prepared.circle, nodes))
+        share = prepared.share_of_target(some, prepared.neighbour[some])
+        given = given_to_target(circle[place], single[of], share)
+        added, weighed = add_neighbours(given, of, by, targets.numel())
+        total, whole = total + added, whole + weighed
+    embedded = aggregators.embed(own, total, whole, aggregators.bias)
     return embedded, torch.softmax(aggregators.logits(embedded), dim=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from gdpnet.explanation import Explanation, explain_node
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.graph.pairs import PAIR_NAMES
 from gdpnet.inference import Selected, represent, select
-from gdpnet.model_file import read_tensors, write_tensors
+from gdpnet.model_file import checksum, read_tensors, write_tensors
 from gdpnet.prepared import prepare
 from gdpnet.reading import fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
@@ -243,21 +244,24 @@ class GDPNet(BaseEstimator):
         target: u may be kept for v and v dropped for u. With ``symmetric`` both directions of a link have the mean
         of their two probabilities, so that a link stays or goes as a whole.
         """
-        if threshold is not None and not 0.0 <= threshold <= 1.0:
-            raise ConfigError(
-                f"the threshold of a keep probability must lie between 0 and 1, found {threshold}"
-            )
+        asked = threshold
+        threshold, reason = self.cleaning_threshold(asked)
         chosen = self._select(graph, torch.arange(graph.num_nodes))
         probability = chosen.prepared.both_ways(chosen.probability) if symmetric else chosen.probability
         probability = probability.cpu()
-        if threshold is None:
-            threshold, reason = self.threshold_.threshold, self.threshold_.reason
-            kept, weight = probability >= threshold, edge_weights(probability, threshold)
-        else:
-            reason = f"threshold {threshold:g}, as asked for"
-            kept, weight = probability >= threshold, probability
+        kept = probability >= threshold
+        weight = edge_weights(probability, threshold) if asked is None else probability
         cleaned = graph.keep_edges(kept, weight)
         return Denoised(cleaned, probability.numpy(), kept.numpy(), threshold, reason)
+
+    def cleaning_threshold(self, asked: float | None = None) -> tuple[float, str]:
+        """Return the least keep probability of a kept edge, and why: as asked for, or as chosen on validation."""
+        self._check_fitted()
+        if asked is None:
+            return self.threshold_.threshold, self.threshold_.reason
+        if not 0.0 <= asked <= 1.0:
+            raise ConfigError(f"the threshold of a keep probability must lie between 0 and 1, found {asked}")
+        return asked, f"threshold {asked:g}, as asked for"
 
     def explain(self, graph: Graph, node: int | str) -> Explanation:
         """Say how a node's neighbours were decided on, in order; a node is named by its id."""
@@ -277,13 +281,23 @@ class GDPNet(BaseEstimator):
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file."""
+        write_tensors(Path(path), "model", *self._content())
+
+    def fingerprint(self) -> str:
+        """Return a short sum of all that decides what this model says of a graph."""
+        tensors, about = self._content()
+        said = {key: about[key] for key in ("config", "classes", "seed", "threshold")}
+        return checksum(tensors, json.dumps(said, sort_keys=True))[:16]
+
+    def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what was learned, on the host, and what is known about it."""
         self._check_fitted()
         tensors = {f"aggregators.{name}": value for name, value in self.aggregators_.state_dict().items()}
         if self.policy_ is not None:
             tensors |= {f"policy.{name}": value for name, value in self.policy_.state_dict().items()}
         if self.reader_ is not None:
             tensors |= {f"reader.{name}": value for name, value in self.reader_.state_dict().items()}
-        about = {
+        return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}, {
             "config": self.config_.to_dict(),
             "classes": [str(name) for name in self.classes_],
             "num_features": self.n_features_in_,
@@ -294,7 +308,6 @@ class GDPNet(BaseEstimator):
             "validation_f1": self.validation_f1_,
             "threshold": self.threshold_.to_dict(),
         }
-        write_tensors(Path(path), "model", tensors, about)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> GDPNet:

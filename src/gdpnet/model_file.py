@@ -27,7 +27,7 @@ def write_tensors(path: Path, kind: str, tensors: dict[str, Tensor], about: dict
         "format": f"gdpnet-{kind}",
         "format_version": str(FORMAT_VERSION),
         "about": text,
-        "sha256": _checksum(plain, text),
+        "sha256": checksum(plain, text),
     }
     content = save(plain, metadata)
     with atomic_path(path) as temporary:
@@ -54,7 +54,7 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
             f"{path} has format version '{version}', this version of GDPNet reads {FORMAT_VERSION}"
         )
     text = metadata.get("about", "")
-    if metadata.get("sha256") != _checksum(tensors, text):
+    if metadata.get("sha256") != checksum(tensors, text):
         raise ModelFileError(
             f"{path} was changed after it was written: its checksum does not fit its content"
         )
@@ -62,7 +62,8 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
     return tensors, about
 
 
-def _checksum(tensors: dict[str, Tensor], text: str) -> str:
+def checksum(tensors: dict[str, Tensor], text: str) -> str:
+    """Return the SHA-256 of a text and of tensors on the host, by name."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]

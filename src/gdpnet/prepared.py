@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
@@ -12,24 +11,31 @@ from torch import Tensor
 from gdpnet.config import Config
 from gdpnet.graph.features import Features, mix_rows, normalise, on_device
 from gdpnet.graph.graph import Graph
-from gdpnet.graph.pairs import PAIR_NAMES, pair_features
-from gdpnet.ragged import both_ways, owners_of, sum_by_owner
+from gdpnet.graph.pairs import PAIR_NAMES, PairTables, pair_tables, pairs_of
+from gdpnet.ragged import both_ways, owners_of, sum_rows
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A graph on a device, with normalised features and pair features, ready for episodes."""
+    """A graph on a device, with normalised features and pair features, ready for episodes.
+
+    What is told of edges, ``back`` and ``pairs``, may be told of a block of them alone: of the edges of some targets
+    that follow one another, beginning with edge number ``first_edge``. All else is of the whole graph.
+    """
 
     row_ptr: Int[Tensor, "offsets"]
     neighbour: Int[Tensor, "edges"]
-    back: Int[Tensor, "edges"]
+    back: Int[Tensor, "block"]
     """The edge that runs the other way; -1 where there is none."""
     features: Features
-    pairs: Float[Tensor, "edges pairs"]
+    pairs: Float[Tensor, "block pairs"]
     circle: Features
     """What a node can give: its features, or with two hops their mean over itself and its neighbours."""
-    edge_weight: Float[Tensor, "edges"] | None
+    edge_weight: Float[Tensor, "edges"] | None = None
     """With two hops, the weight of each edge in that mean."""
+    circle_weight: Float[Tensor, "nodes"] | None = None
+    """With two hops, the whole weight of each node's circle: its own, one, and that of its edges."""
+    first_edge: int = 0
 
     @property
     def num_nodes(self) -> int:
@@ -46,42 +52,76 @@ class Prepared:
         """Return where the graph lies."""
         return self.row_ptr.device
 
-    @cached_property
-    def circle_weight(self) -> Float[Tensor, "nodes"]:
-        """Return the whole weight of each node's circle: its own, one, and that of its edges."""
-        owner = owners_of(self.row_ptr.diff())
-        weight = torch.ones_like(owner, dtype=torch.float) if self.edge_weight is None else self.edge_weight
-        return 1.0 + sum_by_owner(weight, owner, self.num_nodes)
+    @property
+    def block(self) -> slice:
+        """Return the edges that ``back`` and ``pairs`` are told of."""
+        return slice(self.first_edge, self.first_edge + self.back.numel())
 
-    def both_ways(self, value: Float[Tensor, "edges"]) -> Float[Tensor, "edges"]:
+    @property
+    def block_target(self) -> Int[Tensor, "block"]:
+        """Return the target of each edge of the block."""
+        edges = self.block
+        first, last = torch.searchsorted(
+            self.row_ptr, torch.tensor([edges.start, edges.stop], device=self.device)
+        ).tolist()
+        bounds = self.row_ptr[first : last + 1]
+        return owners_of(bounds.diff()) + first
+
+    def both_ways(self, value: Float[Tensor, "edges"]) -> Float[Tensor, "block"]:
         """Give both directions of a link the mean of their two values; one without a way back keeps its own."""
-        return both_ways(value, self.back)
+        return both_ways(value, self.back, self.first_edge)
 
     def share_of_target(
         self, edge: Int[Tensor, "n"], node: Int[Tensor, "n"]
     ) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]] | None:
         """Return the weight of each edge's target in its neighbour's circle, and the circle's whole weight."""
-        if self.edge_weight is None:
+        if self.edge_weight is None or self.circle_weight is None:
             return None
-        back = self.back[edge]
+        back = self.back[edge - self.first_edge]
         return torch.where(back >= 0, self.edge_weight[back.clamp(min=0)], 0.0), self.circle_weight[node]
 
 
 def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:
     """Normalise features and compute pair features, then move everything to the device."""
-    features = on_device(normalise(graph.features, config.features.normalise), device)
-    pairs = pair_features(graph, config.policy.state if config.training.selection else "paper").to(device)
-    row_ptr, neighbour = graph.row_ptr.to(device), graph.neighbour.to(device)
-    prepared = Prepared(row_ptr, neighbour, graph.reverse.to(device), features, pairs, features, None)
+    host = torch.device("cpu")
+    prepared, tables = prepare_nodes(replace(graph, neighbour=graph.neighbour.long()), config, host)
+    prepared = with_block(prepared, tables, 0, graph.num_nodes)
+    moved = {name: getattr(prepared, name).to(device) for name in ("row_ptr", "neighbour", "back", "pairs")}
+    features = on_device(prepared.features, device)
+    return in_first_circles(replace(prepared, **moved, features=features, circle=features), config)
+
+
+def prepare_nodes(graph: Graph, config: Config, device: torch.device) -> tuple[Prepared, PairTables]:
+    """Prepare what belongs to nodes alone, and the tables that blocks of edges are prepared from."""
+    features = normalise(graph.features, config.features.normalise)
+    state = config.policy.state if config.training.selection else "paper"
+    tables = pair_tables(graph, state, features if config.features.normalise == "l2" else None)
+    tables = tables.to(device)
+    shared = tables.unit if config.features.normalise == "l2" else None
+    features = features.to(device) if shared is None else shared
+    nothing = torch.zeros(0, len(PAIR_NAMES[state]), device=device)
+    row_ptr = tables.row_ptr
+    return Prepared(row_ptr, tables.neighbour, row_ptr[:0], features, nothing, features), tables
+
+
+def with_block(prepared: Prepared, tables: PairTables, first: int, last: int) -> Prepared:
+    """Tell of the edges of the targets from ``first`` up to ``last``."""
+    pairs, back = pairs_of(tables, first, last)
+    return replace(prepared, pairs=pairs, back=back, first_edge=tables.edges_of(first, last).start)
+
+
+def in_first_circles(prepared: Prepared, config: Config) -> Prepared:
+    """With two hops, let every node give the mean over itself and all its neighbours, before any is selected."""
     if config.representation.hops == 1:
         return prepared
-    return with_circle(prepared, torch.ones(graph.num_edges, device=device))
+    return with_circle(prepared, torch.ones(prepared.neighbour.numel(), device=prepared.device))
 
 
 def with_circle(prepared: Prepared, weight: Float[Tensor, "edges"]) -> Prepared:
     """Let every node give the mean over itself and its neighbours, weighted."""
     circle = mix_rows(prepared.features, prepared.row_ptr, prepared.neighbour, weight)
-    return replace(prepared, circle=circle, edge_weight=weight)
+    whole = 1.0 + sum_rows(weight, prepared.row_ptr)
+    return replace(prepared, circle=circle, edge_weight=weight, circle_weight=whole)
 
 
 def given_to_target(

@@ -21,6 +21,9 @@ from gdpnet.model_file import read_tensors, write_tensors
 from gdpnet.training import TrainingState
 from gdpnet.version import __version__
 
+_PIECE = 1 << 18
+"""Rows of an array that are summed up at once."""
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -123,7 +126,10 @@ def fingerprint(graph: Graph) -> str:
     else:
         values = [features]
     for part in (graph.row_ptr, graph.neighbour, graph.labels, graph.split, *values):
-        digest.update(part.numpy().tobytes())
+        for piece in part.split(_PIECE):
+            # node numbers count the same in 32 bits and in 64
+            wide = piece.long() if piece.dtype == torch.int32 else piece
+            digest.update(wide.contiguous().numpy().data)
     return digest.hexdigest()[:16]
 
 

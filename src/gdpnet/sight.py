@@ -2,59 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet.graph.features import Features, slice_rows
 from gdpnet.graph.pairs import LEARNED_PAIRS
 from gdpnet.prepared import Prepared
-from gdpnet.ragged import owners_of
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import Episodes, Met, Tables, View
 from gdpnet.selection.policy import agreement
 
 _MEET_CHUNK = 1 << 12
+_PROJECT_ROWS = 1 << 17
 _ROUND = 16
 
 
+@dataclass(frozen=True)
+class NodeRows:
+    """All nodes as some members see them, projected once: a row for each node and member, member by member."""
+
+    members: slice
+    own: Float[Tensor, "rows width"]
+    given: Float[Tensor, "table width"]
+    """What nodes give; with two hops what their circles give, and below that the nodes by themselves."""
+
+
 @torch.no_grad()
-def make_view(aggregators: Aggregators, prepared: Prepared, members: slice = slice(0, 1)) -> View:
-    """Lay out what the policy sees, a row for each node and each of the members asked for (member by member)."""
-    sight = _Sight(aggregators, prepared, members)
-    return View(sight.meet, sight.observe, sight.tables(aggregators, members))
+def project_nodes(aggregators: Aggregators, prepared: Prepared, members: slice = slice(0, 1)) -> NodeRows:
+    """Project all nodes; tables lie in one another where they can, so that a node takes as little as it may."""
+    features, circle = prepared.features, prepared.circle
+    if prepared.edge_weight is None:
+        own = given = _member_rows(aggregators.project_own, features, members)
+        if aggregators.self_weight is not None:
+            given = _member_rows(aggregators.project_given, features, members)
+        return NodeRows(members, own, given)
+    count = prepared.num_nodes * len(range(aggregators.members)[members])
+    given = aggregators.bias.new_empty(2 * count, aggregators.width)
+    _member_rows(aggregators.project_given, circle, members, given[:count])
+    own = _member_rows(aggregators.project_given, features, members, given[count:])
+    if aggregators.self_weight is not None:
+        own = _member_rows(aggregators.project_own, features, members)
+    return NodeRows(members, own, given)
+
+
+@torch.no_grad()
+def make_view(
+    aggregators: Aggregators,
+    prepared: Prepared,
+    members: slice = slice(0, 1),
+    rows: NodeRows | None = None,
+) -> View:
+    """Lay out what the policy sees of the members asked for; nodes that are projected already are taken over."""
+    sight = _Sight(aggregators, prepared, rows or project_nodes(aggregators, prepared, members))
+    return View(sight.meet, sight.observe, sight.tables())
 
 
 class _Sight:
-    """All nodes as some members see them, projected once."""
+    """Nodes as some members see them, and the edges of a block."""
 
-    def __init__(self, aggregators: Aggregators, prepared: Prepared, members: slice) -> None:
+    def __init__(self, aggregators: Aggregators, prepared: Prepared, rows: NodeRows) -> None:
         self.aggregators, self.prepared = aggregators, prepared
-        own = aggregators.project_own(prepared.features, members)
-        self.members = own.shape[1]
-        self.own = self.given = _member_rows(own)
-        if aggregators.self_weight is not None:
-            self.given = _member_rows(aggregators.project_given(prepared.features, members))
+        self.own, self.given, self.picked = rows.own, rows.given, rows.members
+        members = rows.members
+        self.members = rows.own.shape[0] // prepared.num_nodes
         self.share = _share_of_each(prepared)
         self.share_back = _share_back(prepared) if prepared.looks_around else None
-        if self.share is not None:
-            circle = _member_rows(aggregators.project_given(prepared.circle, members))
-            self.given = torch.cat([circle, self.given])
         self.bias = aggregators.bias[members]
         heads = aggregators.head_weight[members].transpose(1, 2).flatten(0, 1)  # members * classes, width
         # products with a few rows are slow: zeros fill them up to a round number
         self.heads = F.pad(heads, (0, 0, 0, -heads.shape[0] % _ROUND))
         self.head_bias = aggregators.head_bias[members].t()  # classes, members
 
-    def tables(self, aggregators: Aggregators, members: slice) -> Tables:
+    def tables(self) -> Tables:
         """Return what `observe` computes with."""
+        bank, members = self.aggregators, self.picked
         return Tables(
             self.own,
-            aggregators.bias[members].detach(),
-            aggregators.head_weight[members].detach(),
-            aggregators.head_bias[members].detach(),
+            bank.bias[members].detach(),
+            bank.head_weight[members].detach(),
+            bank.head_bias[members].detach(),
             self.prepared.num_nodes,
-            aggregators.self_weight is not None,
+            bank.self_weight is not None,
         )
 
     @torch.no_grad()
@@ -72,18 +105,17 @@ class _Sight:
         given = self.own.new_empty(count, self.own.shape[1])
         embedded, beliefs = torch.empty_like(given), given.new_empty(count, self.head_bias.shape[0])
         target_row = episodes.target_row.index_select(0, episodes.owner)
-        pairs = self.prepared.pairs.index_select(0, episodes.edge)
+        edge = episodes.edge - self.prepared.first_edge
+        pairs = self.prepared.pairs.index_select(0, edge)
         chunk = _MEET_CHUNK if given.device.type == "cpu" else max(count, 1)
         for start in range(0, count, chunk):
             part = slice(start, min(start + chunk, count))
             row = episodes.row[part]
-            given[part] = self._give(row, target_row[part], episodes.edge[part])
+            given[part] = self._give(row, target_row[part], edge[part])
             torch.add(given[part], self._offset_of(row), out=embedded[part]).relu_()
             beliefs[part] = self._believe(embedded[part], row)
             if self.share_back is not None:
-                circle = self._mix(
-                    target_row[part], row, self.share_back.index_select(0, episodes.edge[part])
-                )
+                circle = self._mix(target_row[part], row, self.share_back.index_select(0, edge[part]))
                 circle = circle.add_(self._offset_of(target_row[part])).relu_()
                 belief = self._believe(circle, row)
                 pairs[part, -LEARNED_PAIRS:] = _compare(circle, belief, embedded[part], beliefs[part])
@@ -142,26 +174,42 @@ def _compare(
     return torch.stack([agreement(belief, beliefs), cosine, belief.amax(dim=1)], dim=1)
 
 
-def _share_back(prepared: Prepared) -> Float[Tensor, "edges 2"] | None:
+def _share_back(prepared: Prepared) -> Float[Tensor, "block 2"] | None:
     """Return the weights of the target's circle and of the neighbour in that circle without the neighbour."""
-    if prepared.edge_weight is None:
+    if prepared.edge_weight is None or prepared.circle_weight is None:
         return None
-    whole = prepared.circle_weight[owners_of(prepared.row_ptr.diff())]
-    return torch.stack([whole, -prepared.edge_weight], dim=1) / (whole - prepared.edge_weight)[:, None]
+    weight = prepared.edge_weight[prepared.block]
+    whole = prepared.circle_weight[prepared.block_target]
+    return torch.stack([whole, -weight], dim=1) / (whole - weight)[:, None]
 
 
-def _share_of_each(prepared: Prepared) -> Float[Tensor, "edges 2"] | None:
+def _share_of_each(prepared: Prepared) -> Float[Tensor, "block 2"] | None:
     """Return the weights of the neighbour's circle and of the target in what an edge gives.
 
     They are W / (W - k) and -k / (W - k), as in `given_to_target`.
     """
-    everything = torch.arange(prepared.neighbour.numel(), device=prepared.device)
-    share = prepared.share_of_target(everything, prepared.neighbour)
+    edges = prepared.block
+    everything = torch.arange(edges.start, edges.stop, device=prepared.device)
+    share = prepared.share_of_target(everything, prepared.neighbour[edges])
     if share is None:
         return None
     own, whole = share
     return torch.stack([whole, -own], dim=1) / (whole - own)[:, None]
 
 
-def _member_rows(table: Float[Tensor, "nodes members width"]) -> Float[Tensor, "rows width"]:
-    return table.transpose(0, 1).flatten(0, 1).contiguous()
+def _member_rows(
+    project: Callable[[Features, slice], Tensor],
+    features: Features,
+    members: slice,
+    out: Tensor | None = None,
+) -> Float[Tensor, "rows width"]:
+    """Project nodes, a range at a time, into a table of one row for each node and member, member by member."""
+    nodes = features.shape[0]
+    for start in range(0, nodes, _PROJECT_ROWS):
+        rows = slice(start, min(start + _PROJECT_ROWS, nodes))
+        part = project(slice_rows(features, rows), members)  # rows, members, width
+        if out is None:
+            out = part.new_empty(part.shape[1] * nodes, part.shape[2])
+        out.unflatten(0, (-1, nodes))[:, rows] = part.transpose(0, 1)
+    assert out is not None
+    return out

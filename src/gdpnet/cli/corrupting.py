@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gdpnet.atomic import check_new
 from gdpnet.cli.app import app
 from gdpnet.cli.opening import open_named
 from gdpnet.cli.options import (
@@ -27,7 +28,7 @@ from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError
 from gdpnet.graph.noise import NOISES, check_kind, check_rate, corrupt_all
 from gdpnet.graph.noise_links import is_directed
-from gdpnet.graph.writing import check_new, count_changes, write_noisy
+from gdpnet.graph.writing import count_changes, write_noisy
 
 
 @app.command()

@@ -25,7 +25,10 @@ class Device(StrEnum):
 
 GraphName = Annotated[
     str,
-    typer.Argument(metavar="GRAPH", help="cora, citeseer, pubmed, dblp, synthetic, a folder or an .npz file"),
+    typer.Argument(
+        metavar="GRAPH",
+        help="cora, citeseer, pubmed, dblp, synthetic, a folder of tables, a store or an .npz file",
+    ),
 ]
 OptionalGraph = Annotated[
     str | None, typer.Argument(metavar="[GRAPH]", help="the graph that the run was trained on, if left out")
@@ -43,7 +46,19 @@ DataDir = Annotated[
     Path | None, typer.Option(help="folder with Planetoid and CitationFull; GDPNET_DATA by default")
 ]
 SplitName = Annotated[str, typer.Option(help="paper or random split of a named dataset")]
-OutFile = Annotated[Path, typer.Option("--out", help="a .csv or .parquet file to write")]
+OutFile = Annotated[
+    Path, typer.Option("--out", help="a .csv or .parquet file to write; with --shards a folder of them")
+]
+Shards = Annotated[
+    bool,
+    typer.Option(
+        "--shards",
+        help="go through the graph in bounded memory and write a folder of Parquet shards; goes on if stopped",
+    ),
+]
+EdgesAShard = Annotated[
+    int, typer.Option(help="edges of the targets of one shard, decided on together", min=1, show_default=True)
+]
 Directed = Annotated[bool, typer.Option("--directed", help="edges of files point one way")]
 ColumnNames = Annotated[
     list[str] | None,

@@ -116,6 +116,19 @@ class TrialProgress:
             )
 
 
+class ShardProgress:
+    """Say how far a pass over shards is, at most once in ten seconds."""
+
+    def __init__(self) -> None:
+        self.last = time.perf_counter()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Say that a shard is done."""
+        if time.perf_counter() - self.last > 10.0:
+            self.last = time.perf_counter()
+            print(f"{what}: shard {done} of {total}", flush=True)
+
+
 def _said(metrics: dict[str, Any]) -> str:
     """Return what came out: the score on test, the best on validation of a search, or why there is none."""
     if "error" in metrics:

@@ -18,20 +18,23 @@ from gdpnet.cli.options import (
     Device,
     DeviceName,
     Directed,
+    EdgesAShard,
     GraphName,
     Json,
     OptionalGraph,
     OutFile,
     RunPath,
+    Shards,
     source_of,
 )
-from gdpnet.cli.printing import print_graph, print_json, print_metrics, print_table
+from gdpnet.cli.printing import ShardProgress, print_graph, print_json, print_metrics, print_table
 from gdpnet.config import shipped_config
 from gdpnet.errors import ConfigError
 from gdpnet.graph.datasets import DATASETS, is_present
 from gdpnet.graph.files import edge_table, write_table
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.tables import SUFFIXES
+from gdpnet.streaming import EDGES_A_SHARD, denoise_to, embed_to
 
 
 @app.command()
@@ -62,6 +65,8 @@ def embed(
     run: RunPath,
     graph: OptionalGraph = None,
     out: OutFile = Path("embeddings.parquet"),
+    shards: Shards = False,
+    edges_a_shard: EdgesAShard = EDGES_A_SHARD,
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
     columns: ColumnNames = None,
@@ -69,8 +74,13 @@ def embed(
     as_json: Json = False,
 ) -> None:
     """Write a representation for every node of a graph."""
-    _check_suffix(out)
+    _check_out(out, shards)
     model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
+    if shards:
+        said = embed_to(model, loaded, out, edges_a_shard=edges_a_shard, progress=ShardProgress())
+        print(f"{said['nodes']:,} representations of width {said['width']} written to {out}")
+        print_json(as_json, {"run": str(run), "graph": name, "out": str(out)} | said)
+        return
     values = model.embed(loaded)
     table = _node_columns(loaded) | {f"h{number}": column for number, column in enumerate(values.T)}
     write_table(pa.table(table), out)
@@ -115,6 +125,8 @@ def denoise(
     one_way: Annotated[
         bool, typer.Option("--one-way", help="decide on each direction of a link by itself")
     ] = False,
+    shards: Shards = False,
+    edges_a_shard: EdgesAShard = EDGES_A_SHARD,
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
     columns: ColumnNames = None,
@@ -124,8 +136,17 @@ def denoise(
     """Write the cleaned graph as an edge list with a keep probability for every edge."""
     from gdpnet.experiments.evaluation import describe_cleaning
 
-    _check_suffix(out)
+    _check_out(out, shards)
     model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
+    about = {"run": str(run), "graph": name, "out": str(out)}
+    if shards:
+        options: dict[str, Any] = {"threshold": threshold, "symmetric": not one_way, "all_edges": all_edges}
+        said = denoise_to(
+            model, loaded, out, **options, edges_a_shard=edges_a_shard, progress=ShardProgress()
+        )
+        print_metrics(said)
+        print_json(as_json, about | said)
+        return
     cleaned = model.denoise(loaded, threshold=threshold, symmetric=not one_way)
     table = edge_table(loaded).append_column("keep_probability", pa.array(cleaned.keep_probability))
     if all_edges:
@@ -140,7 +161,7 @@ def denoise(
     print(cleaned.reason)
     print_metrics(metrics)
     said = {"threshold": cleaned.threshold, "reason": cleaned.reason}
-    print_json(as_json, {"run": str(run), "graph": name, "out": str(out)} | said | metrics)
+    print_json(as_json, about | said | metrics)
 
 
 @app.command()
@@ -215,7 +236,15 @@ def _node_columns(graph: Graph) -> dict[str, Any]:
     return {"id": ids.astype(str) if ids.dtype == np.object_ else ids}
 
 
+def _check_out(path: Path, shards: bool) -> None:
+    """Refuse a file or folder that could not be written before anything is computed."""
+    if shards and path.suffix in SUFFIXES:
+        raise ConfigError(f"with --shards --out must be a folder, found the file name '{path.name}'")
+    if not shards:
+        _check_suffix(path)
+
+
 def _check_suffix(path: Path) -> None:
-    """Refuse a file that could not be written before anything is computed."""
+    """Refuse a file that is neither CSV nor Parquet."""
     if path.suffix not in SUFFIXES:
         raise ConfigError(f"--out must end in {' or '.join(SUFFIXES)}, found '{path.name}'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,10 +12,21 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet.ragged import offsets_of, owners_of, ranges, sum_by_owner
+from gdpnet.ragged import cut_rows, find_in_rows, offsets_of, owners_of, ranges, sum_by_owner
 
 ONE_HOT_NOTE = "nodes have no features, so each got its own number, one-hot"
 """What is said of a graph that came without features."""
+
+
+_ROWS = 1 << 16
+"""Dense rows worked on at once, so that what lies between does not grow with the graph."""
+
+_LINKS = 1 << 20
+"""Edges worked on at once, likewise."""
+
+
+_MOST_KEYS = 1 << 63
+"""Keys of row and column must stay below this; in larger matrices rows are searched without keys."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,19 @@ class SparseRows:
         length = self.row_ptr[rows + 1] - self.row_ptr[rows]
         _, position = ranges(self.row_ptr[rows], length)
         return type(self)(offsets_of(length), self.column[position], self.value[position], self.width)
+
+    @cached_property
+    def keys(self) -> Int[Tensor, "values"]:
+        """Return one number a value, row * width + column."""
+        return self.row * self.width + self.column
+
+    def find(self, row: Int[Tensor, "n"], wanted: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
+        """Return where each wanted column stands in its row, -1 where it does not; columns of a row must ascend."""
+        if self.column.numel() == 0 or self.shape[0] * self.width >= _MOST_KEYS:
+            return find_in_rows(self.row_ptr, self.column, row, wanted)
+        key = row * self.width + wanted
+        place = torch.searchsorted(self.keys, key).clamp_(max=self.column.numel() - 1)
+        return torch.where(self.keys[place] == key, place, -1)
 
     @classmethod
     def identity(cls, nodes: int) -> SparseRows:
@@ -100,6 +125,15 @@ def take_rows(features: Features, rows: Int[Tensor, "taken"]) -> Features:
     return features.take(rows) if isinstance(features, SparseRows) else features[rows]
 
 
+def slice_rows(features: Features, rows: slice) -> Features:
+    """Return the feature rows of a range."""
+    if not isinstance(features, SparseRows):
+        return features[rows]
+    row_ptr = features.row_ptr[rows.start : rows.stop + 1]
+    values = slice(int(row_ptr[0]), int(row_ptr[-1]))
+    return SparseRows(row_ptr - row_ptr[0], features.column[values], features.value[values], features.width)
+
+
 def project(features: Features, weight: Float[Tensor, "features out"]) -> Float[Tensor, "nodes out"]:
     """Multiply feature rows with a weight matrix, X W."""
     if not isinstance(features, SparseRows):
@@ -134,13 +168,16 @@ def drop_values(
 def normalise(features: Features, kind: str) -> Features:
     """Scale each row to sum one (``row``) or to length one (``l2``); rows of zeros stay."""
     if kind == "none":
-        return features
+        return features if isinstance(features, SparseRows) else features.float()
     if isinstance(features, SparseRows):
         size = features.value.abs() if kind == "row" else features.value.square()
         total = sum_by_owner(size, features.row, features.shape[0])
         return features.with_value(features.value / _scale(total, kind)[features.row])
-    size = features.abs() if kind == "row" else features.square()
-    return features / _scale(size.sum(dim=1), kind)[:, None]
+    scaled = torch.empty_like(features, dtype=torch.float32)
+    for part, rows in zip(scaled.split(_ROWS), features.split(_ROWS), strict=True):
+        size = rows.float().abs() if kind == "row" else rows.float().square()
+        torch.div(rows, _scale(size.sum(dim=1), kind)[:, None], out=part)
+    return scaled
 
 
 def _scale(total: Float[Tensor, "nodes"], kind: str) -> Float[Tensor, "nodes"]:
@@ -155,7 +192,37 @@ def mix_rows(
     weight: Float[Tensor, "edges"],
 ) -> Features:
     """Return for each node the mean of its own row and its neighbours' rows, the latter weighted."""
-    return mix_into(features, features, row_ptr, neighbour, weight)
+    if isinstance(features, SparseRows):
+        return mix_into(features, features, row_ptr, neighbour, weight)
+    rows, ptr, to, by = (part.cpu() for part in (features, row_ptr, neighbour, weight))
+    mixed = torch.empty_like(rows)
+    for first, last in cut_rows(ptr, _LINKS):
+        edges = slice(int(ptr[first]), int(ptr[last]))
+        part = mix_into(rows[first:last], rows, ptr[first : last + 1] - edges.start, to[edges], by[edges])
+        assert isinstance(part, Tensor)
+        mixed[first:last] = part
+    return mixed.to(features.device)
+
+
+def add_rows(
+    features: Features, row_ptr: Int[Tensor, "offsets"], neighbour: Int[Tensor, "edges"]
+) -> Features:
+    """Return for each node the sum of its neighbours' rows, all of them on the host."""
+    if isinstance(features, SparseRows):
+        return SparseRows.from_scipy(_links(row_ptr, neighbour, features) @ features.to_scipy())
+    total = torch.empty_like(features)
+    for first, last in cut_rows(row_ptr, _LINKS):
+        edges = slice(int(row_ptr[first]), int(row_ptr[last]))
+        links = _links(row_ptr[first : last + 1] - edges.start, neighbour[edges], features)
+        total[first:last] = torch.from_numpy(links @ features.numpy())
+    return total
+
+
+def _links(row_ptr: Tensor, neighbour: Tensor, features: Features) -> sp.csr_matrix:
+    """Return the matrix of some nodes' links, one for each."""
+    ones = np.ones(neighbour.numel(), dtype=np.float32)
+    parts = (ones, neighbour.numpy(), row_ptr.numpy())
+    return sp.csr_matrix(parts, shape=(row_ptr.numel() - 1, features.shape[0]))
 
 
 def mix_into(

@@ -1,4 +1,4 @@
-"""Graphs in files: a folder with an edge table and a node table, or one npz file."""
+"""Graphs in files: a folder with an edge table and a node table, a store of mapped arrays, or one npz file."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from gdpnet.errors import GraphError
 from gdpnet.graph.codes import code_labels, code_split
 from gdpnet.graph.features import ONE_HOT_NOTE, SparseRows
 from gdpnet.graph.graph import SPLITS, Graph, id_text
+from gdpnet.graph.mapped import is_store, open_store
 from gdpnet.graph.npz import read_npz, write_npz
 from gdpnet.graph.tables import (
     SUFFIXES,
@@ -28,7 +29,16 @@ from gdpnet.graph.tables import (
 )
 from gdpnet.graph.weights import with_weights
 
-__all__ = ["Columns", "edge_table", "read_graph", "write_npz", "write_table", "write_tables"]
+__all__ = [
+    "Columns",
+    "edge_table",
+    "edges_of_targets",
+    "id_array",
+    "read_graph",
+    "write_npz",
+    "write_table",
+    "write_tables",
+]
 
 
 @dataclass(frozen=True)
@@ -52,13 +62,15 @@ USUAL_COLUMNS = Columns()
 
 
 def read_graph(path: Path, *, columns: Columns = USUAL_COLUMNS, directed: bool = False) -> Graph:
-    """Read a graph from a folder of tables or from an npz file.
+    """Read a graph from a folder of tables, a store or an npz file.
 
     The folder holds ``edges`` and ``nodes``, and ``features`` in long form (node, feature, value) where they
     are sparse; each as ``.csv`` or ``.parquet``. Ids stay as they are written: in CSV they are text.
     """
     if not path.exists():
         raise GraphError(f"there is no file or folder {path}")
+    if is_store(path):
+        return open_store(path)
     if path.is_dir():
         return _read_folder(path, columns, directed)
     if path.suffix == ".npz":
@@ -97,9 +109,23 @@ def write_tables(
 
 def edge_table(graph: Graph, ids: bool = True) -> Any:
     """Return an Arrow table of the edges, source and target, by the user's ids or by node numbers."""
-    names = _id_array(graph.node_ids) if ids else pa.array(np.arange(graph.num_nodes))
-    ends = {"source": graph.neighbour, "target": graph.target}
-    return pa.table({end: names.take(pa.array(node.numpy())) for end, node in ends.items()})
+    names = id_array(graph) if ids else pa.array(np.arange(graph.num_nodes))
+    return edges_of_targets(graph, names, 0, graph.num_nodes)
+
+
+def edges_of_targets(graph: Graph, names: Any, first: int, last: int) -> Any:
+    """Return an Arrow table of the edges of the targets from ``first`` up to ``last``, nodes by their names."""
+    bounds = graph.row_ptr[first : last + 1]
+    neighbour = graph.neighbour[int(bounds[0]) : int(bounds[-1])]
+    target = np.repeat(np.arange(first, last), bounds.diff().numpy())
+    return pa.table(
+        {"source": names.take(pa.array(neighbour.numpy())), "target": names.take(pa.array(target))}
+    )
+
+
+def id_array(graph: Graph) -> Any:
+    """Return the user's ids as an Arrow array: numbers, or text."""
+    return _id_array(graph.node_ids)
 
 
 def _read_folder(folder: Path, columns: Columns, directed: bool) -> Graph:

@@ -13,10 +13,13 @@ from torch import Tensor
 
 from gdpnet.errors import GraphError
 from gdpnet.graph.features import Features, SparseRows, take_rows
-from gdpnet.ragged import offsets_of, owners_of, ranges
+from gdpnet.ragged import find_in_rows, offsets_of, owners_of, ranges
 
 UNKNOWN = -1
 """The label of a node whose class is not known."""
+
+_MOST_NODES = 3_037_000_499
+"""The square of a larger number does not fit 64 bits, and a pair of nodes is put in order by one number."""
 
 SPLITS = ("none", "train", "validation", "test")
 """Names of the split codes 0 to 3; a node of no split is context: seen, never a target of training."""
@@ -83,10 +86,7 @@ class Graph:
     @property
     def reverse(self) -> Int[Tensor, "edges"]:
         """Return for each edge the one that runs the other way, -1 where there is none."""
-        key = self.target * self.num_nodes + self.neighbour
-        wanted = self.neighbour * self.num_nodes + self.target
-        place = torch.searchsorted(key, wanted).clamp(max=max(key.numel() - 1, 0))
-        return torch.where(key[place] == wanted, place, -1) if key.numel() else place
+        return find_in_rows(self.row_ptr, self.neighbour, self.neighbour, self.target)
 
     def nodes_in(self, split: str) -> Int[Tensor, "targets"]:
         """Return the nodes of a split, ascending."""
@@ -314,6 +314,10 @@ def _checked_edges(
             f"edges must be two rows of node numbers, found an array of shape {tuple(edges.shape)}"
         )
     edges = edges.long()
+    if nodes > _MOST_NODES:
+        raise GraphError(
+            f"a graph that is built in memory can have {_MOST_NODES:,} nodes, found {nodes:,}: write it as a store"
+        )
     outside = ((edges < 0) | (edges >= nodes)).any(dim=0).nonzero()
     if outside.numel():
         source, target = edges[:, outside[0, 0]].tolist()

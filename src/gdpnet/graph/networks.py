@@ -174,7 +174,7 @@ def _rows(features: Features) -> list[Any]:
 
 def _is_mutual(graph: Graph) -> bool:
     key = graph.target * graph.num_nodes + graph.neighbour
-    back = graph.neighbour * graph.num_nodes + graph.target
+    back = graph.neighbour.long() * graph.num_nodes + graph.target
     order = back.argsort()
     if not torch.equal(back[order], key):
         return False

@@ -5,14 +5,18 @@ Everything here is label-free and leaves the edge itself out, so it means the sa
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, NamedTuple
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet.graph.features import Features, SparseRows, normalise
+from gdpnet.graph.features import Features, SparseRows, add_rows, normalise
 from gdpnet.graph.graph import Graph
-from gdpnet.ragged import ranges
+from gdpnet.ragged import find_in_rows, owners_of, ranges
 
 PAIR_NAMES = {
     "paper": (),
@@ -45,55 +49,119 @@ LEARNED_PAIRS = 3
 _CHUNK = 1 << 20
 
 
+@dataclass(frozen=True)
+class PairTables:
+    """What pair features are made of: the graph, and tables of its nodes; none of edges."""
+
+    state: str
+    row_ptr: Int[Tensor, "offsets"]
+    neighbour: Int[Tensor, "edges"]
+    unit: Features | None
+    """Feature rows of length one."""
+    circle: Features | None
+    """Their sum over each node's neighbours."""
+    unit_length: Float[Tensor, "nodes"] | None = None
+    circle_length: Float[Tensor, "nodes"] | None = None
+    """Squared lengths of both."""
+    inner: Float[Tensor, "nodes"] | None = None
+    """Their inner product."""
+
+    def to(self, device: torch.device) -> PairTables:
+        """Return the tables on another device."""
+        parts = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "state"}
+        moved: dict[str, Any] = {
+            name: None if part is None else part.to(device) for name, part in parts.items()
+        }
+        return type(self)(state=self.state, **moved)
+
+    def edges_of(self, first: int, last: int) -> slice:
+        """Return the edges of the nodes from ``first`` up to ``last``."""
+        return slice(int(self.row_ptr[first]), int(self.row_ptr[last]))
+
+    def ends_of(self, first: int, last: int) -> tuple[Int[Tensor, "some"], Int[Tensor, "some"]]:
+        """Return the target and the neighbour of these edges."""
+        target = owners_of(self.row_ptr[first : last + 1].diff()) + first
+        return target, self.neighbour[self.edges_of(first, last)].long()
+
+    def back_of(self, first: int, last: int) -> Int[Tensor, "some"]:
+        """Return for each of these edges the one that runs the other way, -1 for none."""
+        target, neighbour = self.ends_of(first, last)
+        return find_in_rows(self.row_ptr, self.neighbour, neighbour, target)
+
+
+def pair_tables(graph: Graph, state: str, unit: Features | None = None) -> PairTables:
+    """Make the tables that a state needs; rows of length one are taken over if they are there already."""
+    row_ptr, neighbour = graph.row_ptr, graph.neighbour
+    if state == "paper":
+        return PairTables(state, row_ptr, neighbour, None, None)
+    unit = normalise(graph.features, "l2") if unit is None else unit
+    if state == "pairs":
+        return PairTables(state, row_ptr, neighbour, unit, None)
+    circle = add_rows(unit, row_ptr, neighbour)
+    everyone = torch.arange(graph.num_nodes)
+    lengths = [
+        _row_dots(left, everyone, right, everyone)
+        for left, right in ((unit, unit), (circle, circle), (unit, circle))
+    ]
+    return PairTables(state, row_ptr, neighbour, unit, circle, *lengths)
+
+
 def pair_features(graph: Graph, state: str) -> Float[Tensor, "edges pairs"]:
     """Return one row an edge, with the columns that `PAIR_NAMES` gives for this state."""
-    if state == "paper":
-        return torch.zeros(graph.num_edges, 0)
-    features = normalise(graph.features, "l2")
-    target = graph.target
-    cosine = _row_dots(features, target, features, graph.neighbour)
-    if state == "pairs":
-        return cosine[:, None]
-    common, adamic_adar = _common_neighbours(graph)
-    to_neighbour, to_target, circles = _circle_cosines(graph, features, cosine)
-    degree = graph.degree.float()
+    return pairs_of(pair_tables(graph, state), 0, graph.num_nodes)[0]
+
+
+def pairs_of(
+    tables: PairTables, first: int, last: int
+) -> tuple[Float[Tensor, "some pairs"], Int[Tensor, "some"]]:
+    """Return the pair features of the edges of some targets, and the edge that runs the other way, -1 for none."""
+    target, neighbour = tables.ends_of(first, last)
+    back = find_in_rows(tables.row_ptr, tables.neighbour, neighbour, target)
+    if tables.unit is None:
+        return torch.zeros(target.numel(), 0, device=target.device), back
+    cosine = _row_dots(tables.unit, target, tables.unit, neighbour)
+    if tables.circle is None:
+        return cosine[:, None], back
+    common, adamic_adar = _common_neighbours(tables, target, neighbour)
+    degree = tables.row_ptr.diff()
     columns = [
         cosine,
         common.log1p(),
         adamic_adar.log1p(),
-        to_neighbour,
-        to_target,
-        circles,
-        degree[target].log1p(),
-        degree[graph.neighbour].log1p(),
+        *_circle_cosines(tables, target, neighbour, cosine, (back >= 0).float()),
+        degree[target].float().log1p(),
+        degree[neighbour].float().log1p(),
     ]
-    if state == "circles":
+    if tables.state == "circles":
         columns += [torch.zeros_like(cosine)] * LEARNED_PAIRS
-    return torch.stack(columns, dim=1)
+    return torch.stack(columns, dim=1), back
 
 
 def _circle_cosines(
-    graph: Graph, features: Features, cosine: Float[Tensor, "edges"]
-) -> tuple[Float[Tensor, "edges"], Float[Tensor, "edges"], Float[Tensor, "edges"]]:
+    tables: PairTables,
+    target: Int[Tensor, "some"],
+    neighbour: Int[Tensor, "some"],
+    cosine: Float[Tensor, "some"],
+    mutual: Float[Tensor, "some"],
+) -> tuple[Float[Tensor, "some"], Float[Tensor, "some"], Float[Tensor, "some"]]:
     """Compare each node of an edge, and its circle, with the other's circle: its neighbours but for this one.
 
     With S_u the sum of the unit features of u's neighbours, v's cosine to u's circle is
     (x_v S_u - x_v x_v) / |S_u - x_v|; only inner products are needed. Where the edge runs one way alone, v is
     not in u's circle and nothing is taken out of it.
     """
-    target, neighbour = graph.target, graph.neighbour
-    mutual = (graph.reverse >= 0).float()
-    circle = _neighbour_sums(graph, features)
-    everyone = torch.arange(graph.num_nodes)
-    unit = _row_dots(features, everyone, features, everyone)
-    length = _row_dots(circle, everyone, circle, everyone)
-    near = _row_dots(features, target, circle, neighbour) - mutual * unit[target]
-    far = _row_dots(features, neighbour, circle, target) - unit[neighbour]
+    unit, length, inner = tables.unit_length, tables.circle_length, tables.inner
+    assert unit is not None
+    assert length is not None
+    assert inner is not None
+    assert tables.unit is not None
+    assert tables.circle is not None
+    near = _row_dots(tables.unit, target, tables.circle, neighbour) - mutual * unit[target]
+    far = _row_dots(tables.unit, neighbour, tables.circle, target) - unit[neighbour]
     near_length = (length[neighbour] - mutual * (2.0 * near + unit[target])).clamp(min=0.0).sqrt()
     far_length = (length[target] - 2.0 * far - unit[neighbour]).clamp(min=0.0).sqrt()
-    own_near = _row_dots(features, target, circle, target)
-    own_far = _row_dots(features, neighbour, circle, neighbour)
-    both = _row_dots(circle, target, circle, neighbour) - own_far + mutual * (cosine - own_near)
+    between = _row_dots(tables.circle, target, tables.circle, neighbour)
+    both = between - inner[neighbour] + mutual * (cosine - inner[target])
     return (
         _ratio(near, near_length),
         _ratio(far, far_length),
@@ -103,18 +171,6 @@ def _circle_cosines(
 
 def _ratio(part: Float[Tensor, "edges"], whole: Float[Tensor, "edges"]) -> Float[Tensor, "edges"]:
     return torch.where(whole > 1e-4, part / whole.clamp(min=1e-4), torch.zeros_like(part)).clamp(-1.0, 1.0)
-
-
-def _neighbour_sums(graph: Graph, features: Features) -> Features:
-    """Add up the feature rows of each node's neighbours."""
-    import scipy.sparse as sp
-
-    shape = (graph.num_nodes, graph.num_nodes)
-    ones = np.ones(graph.num_edges, dtype=np.float32)
-    adjacency = sp.csr_matrix((ones, graph.neighbour.numpy(), graph.row_ptr.numpy()), shape=shape)
-    if isinstance(features, SparseRows):
-        return SparseRows.from_scipy(adjacency @ features.to_scipy())
-    return torch.from_numpy(adjacency @ features.numpy())
 
 
 def _row_dots(
@@ -127,55 +183,54 @@ def _row_dots(
     assert isinstance(right, Tensor)
     step = max(1, _CHUNK * 4 // max(1, left.shape[1]))
     parts = [
-        (left[left_row[start : start + step]] * right[right_row[start : start + step]]).sum(dim=1)
-        for start in range(0, left_row.numel(), step)
+        (left.index_select(0, some) * right.index_select(0, other)).sum(dim=1)
+        for some, other in zip(left_row.split(step), right_row.split(step), strict=True)
     ]
-    return torch.cat(parts) if parts else torch.zeros(0)
+    return torch.cat(parts) if parts else left.new_zeros(0)
+
+
+class _Rows(NamedTuple):
+    """Rows of ascending columns, and how to find columns in them: places of ``(row, wanted)``, -1 for none."""
+
+    row_ptr: Int[Tensor, "offsets"]
+    column: Int[Tensor, "values"]
+    find: Callable[[Tensor, Tensor], Tensor]
+
+    def length(self, row: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
+        return self.row_ptr[row + 1] - self.row_ptr[row]
 
 
 def _sparse_row_dots(
     left: SparseRows, left_row: Int[Tensor, "edges"], right: SparseRows, right_row: Int[Tensor, "edges"]
 ) -> Float[Tensor, "edges"]:
-    """Look up each value of the shorter row among those of the longer, by a search in sorted keys.
+    result = torch.zeros(left_row.numel(), dtype=torch.double, device=left_row.device)
+    sides = [_Rows(side.row_ptr, side.column, side.find) for side in (left, right)]
+    for edge, left_place, right_place in _matches(sides[0], left_row, sides[1], right_row):
+        result.index_add_(0, edge, (left.value[left_place] * right.value[right_place]).double())
+    return result.float()
 
-    The cost follows the shorter row, so that a hub costs no more than its neighbours do.
+
+def _matches(
+    left: _Rows, left_row: Int[Tensor, "edges"], right: _Rows, right_row: Int[Tensor, "edges"]
+) -> Iterator[tuple[Int[Tensor, "m"], Int[Tensor, "m"], Int[Tensor, "m"]]]:
+    """Yield the columns that both rows of an edge hold: the edge, and the places on the left and on the right.
+
+    Each value of the shorter row is looked up in the longer one, so that a hub costs no more than its neighbours do.
     """
-    left_length, right_length = left.row_ptr.diff(), right.row_ptr.diff()
-    left_keys = (left.row * left.width + left.column).numpy()
-    right_keys = (right.row * right.width + right.column).numpy()
-    result = np.zeros(left_row.numel(), dtype=np.float32)
-    left_is_short = left_length[left_row] <= right_length[right_row]
-    for few, few_row, many, many_row, many_keys, chosen in (
-        (left, left_row, right, right_row, right_keys, left_is_short),
-        (right, right_row, left, left_row, left_keys, ~left_is_short),
-    ):
-        edges = chosen.nonzero().flatten()
-        length = few.row_ptr.diff()[few_row[edges]]
-        for part in _parts_of(edges, length):
-            _add_matches(result, part, few, few_row, many, many_row, many_keys)
-    return torch.from_numpy(result)
-
-
-def _add_matches(
-    result: np.ndarray,
-    edges: Int[Tensor, "part"],
-    few: SparseRows,
-    few_row: Int[Tensor, "edges"],
-    many: SparseRows,
-    many_row: Int[Tensor, "edges"],
-    many_keys: np.ndarray,
-) -> None:
-    """Add to ``result`` the products of the values that both rows of an edge hold."""
-    if many_keys.size == 0:
-        return
-    row = few_row[edges]
-    owner, position = ranges(few.row_ptr[row], few.row_ptr.diff()[row])
-    key = (many_row[edges][owner] * many.width + few.column[position]).numpy()
-    place = np.searchsorted(many_keys, key).clip(max=many_keys.size - 1)
-    product = few.value[position].numpy() * many.value.numpy()[place] * (many_keys[place] == key)
-    result[edges.numpy()] += np.bincount(owner.numpy(), weights=product, minlength=edges.numel()).astype(
-        np.float32
-    )
+    left_is_short = left.length(left_row) <= right.length(right_row)
+    for swapped in (False, True):
+        few, few_row, many, many_row = (
+            (right, right_row, left, left_row) if swapped else (left, left_row, right, right_row)
+        )
+        edges = (left_is_short != swapped).nonzero().flatten()
+        for part in _parts_of(edges, few.length(few_row[edges])):
+            row = few_row[part]
+            owner, few_place = ranges(few.row_ptr[row], few.length(row))
+            edge = part[owner]
+            many_place = many.find(many_row[edge], few.column[few_place])
+            found = (many_place >= 0).nonzero().flatten()
+            places = (many_place[found], few_place[found])
+            yield edge[found], *(places if swapped else places[::-1])
 
 
 def _parts_of(edges: Int[Tensor, "edges"], length: Int[Tensor, "edges"]) -> list[Int[Tensor, "part"]]:
@@ -186,12 +241,15 @@ def _parts_of(edges: Int[Tensor, "edges"], length: Int[Tensor, "edges"]) -> list
     return list(torch.split(edges, torch.unique_consecutive(part, return_counts=True)[1].tolist()))
 
 
-def _common_neighbours(graph: Graph) -> tuple[Float[Tensor, "edges"], Float[Tensor, "edges"]]:
+def _common_neighbours(
+    tables: PairTables, target: Int[Tensor, "some"], neighbour: Int[Tensor, "some"]
+) -> tuple[Float[Tensor, "some"], Float[Tensor, "some"]]:
     """Count the common neighbours of each edge's nodes, plainly and each by 1 / log of its degree."""
-    ones = torch.ones(graph.num_edges)
-    adjacency = SparseRows(graph.row_ptr, graph.neighbour, ones, graph.num_nodes)
-    weight = 1.0 / graph.degree.float().clamp(min=2.0).log()
-    weighted = adjacency.with_value(weight[graph.neighbour])
-    target, neighbour = graph.target, graph.neighbour
-    common = _sparse_row_dots(adjacency, target, adjacency, neighbour)
-    return common, _sparse_row_dots(adjacency, target, weighted, neighbour)
+    rarity = 1.0 / tables.row_ptr.diff().float().clamp(min=2.0).log()
+    common = torch.zeros(target.numel(), dtype=torch.double, device=target.device)
+    adamic_adar = torch.zeros_like(common)
+    rows = _Rows(tables.row_ptr, tables.neighbour, partial(find_in_rows, tables.row_ptr, tables.neighbour))
+    for edge, place, _ in _matches(rows, target, rows, neighbour):
+        common.index_add_(0, edge, common.new_ones(1).expand_as(edge))
+        adamic_adar.index_add_(0, edge, rarity[tables.neighbour[place]].double())
+    return common.float(), adamic_adar.float()

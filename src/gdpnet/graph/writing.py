@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
-from gdpnet.errors import GDPNetError, GraphError
+from gdpnet.atomic import new_folder
 from gdpnet.graph.files import write_npz, write_table, write_tables
 from gdpnet.graph.graph import Graph, id_text
 from gdpnet.graph.noise import Noisy
@@ -28,7 +25,7 @@ def write_noisy(original: Graph, noisy: Noisy, folder: Path, about: Mapping[str,
     have a column ``spurious`` more. These tables do not say which features and labels are noise: ``graph.npz`` is
     the same graph with its truth, ``changes.parquet`` lists every change, ``changes.json`` counts them.
     """
-    with _new_folder(folder) as temporary:
+    with new_folder(folder) as temporary:
         assert noisy.graph.truth is not None
         write_tables(
             noisy.graph, temporary, extra_edge_columns={"spurious": noisy.graph.truth.spurious.numpy()}
@@ -71,31 +68,6 @@ def change_table(original: Graph, noisy: Noisy) -> Any:
             "now": _names(names, noisy.graph.labels[noisy.labels_of], links + nodes),
         }
     )
-
-
-def check_new(folder: Path) -> None:
-    """Refuse a folder that already holds something."""
-    if folder.is_dir() and any(folder.iterdir()):
-        raise GraphError(f"{folder} must be a new or an empty folder, found files in it")
-    if folder.exists() and not folder.is_dir():
-        raise GraphError(f"{folder} must be a new or an empty folder, found a file")
-
-
-@contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside ``folder``; put it in place on success, delete it on failure."""
-    check_new(folder)
-    place = folder.resolve()
-    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-    try:
-        temporary.mkdir(parents=True)
-        yield temporary
-        temporary.replace(place)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise GDPNetError(f"cannot write {folder}: {reason}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _ids(graph: Graph, nodes: np.ndarray, before: int, after: int) -> Any:

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet.ragged import offsets_of, owners_of, ranges
+from gdpnet.ragged import cut_rows, offsets_of, owners_of, ranges
 from gdpnet.selection.draws import keys
 
 
@@ -132,6 +132,27 @@ def begin_episodes(
         edge=edge,
         key=keys(seed, targets[owner], neighbour[edge], copy[owner]),
         ending_key=keys(seed + 1, targets[target_of], part_number, copy[target_of]),
+    )
+
+
+def split_episodes(episodes: Episodes, most: int) -> list[Episodes]:
+    """Cut a batch into smaller ones of ``most`` candidates each at most, so that the parts of a hub fit memory."""
+    if episodes.row.numel() <= most:
+        return [episodes]
+    return [_some_of(episodes, first, last) for first, last in cut_rows(episodes.offsets, most)]
+
+
+def _some_of(episodes: Episodes, first: int, last: int) -> Episodes:
+    offsets = episodes.offsets[first : last + 1]
+    some = slice(int(offsets[0]), int(offsets[-1]))
+    return Episodes(
+        target=episodes.target[first:last],
+        target_row=episodes.target_row[first:last],
+        offsets=offsets - offsets[0],
+        row=episodes.row[some],
+        edge=episodes.edge[some],
+        key=episodes.key[some],
+        ending_key=episodes.ending_key[first:last],
     )
 
 

@@ -1,0 +1,256 @@
+"""Large test graphs, streamed to disk: heavy-tailed, attributed, in communities, with known spurious links."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+
+from gdpnet.errors import GraphError
+from gdpnet.graph.buckets import Buckets
+from gdpnet.graph.graph import SPLITS
+from gdpnet.graph.store import StoreWriter, index_type, new_store
+
+_CHUNK = 1 << 20
+"""Links or values drawn at once."""
+
+_BUCKET = 1 << 22
+"""Edges sorted at once."""
+
+_ROUNDS = 30
+"""Times that links are drawn anew in place of repeated ones, before the graph is called too dense."""
+
+_MOST_NODES = 1 << 30
+"""With more nodes the key of a link, two numbers and a bit, would not fit 64 bits."""
+
+_TAIL = 1e-3
+"""Where the power law begins, as a share of a class: hubs have up to some 40 times the mean degree."""
+
+
+@dataclass(frozen=True)
+class GeneratedSettings:
+    """Size and nature of a generated graph."""
+
+    nodes: int = 10_000
+    edges: int = 200_000
+    """Directed edges; every link is there both ways and counts twice."""
+    features: int = 32
+    classes: int = 8
+    noise: float = 0.2
+    """Share of the links that are spurious: between any two nodes."""
+    exponent: float = 2.5
+    """Degrees d of genuine links have a chance of about d to the power of minus this."""
+    homophily: float = 0.9
+    """Chance that a genuine link stays within its class; else it may go anywhere."""
+    signal: float = 3.0
+    """Distance between two classes' centres in deviations of the features."""
+    train: float = 0.2
+    held_out: int = 1000
+    """Most validation and most test nodes; at most a tenth of all nodes each."""
+
+    def __post_init__(self) -> None:
+        """Check sizes and shares."""
+        if self.nodes < 10 or not 2 <= self.classes <= self.nodes // 2 or self.features < 1 or self.edges < 0:
+            raise GraphError(
+                "a generated graph needs 10 nodes, 2 classes of 2 nodes and a feature or more, and no negative "
+                f"number of edges; found {self.nodes} nodes, {self.classes} classes, {self.features} features, "
+                f"{self.edges} edges"
+            )
+        if self.nodes > _MOST_NODES:
+            raise GraphError(f"a generated graph can have {_MOST_NODES:,} nodes, found {self.nodes:,}")
+        shares = (self.noise, self.homophily, self.train)
+        if min(shares) < 0 or max(shares) > 1 or self.train > 0.8:
+            raise GraphError(
+                "shares of a generated graph must lie between 0 and 1, that to train on below 0.8"
+            )
+        if self.exponent <= 2 or self.signal < 0:
+            raise GraphError("the exponent of a generated graph must be above 2 and its signal not negative")
+        if self.edges > self.nodes * (self.nodes - 1) // 4:
+            raise GraphError(
+                f"a generated graph can have a quarter of all pairs as edges, {self.nodes * (self.nodes - 1) // 4:,} "
+                f"with {self.nodes:,} nodes, found {self.edges:,}"
+            )
+
+    @property
+    def links(self) -> tuple[int, int]:
+        """Return the number of genuine and of spurious links."""
+        spurious = round(self.edges // 2 * self.noise)
+        return self.edges // 2 - spurious, spurious
+
+
+def generate_store(settings: GeneratedSettings, seed: int, folder: Path) -> None:
+    """Write a generated graph to a new folder as a store; one seed, one graph.
+
+    What is held at once is some ten bytes a node and a few buckets of edges; links lie in files on the way, twelve
+    bytes a directed edge.
+    """
+    names = tuple(f"class {number}" for number in range(settings.classes))
+    with new_store(folder, names) as store:
+        work = store.folder / "work"
+        work.mkdir()
+        count = -(-settings.edges // _BUCKET) or 1
+        drawn = Buckets(work, "drawn", count)
+        surplus = _draw_links(drawn, settings, seed)
+        sorted_in = Buckets(work, "directed", count)
+        _direct(drawn, sorted_in, surplus, settings, seed)
+        _write_edges(store, sorted_in, settings)
+        work.rmdir()
+        label = _labels(settings)
+        store.whole("labels", label)
+        store.whole("split", _split(settings, seed))
+        _write_features(store, label, settings, seed)
+
+
+def _draw_links(drawn: Buckets, settings: GeneratedSettings, seed: int) -> tuple[int, int]:
+    """Draw links into buckets until there are enough without repeats; return how many are too many.
+
+    A link is one number, (low * nodes + high) * 2 + spurious; of a link that is drawn both ways the genuine one
+    counts.
+    """
+    wanted = np.array(settings.links)
+    found = np.zeros(2, dtype=np.int64)
+    for turn in range(_ROUNDS):
+        missing = wanted - found
+        if not (missing > 0).any():
+            return int(-missing[0]), int(-missing[1])
+        for spurious in (0, 1):
+            # the rarer new ones become, the more are drawn to find them
+            most = math.ceil(missing[spurious] * (1.05 + 0.3 * turn)) + 64 if missing[spurious] > 0 else 0
+            for number, start in enumerate(range(0, most, _CHUNK)):
+                size = min(_CHUNK, most - start)
+                rng = np.random.default_rng([seed, 1, turn, spurious, number])
+                code = _some_links(rng, size, bool(spurious), settings)
+                drawn.put(code, (code >> 1) % drawn.count)
+        found = np.zeros(2, dtype=np.int64)
+        for number in range(drawn.count):
+            code = np.sort(drawn.take(number))
+            code = code[np.diff(code >> 1, prepend=-1) > 0]
+            drawn.replace(number, code)
+            found += (code.size - int((code & 1).sum()), int((code & 1).sum()))
+    raise GraphError(
+        f"{settings.edges:,} edges do not find room among {settings.nodes:,} nodes in {settings.classes} classes: "
+        "ask for fewer edges or more nodes"
+    )
+
+
+def _some_links(
+    rng: np.random.Generator, size: int, spurious: bool, settings: GeneratedSettings
+) -> Int[np.ndarray, "links"]:
+    """Draw links, repeats among them; loops are left out."""
+    nodes, classes = settings.nodes, settings.classes
+    if spurious:
+        ends = rng.integers(nodes, size=(2, size))
+    else:
+        group = rng.integers(classes, size=(2, size))
+        stays = rng.random(size) < settings.homophily
+        group[1] = np.where(stays, group[0], group[1])
+        ends = _numbers(_ranks(rng, (2, size), settings) * classes + group, settings)
+    low, high = ends.min(axis=0), ends.max(axis=0)
+    return ((low * nodes + high) * 2 + spurious)[low != high]
+
+
+def _ranks(
+    rng: np.random.Generator, shape: tuple[int, ...], settings: GeneratedSettings
+) -> Int[np.ndarray, "2 links"]:
+    """Draw places within a class, the first ones most often: by (rank + shift) ** -power, its integral inverted."""
+    members = settings.nodes // settings.classes
+    rest = 1.0 - 1.0 / (settings.exponent - 1.0)
+    shift = max(_TAIL * members, 1.0)
+    low, high = shift**rest, (members + shift) ** rest
+    rank = (low + rng.random(shape) * (high - low)) ** (1.0 / rest) - shift
+    return rank.astype(np.int64).clip(0, members - 1)
+
+
+def _numbers(place: np.ndarray, settings: GeneratedSettings) -> np.ndarray:
+    """Scatter places over node numbers, one to one, so that hubs do not lie together."""
+    return place * _stride(settings.nodes) % settings.nodes
+
+
+def _stride(nodes: int) -> int:
+    """Return a number near the golden section of ``nodes`` that shares no factor with it."""
+    stride = int(nodes * 0.6180339887)
+    while math.gcd(stride, nodes) > 1:
+        stride += 1
+    return stride
+
+
+def _labels(settings: GeneratedSettings) -> Int[np.ndarray, "nodes"]:
+    place = np.arange(settings.nodes, dtype=np.int64)
+    label = np.empty_like(place)
+    label[_numbers(place, settings)] = place % settings.classes
+    return label
+
+
+def _direct(
+    drawn: Buckets, sorted_in: Buckets, surplus: tuple[int, int], settings: GeneratedSettings, seed: int
+) -> None:
+    """Take out what is too much, and hand both directions of every link to the bucket of its target."""
+    nodes = settings.nodes
+    left = np.array(surplus)
+    there = np.array(settings.links) + left
+    for number in range(drawn.count):
+        code = drawn.take(number)
+        rng = np.random.default_rng([seed, 2, number])
+        kept = np.ones(code.size, dtype=bool)
+        for spurious in (0, 1):
+            here = np.flatnonzero((code & 1) == spurious)
+            out = int(left[spurious]) * here.size // max(int(there[spurious]), 1)
+            kept[rng.permutation(here)[:out]] = False
+            left[spurious] -= out
+            there[spurious] -= here.size
+        link, bit = code[kept] >> 1, code[kept] & 1
+        low, high = link // nodes, link % nodes
+        for target, neighbour in ((low, high), (high, low)):
+            sorted_in.put((target * nodes + neighbour) * 2 + bit, target * sorted_in.count // nodes)
+
+
+def _write_edges(store: StoreWriter, sorted_in: Buckets, settings: GeneratedSettings) -> None:
+    """Sort one bucket after the other and write its edges."""
+    nodes, edges = settings.nodes, 2 * sum(settings.links)
+    degree = np.zeros(nodes + 1, dtype=np.int64)
+    with (
+        store.array("neighbour", index_type(nodes), (edges,)) as neighbour,
+        store.array("spurious", bool, (edges,)) as spurious,
+    ):
+        for number in range(sorted_in.count):
+            code = np.sort(sorted_in.take(number))
+            target, other = np.divmod(code >> 1, nodes)
+            neighbour.append(other)
+            spurious.append(code & 1)
+            if target.size:
+                counts = np.bincount(target - target[0])
+                degree[target[0] + 1 : target[0] + 1 + counts.size] += counts
+    store.whole("row_ptr", np.cumsum(degree))
+
+
+def _split(settings: GeneratedSettings, seed: int) -> Int[np.ndarray, "nodes"]:
+    """Draw training nodes, and a few to hold out; the rest are context."""
+    held = min(settings.held_out, settings.nodes // 10)
+    order = np.random.default_rng([seed, 3]).permutation(settings.nodes)
+    split = np.zeros(settings.nodes, dtype=np.int8)
+    split[order[:held]] = SPLITS.index("validation")
+    split[order[held : 2 * held]] = SPLITS.index("test")
+    split[order[2 * held :][: round(settings.train * settings.nodes)]] = SPLITS.index("train")
+    return split
+
+
+def _write_features(store: StoreWriter, label: np.ndarray, settings: GeneratedSettings, seed: int) -> None:
+    """Write the centre of each node's class plus noise of deviation one."""
+    width = settings.features
+    rng = np.random.default_rng([seed, 4])
+    centre = rng.standard_normal((settings.classes, width)) * settings.signal / math.sqrt(2 * width)
+    with store.array("features", np.float32, (settings.nodes, width)) as file:
+        for number, rows in enumerate(_row_chunks(settings.nodes, width)):
+            rng = np.random.default_rng([seed, 5, number])
+            noise = rng.standard_normal((rows.stop - rows.start, width), dtype=np.float32)
+            file.append(noise + centre.astype(np.float32)[label[rows]])
+
+
+def _row_chunks(rows: int, width: int) -> Iterator[slice]:
+    step = max(1, 4 * _CHUNK // width)
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))

@@ -1,0 +1,135 @@
+"""A folder of shards: one Parquet file for a range of targets each; a stopped run goes on with those missing.
+
+``shards.json`` says what the shards are of. While a run is under way ``work`` holds what later steps need of earlier
+ones, a file a shard too; it is deleted at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from gdpnet.atomic import atomic_path
+from gdpnet.errors import GDPNetError, RunFolderError
+from gdpnet.graph.tables import write_table
+from gdpnet.run_folder import write_json
+
+FORMAT, VERSION = "gdpnet-shards", 1
+
+ABOUT = "shards.json"
+
+
+@dataclass(frozen=True)
+class ShardFolder:
+    """A folder of shards, and the ranges of targets that they are of."""
+
+    path: Path
+    about: dict[str, Any]
+    blocks: list[tuple[int, int]]
+
+    def part(self, number: int) -> Path:
+        """Return the file of a shard."""
+        return self.path / f"part-{number:05d}.parquet"
+
+    @property
+    def missing(self) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Return the shards that are not there yet, each with its number."""
+        for number, block in enumerate(self.blocks):
+            if not self.part(number).is_file():
+                yield number, block
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """Return what was said at the end of the run, if it has ended."""
+        found: dict[str, Any] | None = _read(self.path / ABOUT).get("summary")
+        return found
+
+    def write(self, number: int, table: Any) -> None:
+        """Write a shard whole or not at all."""
+        with self._saying_what_stays():
+            write_table(table, self.part(number))
+
+    def column(
+        self, name: str, offsets: np.ndarray, compute: Callable[[tuple[int, int]], np.ndarray]
+    ) -> Float[np.ndarray, "rows edges"]:
+        """Return some numbers of every edge, block by block: computed, or read where a stopped run left them.
+
+        ``compute`` gives the rows of numbers of one block's edges; ``offsets`` says where each block's edges begin.
+        """
+        whole: np.ndarray | None = None
+        for number, block in enumerate(self.blocks):
+            path = self.path / "work" / f"{name}-{number:05d}.npy"
+            if path.is_file():
+                values = np.load(path, allow_pickle=False)
+            else:
+                values = compute(block)
+                with self._saying_what_stays(), atomic_path(path) as temporary, temporary.open("wb") as file:
+                    np.save(file, values)
+            if whole is None:
+                whole = np.empty((values.shape[0], int(offsets[-1])), dtype=np.float32)
+            whole[:, offsets[number] : offsets[number + 1]] = values
+        assert whole is not None
+        return whole
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Say that everything is there, and delete what was needed on the way."""
+        write_json(self.path / ABOUT, self.about | {"summary": summary})
+        shutil.rmtree(self.path / "work", ignore_errors=True)
+        for left in self.path.glob(".part-*.tmp"):
+            left.unlink()
+
+    @contextmanager
+    def _saying_what_stays(self) -> Iterator[None]:
+        """Add to an error of writing how much is there and how to go on."""
+        try:
+            yield
+        except GDPNetError as error:
+            total = len(self.blocks)
+            done = total - sum(1 for _ in self.missing)
+            raise GDPNetError(
+                f"{error}; {done} of {total} shards are finished and stay valid; the same command goes on from there"
+            ) from error
+
+
+def open_shards(path: Path, about: dict[str, Any], blocks: list[tuple[int, int]]) -> ShardFolder:
+    """Begin a folder of shards, or go on with the one that is there if it is of the same things."""
+    about = {"format": FORMAT, "version": VERSION} | about | {"shards": [list(block) for block in blocks]}
+    shards = ShardFolder(path, about, blocks)
+    if path.exists() and not path.is_dir():
+        raise RunFolderError(f"{path} is a file, shards need a folder")
+    if (path / ABOUT).exists():
+        _check_same(path, _read(path / ABOUT), about)
+    elif path.is_dir() and any(path.iterdir()):
+        raise RunFolderError(
+            f"{path} must be a new or an empty folder or hold shards, found other files in it"
+        )
+    else:
+        write_json(path / ABOUT, about)
+    return shards
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("version") != VERSION:
+        raise RunFolderError(f"{path} must describe shards of version {VERSION}, found something else")
+    return about
+
+
+def _check_same(path: Path, there: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Refuse to mix what does not belong together."""
+    for key, value in wanted.items():
+        if there.get(key) != value:
+            what = {"model": "another model", "graph": "another graph", "kind": "another command"}.get(key)
+            told = what or f"other settings ({key})"
+            raise RunFolderError(f"{path} holds shards of {told}; choose another --out, or delete it")

@@ -1,0 +1,43 @@
+"""Count what a cleaning keeps, shard by shard: shares, and the ROC AUC against known noise, in bounded memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+BINS = 1 << 16
+"""Bins of the keep probability; edges of one bin count as equals."""
+
+
+class Tally:
+    """Edges by keep probability, by whether they are known to be noise, and by whether they were kept."""
+
+    def __init__(self) -> None:
+        self.bins = np.zeros((2, BINS), dtype=np.int64)
+        self.kept = np.zeros((2, 2), dtype=np.int64)
+
+    def add(
+        self,
+        probability: Float[np.ndarray, "edges"],
+        kept: Bool[np.ndarray, "edges"],
+        spurious: Bool[np.ndarray, "edges"] | None,
+    ) -> None:
+        """Count some edges; without known noise all of them count as genuine."""
+        noise = np.zeros(kept.size, dtype=np.int64) if spurious is None else spurious.astype(np.int64)
+        place = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
+        self.bins += np.bincount(noise * BINS + place, minlength=2 * BINS).reshape(2, BINS)
+        self.kept += np.bincount(noise * 2 + kept, minlength=4).reshape(2, 2)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the share kept, and against known noise what was removed, kept and told apart."""
+        edges, kept = int(self.kept.sum()), int(self.kept[:, 1].sum())
+        result: dict[str, Any] = {"edges": edges, "kept": kept, "kept_share": kept / edges if edges else None}
+        genuine, spurious = self.kept.sum(axis=1).tolist()
+        if genuine and spurious:
+            result["spurious_removed"] = int(self.kept[1, 0]) / spurious
+            result["genuine_kept"] = int(self.kept[0, 1]) / genuine
+            below = np.cumsum(self.bins[1]) - self.bins[1] / 2  # equals count half
+            result["keep_auc"] = float((self.bins[0] / genuine * (below / spurious)).sum())
+        return result

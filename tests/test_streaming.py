@@ -1,0 +1,286 @@
+"""Cleaning and representing shard by shard: what comes out whole, resumed runs, and disks that are full."""
+
+import copy
+import errno
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+
+from gdpnet import atomic, streaming
+from gdpnet.cli import main
+from gdpnet.errors import ConfigError, GDPNetError, GraphError, RunFolderError
+from gdpnet.graph.graph import Graph
+from gdpnet.graph.mapped import open_store
+from gdpnet.graph.store import write_store
+from gdpnet.model import GDPNet
+from gdpnet.representation.reader import Reader
+from gdpnet.streaming import denoise_to, embed_to
+from small import FAST, fitted, noisy_graph
+from worlds import random_graph
+
+
+@pytest.fixture(scope="module")
+def model() -> GDPNet:
+    return fitted(noisy_graph())
+
+
+def stored(graph: Graph, folder: Path) -> Graph:
+    write_store(graph, folder)
+    return open_store(folder)
+
+
+def rows(folder: Path) -> dict[str, np.ndarray]:
+    """Return the columns of all shards, one after the other."""
+    parts = [pq.read_table(path) for path in sorted(folder.glob("part-*.parquet"))]
+    names = parts[0].column_names
+    return {name: np.concatenate([part.column(name).to_numpy() for part in parts]) for name in names}
+
+
+def trained(**values: dict) -> tuple[GDPNet, Graph]:
+    """Return a model with dense features and the graph that it was trained on."""
+    graph = random_graph(7, nodes=40, links=110, directed=values.pop("directed", False))
+    return fitted(graph, FAST.with_values(values)), graph
+
+
+# --- the same as in memory ---
+
+
+@pytest.fixture(scope="module")
+def by_hops() -> dict[int, tuple[GDPNet, Graph]]:
+    return {hops: trained(representation={"hops": hops, "width": 8}) for hops in (1, 2)}
+
+
+def reading(model: GDPNet, **inference: object) -> GDPNet:
+    """Return the model with other settings of how it is read."""
+    found = copy.copy(model)
+    found.config_ = model.config_.with_values({"inference": inference})
+    return found
+
+
+def embedded(folder: Path) -> np.ndarray:
+    values = rows(folder)
+    assert values.pop("id").tolist() == list(range(40))
+    return np.stack(list(values.values()), axis=1)
+
+
+@pytest.mark.parametrize("mode", ["greedy", "sampled"])
+@pytest.mark.parametrize("hops", [1, 2])
+@pytest.mark.parametrize("both_ways", [False, True], ids=["one way", "both ways"])
+def test_shards_hold_what_the_whole_gives(mode, hops, both_ways, by_hops, tmp_path):
+    model, graph = by_hops[hops]
+    model = reading(model, mode=mode, both_ways=both_ways)
+    whole = model.denoise(graph, threshold=0.5)
+    denoise_to(model, graph, tmp_path / "d", threshold=0.5, all_edges=True, edges_a_shard=80)
+    found = rows(tmp_path / "d")
+    assert np.array_equal(found["source"], graph.neighbour.numpy())
+    assert np.array_equal(found["target"], graph.target.numpy())
+    assert np.allclose(found["keep_probability"], whole.keep_probability, atol=1e-6)
+    assert np.array_equal(found["kept"], whole.kept)
+    embed_to(model, graph, tmp_path / "e", edges_a_shard=80)
+    assert np.allclose(embedded(tmp_path / "e"), model.embed(graph), atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 17, 1000])
+def test_the_size_of_a_shard_does_not_matter_nor_that_the_graph_is_mapped(size, by_hops, tmp_path):
+    model, graph = by_hops[2]
+    denoise_to(model, stored(graph, tmp_path / "s"), tmp_path / "d", all_edges=True, edges_a_shard=size)
+    whole = model.denoise(graph)
+    assert np.allclose(rows(tmp_path / "d")["keep_probability"], whole.keep_probability, atol=1e-6)
+
+
+@pytest.mark.parametrize("settings", [{"policy": {"state": "paper"}}, {"policy": {"state": "pairs"}}])
+def test_other_states_and_edges_that_run_one_way_stream_too(settings, tmp_path):
+    model, graph = trained(**settings, directed=True)
+    denoise_to(model, graph, tmp_path / "d", symmetric=False, all_edges=True, edges_a_shard=13)
+    whole = model.denoise(graph, symmetric=False)
+    assert np.allclose(rows(tmp_path / "d")["keep_probability"], whole.keep_probability, atol=1e-6)
+
+
+@pytest.mark.parametrize("normalise", ["none", "row"])
+def test_features_that_are_not_of_length_one_stream_too(normalise, tmp_path):
+    model, graph = trained(features={"normalise": normalise})
+    denoise_to(model, stored(graph, tmp_path / "s"), tmp_path / "d", all_edges=True, edges_a_shard=31)
+    whole = model.denoise(graph)
+    assert np.allclose(rows(tmp_path / "d")["keep_probability"], whole.keep_probability, atol=1e-6)
+
+
+def test_sparse_features_and_ids_of_the_user_stream_too(model, tmp_path):
+    graph = noisy_graph()
+    whole = model.denoise(graph, threshold=0.6)
+    said = denoise_to(model, stored(graph, tmp_path / "s"), tmp_path / "d", threshold=0.6, edges_a_shard=50)
+    found = rows(tmp_path / "d")
+    assert np.array_equal(found["source"], graph.node_ids[graph.neighbour.numpy()[whole.kept]])
+    assert np.allclose(found["keep_probability"], whole.keep_probability[whole.kept], atol=1e-6)
+    assert said["kept"] == whole.kept.sum()
+
+
+def test_a_model_without_selection_keeps_everything(tmp_path):
+    model, graph = trained(training={"selection": False, "epochs": 2})
+    said = denoise_to(model, graph, tmp_path / "d", edges_a_shard=20)
+    assert said["kept_share"] == 1.0
+    embed_to(model, graph, tmp_path / "e", edges_a_shard=20)
+    assert np.allclose(embedded(tmp_path / "e"), model.embed(graph), atol=1e-5)
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_a_reader_reads_the_same_shard_by_shard(hops, by_hops, tmp_path):
+    model, graph = by_hops[hops]
+    reader = Reader(4, 8, 3, 2, rings=hops + 1)
+    reader.initialise(torch.Generator().manual_seed(0))
+    model = copy.copy(model)
+    model.reader_ = reader
+    embed_to(model, stored(graph, tmp_path / "s"), tmp_path / "e", edges_a_shard=37)
+    assert np.allclose(embedded(tmp_path / "e"), model.embed(graph), atol=1e-5)
+
+
+def test_the_summary_is_that_of_the_whole(model, tmp_path):
+    graph = noisy_graph()
+    whole = model.denoise(graph, threshold=0.7)
+    said = denoise_to(model, graph, tmp_path / "d", threshold=0.7, edges_a_shard=50)
+    spurious = graph.truth.spurious.numpy()
+    assert said["edges"] == graph.num_edges
+    assert said["kept_share"] == pytest.approx(whole.kept.mean())
+    assert said["spurious_removed"] == pytest.approx((~whole.kept[spurious]).mean())
+    assert said["genuine_kept"] == pytest.approx(whole.kept[~spurious].mean())
+    assert said["keep_auc"] == pytest.approx(roc_auc_score(~spurious, whole.keep_probability), abs=1e-3)
+
+
+# --- stopped and resumed ---
+
+
+def stop_after(count: int, monkeypatch) -> None:
+    """Let the disk be full once so many files were written."""
+    plain, left = atomic._flush_to_disk, [count]
+
+    def flush(path: Path) -> None:
+        if left[0] == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        left[0] -= 1
+        plain(path)
+
+    monkeypatch.setattr(atomic, "_flush_to_disk", flush)
+
+
+@pytest.mark.parametrize("files", [3, 9, 17])
+def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(files, model, tmp_path, monkeypatch):
+    graph = noisy_graph()
+    denoise_to(model, graph, tmp_path / "whole", all_edges=True, edges_a_shard=60)
+    with monkeypatch.context() as patch:
+        stop_after(files, patch)
+        with pytest.raises(
+            GDPNetError, match=r"No space left on device; .* finished and stay valid"
+        ) as caught:
+            denoise_to(model, graph, tmp_path / "d", all_edges=True, edges_a_shard=60)
+    finished = sorted((tmp_path / "d").glob("part-*.parquet"))
+    total = len(list((tmp_path / "whole").glob("part-*")))
+    assert f"{len(finished)} of {total} shards" in str(caught.value)
+    before = [(path.stat().st_mtime_ns, pq.read_table(path).num_rows) for path in finished]
+    denoise_to(model, graph, tmp_path / "d", all_edges=True, edges_a_shard=60)
+    assert [(path.stat().st_mtime_ns, pq.read_table(path).num_rows) for path in finished] == before
+    for name, column in rows(tmp_path / "whole").items():
+        assert np.array_equal(rows(tmp_path / "d")[name], column)
+    assert sorted(path.name for path in (tmp_path / "d").iterdir() if "part" not in path.name) == [
+        "shards.json"
+    ]
+
+
+def test_what_was_decided_before_a_stop_is_not_decided_again(model, tmp_path, monkeypatch):
+    graph = noisy_graph()
+    with monkeypatch.context() as patch:
+        stop_after(12, patch)
+        with pytest.raises(GDPNetError, match="No space"):
+            denoise_to(model, graph, tmp_path / "d", edges_a_shard=50)
+    told = []
+    denoise_to(
+        model,
+        graph,
+        tmp_path / "d",
+        edges_a_shard=50,
+        progress=lambda what, done, total: told.append((what, done)),
+    )
+    assert not [done for what, done in told if what == "first"]
+    assert next(done for what, done in told if what == "decided") > 1
+
+
+def test_a_finished_run_does_nothing_more(model, tmp_path, monkeypatch):
+    graph = noisy_graph()
+    said = denoise_to(model, graph, tmp_path / "d", edges_a_shard=50)
+    monkeypatch.setattr(streaming, "Blockwise", None)
+    assert denoise_to(model, graph, tmp_path / "d", edges_a_shard=50) == said
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        (
+            lambda m, g, d: denoise_to(fitted(g, seed=1), g, d, edges_a_shard=50),
+            "holds shards of another model",
+        ),
+        (lambda m, g, d: denoise_to(m, noisy_graph(seed=1), d, edges_a_shard=50), "of another graph"),
+        (lambda m, g, d: embed_to(m, g, d, edges_a_shard=50), "of another command"),
+        (
+            lambda m, g, d: denoise_to(m, g, d, edges_a_shard=50, threshold=0.9),
+            r"of other settings \(threshold\)",
+        ),
+        (lambda m, g, d: denoise_to(m, g, d, edges_a_shard=60), r"of other settings \(shards\)"),
+    ],
+)
+def test_two_different_runs_are_not_mixed(other, sentence, model, tmp_path):
+    graph = noisy_graph()
+    denoise_to(model, graph, tmp_path / "d", edges_a_shard=50)
+    with pytest.raises(RunFolderError, match=sentence):
+        other(model, graph, tmp_path / "d")
+
+
+def test_a_folder_with_other_files_or_a_file_is_refused(model, tmp_path):
+    graph = noisy_graph()
+    (tmp_path / "x").write_text("mine")
+    with pytest.raises(RunFolderError, match="must be a new or an empty folder or hold shards"):
+        denoise_to(model, graph, tmp_path)
+    with pytest.raises(RunFolderError, match="is a file, shards need a folder"):
+        denoise_to(model, graph, tmp_path / "x")
+    with pytest.raises(ConfigError, match="one edge or more, found 0"):
+        denoise_to(model, graph, tmp_path / "y", edges_a_shard=0)
+    with pytest.raises(GraphError, match="was trained on 300 features"):
+        denoise_to(model, random_graph(1), tmp_path / "y")
+
+
+# --- hubs ---
+
+
+def test_a_hub_is_a_shard_by_itself_and_decided_as_in_memory(tmp_path, monkeypatch):
+    leaves = 90
+    edges = np.stack([np.zeros(leaves, dtype=np.int64), np.arange(1, leaves + 1)])
+    rng = np.random.default_rng(0)
+    label = np.arange(leaves + 1) % 2
+    graph = Graph.build(edges, rng.normal(size=(leaves + 1, 4)) + label[:, None], label)
+    model = fitted(graph, FAST.with_values({"policy": {"max_candidates": 8, "hidden": [8, 6]}}))
+    whole = model.denoise(graph)
+    monkeypatch.setattr("gdpnet.inference._CANDIDATES_AT_ONCE", 20)
+    denoise_to(model, graph, tmp_path / "d", all_edges=True, edges_a_shard=50)
+    about = json.loads((tmp_path / "d" / "shards.json").read_text())
+    assert about["shards"][0] == [0, 1]
+    assert np.allclose(rows(tmp_path / "d")["keep_probability"], whole.keep_probability, atol=1e-5)
+
+
+# --- the commands ---
+
+
+def test_denoise_and_embed_write_shards(model, tmp_path, capsys):
+    write_store(noisy_graph(), tmp_path / "s")
+    (tmp_path / "run").mkdir()
+    model.save(tmp_path / "run" / "model.safetensors")
+    words = [str(tmp_path / "run"), str(tmp_path / "s"), "--shards", "--edges-a-shard", "50", "--json"]
+    assert main(["denoise", *words, "--out", str(tmp_path / "d"), "--all"]) == 0
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert said["shards"] == len(list((tmp_path / "d").glob("part-*.parquet"))) > 3
+    assert len(rows(tmp_path / "d")["source"]) == said["edges"]
+    assert main(["embed", *words, "--out", str(tmp_path / "e")]) == 0
+    assert "80 representations of width 8" in capsys.readouterr().out
+    assert main(["denoise", *words, "--out", str(tmp_path / "d.parquet")]) == 2
+    assert "with --shards --out must be a folder" in capsys.readouterr().err
