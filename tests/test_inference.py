@@ -99,6 +99,33 @@ def test_playing_in_small_parts_changes_nothing(monkeypatch):
     assert torch.equal(whole.kept, parts.kept)
 
 
+def test_where_memory_is_short_smaller_batches_are_played_and_it_is_said(monkeypatch):
+    _, whole = chosen_of(config_of())
+    inference._say_that_memory_is_short.cache_clear()
+
+    def short(policy, view, episodes, play):
+        if episodes.row.numel() > 20:
+            raise torch.OutOfMemoryError("too much")
+        return roll_out(policy, view, episodes, play)
+
+    monkeypatch.setattr(inference, "roll_out", short)
+    with pytest.warns(UserWarning, match="memory is short: episodes are played in smaller batches"):
+        _, parts = chosen_of(config_of())
+    assert torch.allclose(whole.probability, parts.probability, atol=1e-6)
+    assert torch.equal(whole.kept, parts.kept)
+    inference._say_that_memory_is_short.cache_clear()
+
+
+def test_an_episode_that_does_not_fit_by_itself_is_not_tried_again(monkeypatch):
+    def never(policy, view, episodes, play):
+        raise torch.OutOfMemoryError("too much")
+
+    monkeypatch.setattr(inference, "roll_out", never)
+    with pytest.raises(torch.OutOfMemoryError), pytest.warns(UserWarning, match="memory is short"):
+        chosen_of(config_of())
+    inference._say_that_memory_is_short.cache_clear()
+
+
 def test_another_seed_samples_other_episodes():
     assert not torch.equal(
         chosen_of(config_of())[1].probability, chosen_of(config_of(), seed=1)[1].probability

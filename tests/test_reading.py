@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 
 from gdpnet import GDPNet
 from gdpnet.config import Config
+from gdpnet.graph import features
 from gdpnet.graph.features import SparseRows, mix_into
 from gdpnet.graph.graph import Graph
 from gdpnet.inference import Selected, rings_of
@@ -71,6 +73,25 @@ def test_a_mean_may_take_its_own_rows_and_the_given_ones_from_different_places()
     own, given = torch.tensor([[2.0]]), torch.tensor([[10.0], [20.0]])
     mixed = mix_into(own, given, torch.tensor([0, 2]), torch.tensor([0, 1]), torch.tensor([1.0, 2.0]))
     assert mixed.item() == pytest.approx((2 + 10 + 40) / 4)
+
+
+def test_a_device_mixes_dense_rows_as_the_host_does():
+    generator = torch.Generator().manual_seed(0)
+    own, given = torch.randn(3, 4, generator=generator), torch.randn(5, 4, generator=generator)
+    links = torch.tensor([0, 2, 2, 5]), torch.tensor([4, 1, 0, 2, 3]), torch.rand(5, generator=generator)
+    torch.testing.assert_close(features._mix_dense(own, given, *links), mix_into(own, given, *links))
+
+
+def test_on_a_device_sparse_rows_are_dense_where_they_fit(monkeypatch):
+    rows = SparseRows.from_scipy(
+        sp.csr_matrix(np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0]], dtype=np.float32))
+    )
+    assert features.on_device(rows, CPU).shape == (2, 3)
+    assert isinstance(features.on_device(rows, CPU), SparseRows)
+    meta = torch.device("meta")
+    assert isinstance(features.on_device(rows, meta), torch.Tensor)
+    monkeypatch.setattr(features, "MOST_DENSE", 5)
+    assert isinstance(features.on_device(rows, meta), SparseRows)
 
 
 # --- the network ---

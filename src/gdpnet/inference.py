@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,7 +17,7 @@ from gdpnet.prepared import Prepared, given_to_target, with_circle
 from gdpnet.ragged import offsets_of, ranges
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.reader import Reader
-from gdpnet.selection.episodes import View, begin_episodes, split_episodes
+from gdpnet.selection.episodes import Episodes, View, begin_episodes, split_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Play, Rollout, roll_out
 from gdpnet.sight import NodeRows, make_view
@@ -63,7 +65,28 @@ def roll_outs(
             seed=seed,
         )
         for few in split_episodes(episodes, 2 * _CANDIDATES_AT_ONCE):
-            yield roll_out(policy, view, few, play)
+            yield from _in_halves(policy, view, few, play)
+
+
+def _in_halves(policy: Policy, view: View, episodes: Episodes, play: Play) -> Iterator[Rollout]:
+    """Play a batch; where the device has too little memory for it, play its halves, and say so once."""
+    try:
+        rollout = roll_out(policy, view, episodes, play)
+    except torch.OutOfMemoryError:
+        if episodes.count < 2:
+            raise
+        _say_that_memory_is_short()
+        halves = split_episodes(episodes, max(int(episodes.length[0]), episodes.row.numel() // 2))
+    else:
+        yield rollout
+        return
+    for half in halves:
+        yield from _in_halves(policy, view, half, play)
+
+
+@cache
+def _say_that_memory_is_short() -> None:
+    warnings.warn("the device's memory is short: episodes are played in smaller batches", stacklevel=2)
 
 
 @dataclass(frozen=True)
