@@ -62,13 +62,13 @@ def clean(work: dict[str, Any]) -> dict[str, Any]:
 
 
 def clean_hub(work: dict[str, Any]) -> dict[str, Any]:
-    """Decide on every edge of a star: one node with a million neighbours, which have no other."""
+    """Decide on every edge of a star, in one episode each: a node with a million neighbours that have no other."""
     rng = np.random.default_rng(work["seed"])
     ends = np.stack([np.zeros(LEAVES, dtype=np.int64), np.arange(1, LEAVES + 1)])
     label = rng.integers(2, size=LEAVES + 1)
     features = (rng.normal(size=(LEAVES + 1, 16)) + label[:, None]).astype(np.float32)
     few = Graph.build(ends[:, :2000], features[:2001], label[:2001])
-    config = Config().with_overrides(["training.warmup=1", "training.epochs=1"])
+    config = Config().with_overrides(["training.warmup=1", "training.epochs=1", "inference.episodes=1"])
     model = GDPNet.from_config(config, seed=work["seed"], device=work["device"]).fit(few)
     write_store(Graph.build(ends, features, label), work["store"])
     return denoise_to(model, open_store(work["store"]), work["out"], threshold=0.5)
