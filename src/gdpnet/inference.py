@@ -240,4 +240,4 @@ def see(
     given = given_to_target(circle[place], single[owner], share)
     total, weight = add_neighbours(given, owner, edge_weight[edge], targets.numel())
     embedded = aggregators.embed(own, total, weight, aggregators.bias)
-    return embedded, torch.softmax(aggregators.logits(embedded), dim=2)
+    return embedded, aggregators.believe(aggregators.logits(embedded), dim=2)

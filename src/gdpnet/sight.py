@@ -46,8 +46,10 @@ class _Sight:
         self.heads = F.pad(heads, (0, 0, 0, -heads.shape[0] % _ROUND))
         self.head_bias = aggregators.head_bias[members].t()  # classes, members
 
-    def tables(self, aggregators: Aggregators, members: slice) -> Tables:
-        """Return what `observe` computes with."""
+    def tables(self, aggregators: Aggregators, members: slice) -> Tables | None:
+        """Return what `observe` computes with; nothing where beliefs are not a softmax, which tables stand for."""
+        if not aggregators.exclusive:
+            return None
         return Tables(
             self.own,
             aggregators.bias[members].detach(),
@@ -123,7 +125,7 @@ class _Sight:
             bias = bias.index_select(1, member)
             place = member.expand(1, bias.shape[0], -1)
             scores = scores.unflatten(0, (self.members, -1)).gather(0, place)[0]
-        return torch.softmax(scores + bias, dim=0).t()
+        return self.aggregators.believe(scores + bias, dim=0).t()
 
 
 def _compare(

@@ -179,7 +179,7 @@ def fit_network(
 
     Draws follow the seed alone, and the random state of the caller is left as it was.
     """
-    with _seeded(seed, inputs.targets.device):
+    with seeded(seed, inputs.targets.device):
         network = build(inputs, settings).to(inputs.targets.device)
         optimiser = torch.optim.Adam(
             network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
@@ -199,7 +199,7 @@ def fit_network(
 
 
 @contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Seed the generators that layers draw from, and give them back as they were."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.default_generator.manual_seed(seed)

@@ -1,6 +1,6 @@
 """All commands of ``gdpnet``: importing their rooms adds them to the program."""
 
-from gdpnet.cli import comparing, corrupting, learning, reading, reproducing
+from gdpnet.cli import comparing, corrupting, learning, reading, reproducing, tasking
 from gdpnet.cli.app import app
 
-__all__ = ["app", "comparing", "corrupting", "learning", "reading", "reproducing"]
+__all__ = ["app", "comparing", "corrupting", "learning", "reading", "reproducing", "tasking"]
