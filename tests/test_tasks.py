@@ -10,8 +10,9 @@ from torch import Tensor
 from gdpnet.cli import main
 from gdpnet.config import Config, filled, task_config
 from gdpnet.errors import ConfigError, GraphError
+from gdpnet.experiments.evaluation import cluster_scores
 from gdpnet.experiments.records import append_record, read_records
-from gdpnet.experiments.tasks import cluster_scores, summarise
+from gdpnet.experiments.tasks import summarise
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.links import Pairs, links_of, split_links
 from gdpnet.linking import fit_linker

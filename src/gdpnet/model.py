@@ -41,7 +41,7 @@ from gdpnet.reading import fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
 from gdpnet.representation.spreading import Linker, inner_products
-from gdpnet.representation.tasks import CLASSIFICATION, Task
+from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel, Task, label_names
 from gdpnet.run_folder import RunFolder, read_checkpoint, tensors_under, write_checkpoint
 from gdpnet.scene import Scene, make_scene
 from gdpnet.selection.policy import Policy
@@ -68,6 +68,7 @@ class GDPNet(BaseEstimator):
     device_: torch.device
     linker_: Linker | None
     centres_: Tensor | None
+    task_: Task
 
     def __init__(
         self,
@@ -150,12 +151,13 @@ class GDPNet(BaseEstimator):
             split = split_links(graph, self.seed, test=0.0)
             graph, held_out = split.train, split.validation
         self.basis_: Tensor | None = None
+        self.task_ = self._task_for(graph)
         read, study = graph, None
         if config.task.kind in UNLABELLED:
             self.basis_ = fit_basis(graph, config.task.rank)
             read = condense(graph, self.basis_)
             study = begin_study(read, config, self.seed, device)
-        scene = study.scene if study else make_scene(graph, config, self.seed, device, self._task)
+        scene = study.scene if study else make_scene(graph, config, self.seed, device, self.task_)
         state = begin_training(read, scene, config, self.seed, device)
         if run is not None:
             read_checkpoint(run, state)
@@ -174,16 +176,19 @@ class GDPNet(BaseEstimator):
             self._conclude(graph, scene, config, held_out)
         return self
 
-    @property
-    def _task(self) -> Task:
-        """Return what representations are for, where labels say what is true."""
-        return self.task if isinstance(self.task, Task) else CLASSIFICATION
+    def _task_for(self, graph: Graph) -> Task:
+        """Return what representations of a graph are for, where labels say what is true."""
+        if isinstance(self.task, Task):
+            return self.task
+        multiple = self.config.task.kind == "multi-label"
+        return MultiLabel(label_names(graph)) if multiple else CLASSIFICATION
 
     def _take_over(self, state: TrainingState, graph: Graph, config: Config, device: torch.device) -> None:
         """Keep the best weights of training."""
         best = state.best or state.weights()
         weights = {name: value.detach().clone() for name, value in best.items()}
-        classes = np.array(graph.class_names)
+        names = self.task_.names if isinstance(self.task_, MultiLabel) else graph.class_names
+        classes = np.array(names)
         outputs = weights["aggregators.head_bias"].shape[1]
         if outputs != len(classes):
             classes = np.array([str(number) for number in range(outputs)])
@@ -258,7 +263,7 @@ class GDPNet(BaseEstimator):
             *shape,
             members,
             self_weight=config.representation.self_weight,
-            exclusive=self._task.exclusive,
+            exclusive=self.task_.exclusive,
         )
         self.aggregators_.load_state_dict(tensors_under(weights, "aggregators."))
         self.aggregators_ = self.aggregators_.to(device)
@@ -267,7 +272,7 @@ class GDPNet(BaseEstimator):
             rings, _, columns = read["weight"].shape
             width = config.representation.width
             self.reader_ = Reader(
-                features, width, len(classes), columns // width, rings, exclusive=self._task.exclusive
+                features, width, len(classes), columns // width, rings, exclusive=self.task_.exclusive
             )
             self.reader_.load_state_dict(read)
             self.reader_ = self.reader_.to(device)
@@ -315,16 +320,18 @@ class GDPNet(BaseEstimator):
         """Return the class probabilities of some nodes, columns in the order of ``classes_``."""
         self._check_labelled("class probabilities")
         found = self._represent(graph, nodes)[1]
-        return (torch.softmax(found, dim=1) if self._task.exclusive else found.exp()).cpu().numpy()
+        return (torch.softmax(found, dim=1) if self.task_.exclusive else found.exp()).cpu().numpy()
 
     def predict(self, graph: Graph, nodes: Tensor | None = None) -> np.ndarray:
-        """Return the class names that some nodes most probably have."""
+        """Return the class names that some nodes most probably have; their labels or clusters, by the task."""
         self._check_fitted()
         if self.centres_ is not None:
             rows = torch.from_numpy(self.embed(graph, nodes)).to(self.device_)
             return self.classes_[torch.cdist(rows, self.centres_).argmin(dim=1).cpu().numpy()]
-        best = self.predict_proba(graph, nodes).argmax(axis=1)
-        return self.classes_[best]
+        chances = self.predict_proba(graph, nodes)
+        if isinstance(self.task_, MultiLabel):
+            return np.array([JOINS.join(self.classes_[one > 0.5]) for one in chances], dtype=str)
+        return self.classes_[chances.argmax(axis=1)]
 
     def _check_labelled(self, what: str) -> None:
         self._check_fitted()
@@ -336,14 +343,14 @@ class GDPNet(BaseEstimator):
         self._check_labelled("score on a split")
         self.check_graph(graph)
         nodes = graph.nodes_in(split)
-        label = (self.labels_of(graph) if self._task is CLASSIFICATION else graph.labels)[nodes]
+        label = (self.labels_of(graph) if self.task_ is CLASSIFICATION else graph.labels)[nodes]
         known = label != UNKNOWN
         if not bool(known.any()):
             raise GraphError(f"the graph has no labelled {split} node to score on")
         logits = self._represent(graph, nodes[known])[1]
-        if self._task is CLASSIFICATION:
+        if self.task_ is CLASSIFICATION:
             return CLASSIFICATION.quality(logits.cpu(), label[known])
-        return self._task.quality(logits.exp().cpu(), self._task.truth(graph)[nodes[known]])
+        return self.task_.quality(logits.exp().cpu(), self.task_.truth(graph)[nodes[known]])
 
     def denoise(self, graph: Graph, *, threshold: float | None = None, symmetric: bool = True) -> Denoised:
         """Decide on every edge and return the cleaned graph, its edges weighted by their keep probability.
@@ -423,6 +430,8 @@ class GDPNet(BaseEstimator):
             config = Config().with_values(about["config"])
             model = cls.from_config(config, seed=about["seed"], device=device)
             model.task = config.task if task is None else task
+            multiple = config.task.kind == "multi-label"
+            model.task_ = task or (MultiLabel(tuple(about["classes"])) if multiple else CLASSIFICATION)
             model._assemble(config, tensors, about["num_features"], np.array(about["classes"]), where)
             model.history_, model.best_epoch_ = about["history"], about["best_epoch"]
             model.validation_f1_ = about["validation_f1"]

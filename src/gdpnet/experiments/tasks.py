@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, roc_auc_score
+from sklearn.metrics import roc_auc_score
 
 from gdpnet.baselines.clusterers import CLUSTERERS
 from gdpnet.baselines.linkers import LINKERS, by_inner_product, measure
@@ -24,6 +23,7 @@ from gdpnet.config import Config
 from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GDPNetError, GraphError, nearest
 from gdpnet.experiments.corrupted import Setting, noises_on, steps_of
+from gdpnet.experiments.evaluation import cluster_scores
 from gdpnet.experiments.records import make_record, of_kind, read_records
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.graph.links import split_links
@@ -182,19 +182,6 @@ def _of_links(model: GDPNet, graph: Graph) -> dict[str, Any]:
         return {}
     chance = model.denoise(graph).keep_probability
     return {"link_auc": float(roc_auc_score(~graph.truth.spurious.numpy(), chance))}
-
-
-def cluster_scores(truth: np.ndarray, cluster: np.ndarray) -> dict[str, Any]:
-    """Return NMI, ARI, and accuracy after the best matching of clusters to classes."""
-    size = int(max(truth.max(), cluster.max())) + 1
-    table = np.zeros((size, size), dtype=int)
-    np.add.at(table, (truth, cluster), 1)
-    matched = table[linear_sum_assignment(-table)].sum()
-    return {
-        "nmi": float(normalized_mutual_info_score(truth, cluster)),
-        "ari": float(adjusted_rand_score(truth, cluster)),
-        "accuracy": float(matched / len(truth)),
-    }
 
 
 @dataclass(frozen=True)

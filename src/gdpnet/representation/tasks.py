@@ -84,6 +84,63 @@ class Classification:
 CLASSIFICATION = Classification()
 
 
+JOINS = "|"
+"""What parts the labels of a node where it may have several: the class ``red|round`` is two labels."""
+
+
+def label_names(graph: Graph) -> tuple[str, ...]:
+    """Return every label that the names of a graph's classes are made of, in the order of the alphabet."""
+    return tuple(sorted({part for name in graph.class_names for part in name.split(JOINS) if part}))
+
+
+@dataclass(frozen=True)
+class MultiLabel:
+    """Any number of labels a node: binary cross-entropy over labels, micro-F1 over all nodes and labels.
+
+    f_c of a node is the F1 of the labels it is believed to have (hit), or the geometric mean over labels of the
+    probability of what is true of it, so that the marginal reward is the gain in mean log-likelihood.
+    """
+
+    names: tuple[str, ...]
+    exclusive = False
+
+    def outputs(self, graph: Graph) -> int:
+        """Return the number of labels."""
+        return len(self.names)
+
+    def truth(self, graph: Graph) -> Float[Tensor, "nodes labels"]:
+        """Return which labels each node has, as ones and zeros."""
+        sets = [set(name.split(JOINS)) for name in graph.class_names]
+        table = torch.tensor([[float(name in one) for name in self.names] for one in sets])
+        return table[graph.labels.clamp(min=0)]
+
+    def loss(
+        self,
+        logits: Float[Tensor, "n members labels"],
+        truth: Float[Tensor, "n labels"],
+        learns: Bool[Tensor, "n members"],
+    ) -> Float[Tensor, ""]:
+        """Return binary cross-entropy."""
+        wanted = truth[:, None].expand_as(logits)
+        losses = F.binary_cross_entropy_with_logits(logits, wanted, reduction="none")
+        return mean_by_member(losses.sum(dim=2), learns)
+
+    def score(
+        self, beliefs: Float[Tensor, "n labels"], truth: Float[Tensor, "n labels"], kind: str
+    ) -> Float[Tensor, "n"]:
+        """Return each node's own F1, or how likely its labels are."""
+        if kind == "hit":
+            believed = (beliefs > 0.5).to(truth.dtype)
+            return 2 * (believed * truth).sum(dim=1) / (believed + truth).sum(dim=1).clamp(min=1.0)
+        likely = torch.where(truth > 0, beliefs, 1.0 - beliefs)
+        return likely.clamp(min=1e-6).log().mean(dim=1).exp()
+
+    def quality(self, beliefs: Float[Tensor, "n labels"], truth: Float[Tensor, "n labels"]) -> float:
+        """Return micro-F1: 2 hits / (labels believed + labels there are)."""
+        believed = (beliefs > 0.5).to(truth.dtype)
+        return float(2 * (believed * truth).sum() / (believed + truth).sum().clamp(min=1.0))
+
+
 @dataclass(frozen=True)
 class Clustering(Classification):
     """Clusters that were found without labels stand for classes."""
