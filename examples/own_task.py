@@ -3,8 +3,8 @@
     python examples/own_task.py
 
 A task says what is true of a node, how wrong beliefs are (the loss), and f_c, the score of a target that neighbours
-are chosen by. Here the classes of a generated graph stand for ratings 0, 1, 2, ...: f_c is the belief in the true rating
-and half of that in the ratings beside it, so that a neighbour that leads a node astray by one step costs less.
+are chosen by. Here the classes of a generated graph stand for ratings 0, 1, 2, ...: f_c is the belief in the true
+rating and half of that in the ratings beside it, so that a neighbour that leads a node astray by one step costs less.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from gdpnet.cli import main
 from gdpnet.config import Config, filled, task_config
@@ -14,11 +15,13 @@ from gdpnet.experiments.evaluation import cluster_scores
 from gdpnet.experiments.records import append_record, read_records
 from gdpnet.experiments.tasks import summarise
 from gdpnet.graph.graph import Graph
+from gdpnet.graph.interop import from_pyg
 from gdpnet.graph.links import Pairs, links_of, split_links
 from gdpnet.linking import fit_linker
 from gdpnet.model import GDPNet
 from gdpnet.representation.spreading import Spread
-from gdpnet.representation.tasks import CLASSIFICATION, Partners, Task
+from gdpnet.representation.tasks import CLASSIFICATION, MultiLabel, Partners, Task, label_names
+from gdpnet.run_folder import create_run
 from gdpnet.unlabelled import begin_study, condense, fit_basis, group_rows
 from graphs import small_graph
 from small import noisy_graph, write_folder
@@ -277,3 +280,68 @@ def test_what_the_data_cannot_serve_is_one_sentence_and_exit_code_2(tmp_path, wo
     words = [str(tmp_path / "graph") if word == "FOLDER" else word for word in words]
     assert main([*words, "--device", "cpu", "--records", str(tmp_path / "r.jsonl")]) == 2
     assert said in capsys.readouterr().err
+
+
+def multi_label_graph() -> Graph:
+    """Return two groups of nodes; all nodes of the second have two labels."""
+    graph = noisy_graph(80)
+    names = ("round", "red|round", "red")
+    return replace(graph, class_names=names)
+
+
+def test_labels_joined_in_a_class_are_several_labels():
+    graph = Graph.build([[0], [1]], np.eye(3), [0, 1, -1], class_names=["red|round", "red"])
+    task = MultiLabel(label_names(graph))
+    assert task.names == ("red", "round")
+    assert task.truth(graph)[:2].tolist() == [[1.0, 1.0], [1.0, 0.0]]
+
+
+def test_f_c_of_several_labels_is_the_f1_of_a_node_or_how_likely_its_labels_are():
+    task = MultiLabel(("a", "b"))
+    beliefs, truth = torch.tensor([[0.8, 0.4], [0.9, 0.9]]), torch.tensor([[1.0, 1.0], [1.0, 0.0]])
+    assert task.score(beliefs, truth, "hit").tolist() == pytest.approx([2 / 3, 2 / 3])
+    wanted = [np.sqrt(0.8 * 0.4), np.sqrt(0.9 * 0.1)]
+    assert task.score(beliefs, truth, "probability").tolist() == pytest.approx(wanted)
+    assert task.quality(beliefs, truth) == pytest.approx(2 * 2 / (3 + 3))
+
+
+def test_several_labels_are_learned_saved_and_predicted(tmp_path):
+    graph = multi_label_graph()
+    settings = {**QUICK, "task": {"kind": "multi-label"}, "reader": {"steps": 20, "look_every": 10}}
+    model = GDPNet.from_config(Config().with_values(settings), device="cpu").fit(graph)
+    model.save(tmp_path / "model.safetensors")
+    again = GDPNet.load(tmp_path / "model.safetensors", device="cpu")
+    assert model.classes_.tolist() == ["red", "round"]
+    assert np.array_equal(again.predict_proba(graph), model.predict_proba(graph))
+    assert set(again.predict(graph)) <= {"", "red", "round", "red|round"}
+
+
+def test_a_column_a_label_of_torch_geometric_becomes_sets_of_labels():
+    data = Data(x=torch.eye(3), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([[1, 1], [0, 1], [0, 0]]))
+    graph = from_pyg(data)
+    assert [graph.class_names[place] for place in graph.labels] == ["0|1", "1", ""]
+
+
+def test_a_stopped_search_for_clusters_goes_on_as_if_it_had_not_stopped(tmp_path):
+    graph, config = noisy_graph(80), quick("clusters")
+    whole = GDPNet.from_config(config, device="cpu").fit(graph)
+    run = create_run(tmp_path / "run", config, "small", graph, 0)
+
+    def stop(epoch):
+        if epoch.epoch == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        GDPNet.from_config(config, device="cpu").fit(graph, run=run, on_epoch=stop)
+    again = GDPNet.from_config(config, device="cpu").fit(graph, run=run)
+    assert np.array_equal(again.embed(graph), whole.embed(graph))
+
+
+def test_train_and_predict_take_a_task_on_the_command_line(tmp_path, capsys):
+    folder, run = write_folder(tmp_path / "graph"), tmp_path / "run"
+    words = ["train", str(folder), "--out", str(run), "--task", "clusters", "--device", "cpu"]
+    assert main([*words, "--set", "training.epochs=1", "--set", "task.rank=8"]) == 0
+    assert "nmi" in capsys.readouterr().out
+    assert main(["predict", str(run), "--out", str(tmp_path / "found.csv"), "--device", "cpu"]) == 0
+    assert (tmp_path / "found.csv").read_text().startswith('"id","predicted"')
+    assert main([*words[:-3], "poetry", "--device", "cpu"]) == 2

@@ -168,7 +168,8 @@ class GDPNet(BaseEstimator):
             if on_epoch is not None:
                 on_epoch(epoch)
 
-        train_epochs(state, scene, config, self.seed, after, study.renew if study else None)
+        renew = study.renew if study and config.training.selection else None
+        train_epochs(state, scene, config, self.seed, after, renew)
         self._take_over(state, graph, config, device)
         if study is None:
             self._look_back(scene, config)

@@ -62,9 +62,10 @@ class Unit:
         """Return the settings that a record of this unit holds."""
         if self.method not in OURS:
             return {}
-        return self.config.with_values(
-            {"training": {"selection": self.method == "gdpnet"}, "task": {"kind": self.task}}
-        ).to_dict()
+        config = self.config.with_values({"task": {"kind": self.task}})
+        if self.method == "gdpnet:keep-everything":  # nothing of what is trained enters its representations
+            config = config.with_values({"training": {"selection": False, "epochs": 1, "warmup": 0}})
+        return config.to_dict()
 
     @property
     def key(self) -> str:
