@@ -25,6 +25,13 @@ def test_stable_baselines3_learns_to_earn_more_than_chance_and_than_keeping_ever
     assert earned["PPO after"] > earned["PPO before"]
 
 
+def test_a_task_of_ones_own_is_learned_better_than_by_guessing(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["own_task.py", "--epochs", "4"])
+    runpy.run_path(str(ROOT / "examples" / "own_task.py"), run_name="__main__")
+    points = returns_in(capsys.readouterr().out)
+    assert points["points by what was kept"] > points["points by guessing"]
+
+
 def test_the_first_snippet_of_the_environments_page_runs(capsys):
     pytest.importorskip("gymnasium", reason="gymnasium is not installed: pip install 'gdpnet[gym]'")
     page = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")

@@ -133,7 +133,7 @@ def test_nodes_are_mixed_twice_with_themselves_by_hand():
 def test_the_classifier_learns_what_a_line_can_part():
     rows = torch.tensor([[0.0, 1.0], [1.0, 1.0], [4.0, 1.0], [5.0, 1.0]])
     asked = torch.tensor([[-1.0, 1.0], [2.0, 1.0], [3.0, 1.0]])
-    assert threshold._classify(rows, torch.tensor([1, 1, 0, 0]), asked, 2).tolist() == [1, 1, 0]
+    assert threshold._believe(rows, torch.tensor([1, 1, 0, 0]), asked, 2).argmax(dim=1).tolist() == [1, 1, 0]
 
 
 # --- with a model ---

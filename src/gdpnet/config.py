@@ -173,6 +173,30 @@ class InferenceSettings(Section):
 
 
 @dataclass(frozen=True)
+class TaskSettings(Section):
+    """What representations are for."""
+
+    kind: str = setting(
+        "classification",
+        "what is learned: one class a node, any number of labels a node, links that are missing, or clusters; the "
+        "last two read no label",
+        choices=("classification", "multi-label", "links", "clusters"),
+    )
+    clusters: int = setting(
+        0,
+        "clusters to find, or communities to tell partners of links apart by; 0: as many as the graph has classes, "
+        "or 16 communities",
+        low=0,
+    )
+    rank: int = setting(
+        128, "columns that features are condensed to before links or clusters are learned", low=1
+    )
+    refresh: int = setting(
+        5, "epochs after which clusters, or communities, are found anew over what is kept", low=1
+    )
+
+
+@dataclass(frozen=True)
 class Config:
     """Every setting of a model."""
 
@@ -184,6 +208,7 @@ class Config:
     training: TrainingSettings = field(default_factory=TrainingSettings)
     reader: ReaderSettings = field(default_factory=ReaderSettings)
     inference: InferenceSettings = field(default_factory=InferenceSettings)
+    task: TaskSettings = field(default_factory=TaskSettings)
 
     def with_values(self, values: Mapping[str, Mapping[str, Any]]) -> Self:
         """Return a copy with the values of a nested mapping in place."""
@@ -253,6 +278,17 @@ def shipped_config(name: str) -> Config:
         if file.name == f"{name}.toml":
             return Config().with_values(tomllib.loads(file.read_text(encoding="utf-8")))
     return Config()
+
+
+def task_config(kind: str) -> Config:
+    """Return the settings that a task starts from: those shipped for it, or the defaults."""
+    return shipped_config(kind).with_values({"task": {"kind": kind}})
+
+
+def filled(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a record with the sections that it is too old to have, at their defaults."""
+    ours = "policy" in settings
+    return ({"task": Config().to_dict()["task"]} if ours else {}) | dict(settings)
 
 
 def _toml_value(text: str) -> Any:

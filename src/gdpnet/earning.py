@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from gdpnet.config import RewardSettings
-from gdpnet.representation.tasks import hit_or_probability
+from gdpnet.representation.tasks import CLASSIFICATION, Task
 from gdpnet.selection.episodes import View
 from gdpnet.selection.rewards import counterfactual_reward, marginal_reward, paper_reward
 
@@ -17,14 +17,15 @@ def score_alone(
     view: View,
     settings: RewardSettings,
     row: Int[Tensor, "n"],
-    label: Int[Tensor, "n"],
+    label: Shaped[Tensor, "n *any"],
     given: Float[Tensor, "n width"],
+    task: Task = CLASSIFICATION,
 ) -> Float[Tensor, "n"]:
     """Return f_c of each target with one neighbour alone; zeros for the marginal reward, which asks for none."""
     count = torch.ones_like(given[:, 0])
     if settings.kind == "marginal":
         return torch.zeros_like(count)
-    return hit_or_probability(view.observe(row, given, count)[1], label, settings.score)
+    return task.score(view.observe(row, given, count)[1], label, settings.score)
 
 
 @torch.no_grad()
@@ -32,13 +33,14 @@ def gain_if_kept(
     view: View,
     settings: RewardSettings,
     row: Int[Tensor, "n"],
-    label: Int[Tensor, "n"],
+    label: Shaped[Tensor, "n *any"],
     given: Float[Tensor, "n width"],
     *,
     sums: Float[Tensor, "n width"],
     counts: Float[Tensor, "n"],
     score: Float[Tensor, "n"],
     kept_scores: Float[Tensor, "n"],
+    task: Task = CLASSIFICATION,
 ) -> Float[Tensor, "n"]:
     """Return what keeping a neighbour earns a target that has kept some already.
 
@@ -46,18 +48,19 @@ def gain_if_kept(
         view: what the classifier makes of a target and what it kept.
         settings: which reward, and its bounds.
         row: the target as its classifier sees it.
-        label: the target's true class.
+        label: what is true of the target, such as its class.
         given: what the neighbour adds to the running sum.
         sums: the running sum of what was kept before.
         counts: how many were kept before.
         score: `score_alone` of the neighbour.
         kept_scores: the sum of `score_alone` over what was kept before.
+        task: whose f_c it is.
     """
     if settings.kind == "marginal":
-        before = hit_or_probability(view.observe(row, sums, counts)[1], label, "probability")
-        after = hit_or_probability(view.observe(row, sums + given, counts + 1.0)[1], label, "probability")
+        before = task.score(view.observe(row, sums, counts)[1], label, "probability")
+        after = task.score(view.observe(row, sums + given, counts + 1.0)[1], label, "probability")
         return marginal_reward(before, after, settings.clip)
     if settings.kind == "paper":
         return paper_reward(score, kept_scores)
     nobody = view.observe(row, torch.zeros_like(given), torch.zeros_like(counts))[1]
-    return counterfactual_reward(score, hit_or_probability(nobody, label, settings.score), kept_scores)
+    return counterfactual_reward(score, task.score(nobody, label, settings.score), kept_scores)

@@ -283,4 +283,4 @@ def see(
         added, weighed = add_neighbours(given, of, by, targets.numel())
         total, whole = total + added, whole + weighed
     embedded = aggregators.embed(own, total, whole, aggregators.bias)
-    return embedded, torch.softmax(aggregators.logits(embedded), dim=2)
+    return embedded, aggregators.believe(aggregators.logits(embedded), dim=2)

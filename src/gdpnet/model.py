@@ -23,26 +23,32 @@ from gdpnet.config import (
     ReaderSettings,
     RepresentationSettings,
     RewardSettings,
+    TaskSettings,
     TrainingSettings,
+    task_config,
 )
 from gdpnet.denoised import Denoised
 from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GraphError, ModelFileError, nearest
 from gdpnet.explanation import Explanation, explain_node
 from gdpnet.graph.graph import UNKNOWN, Graph
+from gdpnet.graph.links import Pairs, split_links
 from gdpnet.graph.pairs import PAIR_NAMES
 from gdpnet.inference import Selected, represent, select
+from gdpnet.linking import embed_links, fit_linker
 from gdpnet.model_file import checksum, read_tensors, write_tensors
 from gdpnet.prepared import prepare
 from gdpnet.reading import fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
-from gdpnet.representation.tasks import micro_f1
+from gdpnet.representation.spreading import Linker, inner_products
+from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel, Task, label_names
 from gdpnet.run_folder import RunFolder, read_checkpoint, tensors_under, write_checkpoint
 from gdpnet.scene import Scene, make_scene
 from gdpnet.selection.policy import Policy
-from gdpnet.threshold import Choice, choose_threshold, edge_weights
+from gdpnet.threshold import KEEP_ALL, WITHOUT_VALIDATION, Choice, choose_threshold, edge_weights
 from gdpnet.training import Epoch, TrainingState, begin_training, make_policy, train_epochs
+from gdpnet.unlabelled import UNLABELLED, begin_study, condense, fit_basis, group_rows, spread_rows
 from gdpnet.version import __version__
 
 _LOOKING_BACK = 1 << 21
@@ -56,8 +62,14 @@ class GDPNet(BaseEstimator):
 
     Settings come in sections, each a frozen dataclass of `gdpnet.config`; a section left out has its defaults.
     As in scikit-learn the constructor only stores, ``fit`` returns the model, and what was learned ends in ``_``.
-    Single settings are reached by ``section__key``: ``model.set_params(ppo__discount=0.9)``.
+    Single settings are reached by ``section__key``: ``model.set_params(ppo__discount=0.9)``. The task is a kind by
+    its name, its section of settings, or a `gdpnet.representation.tasks.Task` of the user's own.
     """
+
+    device_: torch.device
+    linker_: Linker | None
+    centres_: Tensor | None
+    task_: Task
 
     def __init__(
         self,
@@ -70,6 +82,7 @@ class GDPNet(BaseEstimator):
         training: TrainingSettings | None = None,
         reader: ReaderSettings | None = None,
         inference: InferenceSettings | None = None,
+        task: Task | TaskSettings | str | None = None,
         seed: int = 0,
         device: str = "auto",
     ) -> None:
@@ -81,6 +94,7 @@ class GDPNet(BaseEstimator):
         self.training = training
         self.reader = reader
         self.inference = inference
+        self.task = task
         self.seed = seed
         self.device = device
 
@@ -92,8 +106,11 @@ class GDPNet(BaseEstimator):
     @property
     def config(self) -> Config:
         """Return the settings of all sections."""
-        given = {name: getattr(self, name) for name in SECTIONS}
-        return Config(**{name: value for name, value in given.items() if value is not None})
+        task = TaskSettings(kind=self.task) if isinstance(self.task, str) else self.task
+        task = task if isinstance(task, TaskSettings) else TaskSettings()
+        given = {name: getattr(self, name) for name in SECTIONS if name != "task"}
+        given = {name: value for name, value in given.items() if value is not None}
+        return dataclasses.replace(task_config(task.kind), **given, task=task)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's arguments and, if deep, every setting as ``section__key``."""
@@ -120,17 +137,29 @@ class GDPNet(BaseEstimator):
         self,
         graph: Graph,
         *,
+        held_out: Pairs | None = None,
         run: RunFolder | None = None,
         on_epoch: Callable[[Epoch], None] | None = None,
     ) -> GDPNet:
         """Train on a graph: on its training nodes, watched on its validation nodes, blind to its test nodes.
 
         Without a split, a tenth of the labelled nodes is held out for validation. With a run folder a checkpoint
-        is written after every epoch, and training goes on from the one that is there.
+        is written after every epoch, and training goes on from the one that is there. Where links are foretold, the
+        graph has training links alone and ``held_out`` the validation pairs; without, one link in twenty is held out.
         """
         config, device = self.config, pick_device(self.device)
-        scene = make_scene(graph, config, self.seed, device)
-        state = begin_training(graph, scene, config, self.seed, device)
+        if config.task.kind == "links" and held_out is None:
+            split = split_links(graph, self.seed, test=0.0)
+            graph, held_out = split.train, split.validation
+        self.basis_: Tensor | None = None
+        self.task_ = self._task_for(graph)
+        read, study = graph, None
+        if config.task.kind in UNLABELLED:
+            self.basis_ = fit_basis(graph, config.task.rank)
+            read = condense(graph, self.basis_)
+            study = begin_study(read, config, self.seed, device)
+        scene = study.scene if study else make_scene(graph, config, self.seed, device, self.task_)
+        state = begin_training(read, scene, config, self.seed, device)
         if run is not None:
             read_checkpoint(run, state)
 
@@ -140,16 +169,32 @@ class GDPNet(BaseEstimator):
             if on_epoch is not None:
                 on_epoch(epoch)
 
-        train_epochs(state, scene, config, self.seed, after)
+        renew = study.renew if study and config.training.selection else None
+        train_epochs(state, scene, config, self.seed, after, renew)
         self._take_over(state, graph, config, device)
-        self._look_back(scene, config)
+        if study is None:
+            self._look_back(scene, config)
+        else:
+            self._conclude(graph, scene, config, held_out)
         return self
+
+    def _task_for(self, graph: Graph) -> Task:
+        """Return what representations of a graph are for, where labels say what is true."""
+        if isinstance(self.task, Task):
+            return self.task
+        multiple = self.config.task.kind == "multi-label"
+        return MultiLabel(label_names(graph)) if multiple else CLASSIFICATION
 
     def _take_over(self, state: TrainingState, graph: Graph, config: Config, device: torch.device) -> None:
         """Keep the best weights of training."""
         best = state.best or state.weights()
         weights = {name: value.detach().clone() for name, value in best.items()}
-        self._assemble(config, weights, graph.num_features, np.array(graph.class_names), device)
+        names = self.task_.names if isinstance(self.task_, MultiLabel) else graph.class_names
+        classes = np.array(names)
+        outputs = weights["aggregators.head_bias"].shape[1]
+        if outputs != len(classes):
+            classes = np.array([str(number) for number in range(outputs)])
+        self._assemble(config, weights, graph.num_features, classes, device)
         self.history_ = state.history
         self.best_epoch_ = state.best_epoch
         self.validation_f1_: float = state.best_f1
@@ -178,6 +223,29 @@ class GDPNet(BaseEstimator):
             if found.is_better:
                 self.reader_, self.validation_f1_ = found.reader, found.validation_f1
 
+    def _conclude(self, graph: Graph, scene: Scene, config: Config, pairs: Pairs | None) -> None:
+        """Where no label is read: decide on every edge once more, and fit what the task asks for to what is kept."""
+        everyone = torch.arange(scene.whole.num_nodes, device=self.device_)
+        chosen = select(
+            self.policy_,
+            self.aggregators_,
+            scene.whole,
+            everyone,
+            config,
+            _LOOKING_BACK,
+            scene.member_in_whole,
+        )
+        weight = scene.whole.both_ways(chosen.probability)
+        self.threshold_ = Choice(KEEP_ALL if self.policy_ is None else WITHOUT_VALIDATION)
+        if pairs is None:
+            rows = spread_rows(scene.whole, weight)
+            self.centres_ = group_rows(rows, self.aggregators_.classes, self.seed)[1]
+            return
+        kept = None if self.policy_ is None else weight.cpu()
+        found = fit_linker(graph, kept, pairs, self.seed, self.device_)
+        self.linker_, self.validation_f1_ = found.linker, found.score
+        self.selects_ = found.selects
+
     def _assemble(
         self,
         config: Config,
@@ -191,12 +259,13 @@ class GDPNet(BaseEstimator):
             self.policy_ = make_policy(config, len(PAIR_NAMES[config.policy.state]))
             self.policy_.load_state_dict(tensors_under(weights, "policy."))
             self.policy_ = self.policy_.to(device)
-        shape = (features, config.representation.width, len(classes))
+        shape = (weights["aggregators.weight"].shape[0], config.representation.width, len(classes))
         members = weights["aggregators.bias"].shape[0]
         self.aggregators_ = Aggregators(
             *shape,
             members,
             self_weight=config.representation.self_weight,
+            exclusive=self.task_.exclusive,
         )
         self.aggregators_.load_state_dict(tensors_under(weights, "aggregators."))
         self.aggregators_ = self.aggregators_.to(device)
@@ -204,9 +273,18 @@ class GDPNet(BaseEstimator):
         if read := tensors_under(weights, "reader."):
             rings, _, columns = read["weight"].shape
             width = config.representation.width
-            self.reader_ = Reader(features, width, len(classes), columns // width, rings)
+            self.reader_ = Reader(
+                features, width, len(classes), columns // width, rings, exclusive=self.task_.exclusive
+            )
             self.reader_.load_state_dict(read)
             self.reader_ = self.reader_.to(device)
+        self.linker_ = None
+        if linker := tensors_under(weights, "linker."):
+            self.linker_ = Linker(*linker["weight"].shape)
+            self.linker_.load_state_dict(linker)
+            self.linker_ = self.linker_.to(device)
+        self.centres_ = weights["centres"].to(device) if "centres" in weights else None
+        self.selects_ = True
         self.config_ = config
         self.classes_ = classes
         self.n_features_in_ = features
@@ -214,27 +292,67 @@ class GDPNet(BaseEstimator):
 
     def embed(self, graph: Graph, nodes: Tensor | None = None) -> np.ndarray:
         """Return the representations of some nodes (all by default) of any graph with the same feature columns."""
-        return self._represent(graph, nodes)[0].cpu().numpy()
+        if self.linker_ is None and self.centres_ is None:
+            return self._represent(graph, nodes)[0].cpu().numpy()
+        found = self._spread(graph).cpu().numpy()
+        return found if nodes is None else found[torch.as_tensor(nodes).numpy()]
+
+    def _spread(self, graph: Graph) -> Tensor:
+        """Return the representations of all nodes, where no label was read."""
+        self.check_graph(graph)
+        chosen = self._select(graph, torch.arange(graph.num_nodes))
+        weight = chosen.prepared.both_ways(chosen.probability)
+        if self.linker_ is None:
+            return spread_rows(chosen.prepared, weight)
+        return embed_links(self.linker_, graph, weight if self.selects_ else torch.ones_like(weight))
+
+    def predict_links(self, graph: Graph, ends: Any) -> np.ndarray:
+        """Return how likely each pair of nodes (two rows of node numbers) is linked, given the links there are."""
+        self.check_graph(graph)
+        if self.linker_ is None:
+            raise ConfigError(f"links are foretold by a model of task links, found {self.config_.task.kind}")
+        pairs = torch.as_tensor(ends).long()
+        if pairs.dim() != 2 or pairs.shape[0] != 2:
+            raise GraphError(f"pairs must be two rows of node numbers, found shape {tuple(pairs.shape)}")
+        if pairs.numel() and not (int(pairs.min()) >= 0 and int(pairs.max()) < graph.num_nodes):
+            raise GraphError(f"node numbers must lie between 0 and {graph.num_nodes - 1}")
+        return torch.sigmoid(inner_products(self._spread(graph), pairs.to(self.device_))).cpu().numpy()
 
     def predict_proba(self, graph: Graph, nodes: Tensor | None = None) -> np.ndarray:
         """Return the class probabilities of some nodes, columns in the order of ``classes_``."""
-        return torch.softmax(self._represent(graph, nodes)[1], dim=1).cpu().numpy()
+        self._check_labelled("class probabilities")
+        found = self._represent(graph, nodes)[1]
+        return (torch.softmax(found, dim=1) if self.task_.exclusive else found.exp()).cpu().numpy()
 
     def predict(self, graph: Graph, nodes: Tensor | None = None) -> np.ndarray:
-        """Return the class names that some nodes most probably have."""
-        best = self.predict_proba(graph, nodes).argmax(axis=1)
-        return self.classes_[best]
+        """Return the class names that some nodes most probably have; their labels or clusters, by the task."""
+        self._check_fitted()
+        if self.centres_ is not None:
+            rows = torch.from_numpy(self.embed(graph, nodes)).to(self.device_)
+            return self.classes_[torch.cdist(rows, self.centres_).argmin(dim=1).cpu().numpy()]
+        chances = self.predict_proba(graph, nodes)
+        if isinstance(self.task_, MultiLabel):
+            return np.array([JOINS.join(self.classes_[one > 0.5]) for one in chances], dtype=str)
+        return self.classes_[chances.argmax(axis=1)]
+
+    def _check_labelled(self, what: str) -> None:
+        self._check_fitted()
+        if self.config_.task.kind in UNLABELLED:
+            raise ConfigError(f"a model of task {self.config_.task.kind} learned no labels and has no {what}")
 
     def score(self, graph: Graph, split: str = "test") -> float:
         """Return micro-F1 on the labelled nodes of a split."""
+        self._check_labelled("score on a split")
         self.check_graph(graph)
         nodes = graph.nodes_in(split)
-        label = self.labels_of(graph)[nodes]
+        label = (self.labels_of(graph) if self.task_ is CLASSIFICATION else graph.labels)[nodes]
         known = label != UNKNOWN
         if not bool(known.any()):
             raise GraphError(f"the graph has no labelled {split} node to score on")
         logits = self._represent(graph, nodes[known])[1]
-        return micro_f1(logits.argmax(dim=1).cpu(), label[known])
+        if self.task_ is CLASSIFICATION:
+            return CLASSIFICATION.quality(logits.cpu(), label[known])
+        return self.task_.quality(logits.exp().cpu(), self.task_.truth(graph)[nodes[known]])
 
     def denoise(self, graph: Graph, *, threshold: float | None = None, symmetric: bool = True) -> Denoised:
         """Decide on every edge and return the cleaned graph, its edges weighted by their keep probability.
@@ -270,7 +388,7 @@ class GDPNet(BaseEstimator):
         return explain_node(
             self.policy_,
             self.aggregators_,
-            prepare(graph, self.config_, self.device_),
+            prepare(self._read(graph), self.config_, self.device_),
             graph,
             number,
             self.config_,
@@ -297,6 +415,13 @@ class GDPNet(BaseEstimator):
             tensors |= {f"policy.{name}": value for name, value in self.policy_.state_dict().items()}
         if self.reader_ is not None:
             tensors |= {f"reader.{name}": value for name, value in self.reader_.state_dict().items()}
+        if self.linker_ is not None:
+            tensors["linker.weight"] = self.linker_.weight
+        tensors |= {
+            name: value
+            for name, value in (("basis", self.basis_), ("centres", self.centres_))
+            if value is not None
+        }
         return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}, {
             "config": self.config_.to_dict(),
             "classes": [str(name) for name in self.classes_],
@@ -307,20 +432,25 @@ class GDPNet(BaseEstimator):
             "best_epoch": self.best_epoch_,
             "validation_f1": self.validation_f1_,
             "threshold": self.threshold_.to_dict(),
+            "selects": self.selects_,
         }
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "auto") -> GDPNet:
-        """Read a model from its file."""
+    def load(cls, path: str | Path, *, device: str = "auto", task: Task | None = None) -> GDPNet:
+        """Read a model from its file; one of a task of the user's own is given that task again."""
         tensors, about = read_tensors(Path(path), "model")
         where = pick_device(device)
         try:
             config = Config().with_values(about["config"])
             model = cls.from_config(config, seed=about["seed"], device=device)
+            model.task = config.task if task is None else task
+            multiple = config.task.kind == "multi-label"
+            model.task_ = task or (MultiLabel(tuple(about["classes"])) if multiple else CLASSIFICATION)
             model._assemble(config, tensors, about["num_features"], np.array(about["classes"]), where)
             model.history_, model.best_epoch_ = about["history"], about["best_epoch"]
             model.validation_f1_ = about["validation_f1"]
             model.threshold_ = Choice.from_dict(about["threshold"])
+            model.basis_, model.selects_ = tensors.get("basis"), about.get("selects", True)
         except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, ConfigError) as error:
             reason = " ".join(str(error).split())
             raise ModelFileError(f"{path} does not hold a whole model ({reason})") from error
@@ -328,10 +458,14 @@ class GDPNet(BaseEstimator):
 
     def _select(self, graph: Graph, targets: Tensor) -> Selected:
         self.check_graph(graph)
-        prepared = prepare(graph, self.config_, self.device_)
+        prepared = prepare(self._read(graph), self.config_, self.device_)
         return select(
             self.policy_, self.aggregators_, prepared, targets.to(self.device_), self.config_, self.seed
         )
+
+    def _read(self, graph: Graph) -> Graph:
+        """Return the graph as the model reads it: with condensed features where no label was read."""
+        return graph if self.basis_ is None else condense(graph, self.basis_)
 
     def _represent(self, graph: Graph, nodes: Tensor | None) -> tuple[Tensor, Tensor]:
         targets = torch.arange(graph.num_nodes) if nodes is None else torch.as_tensor(nodes).long()

@@ -13,8 +13,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from gdpnet.config import Config
@@ -23,7 +22,7 @@ from gdpnet.inference import Selected, rings_of, see
 from gdpnet.prepared import Prepared
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
-from gdpnet.representation.tasks import classification_loss, may_learn, micro_f1
+from gdpnet.representation.tasks import CLASSIFICATION, Task, may_learn
 from gdpnet.scene import Scene
 
 MOST_WEIGHTS = 20_000_000
@@ -74,9 +73,10 @@ class _Unseen:
 
     nodes: Int[Tensor, "unseen"]
     """Numbers in the whole graph."""
-    labels: Int[Tensor, "unseen"]
+    labels: Shaped[Tensor, "unseen *any"]
     member: Int[Tensor, "unseen"]
     """Who speaks of each; -1: all members vote."""
+    task: Task = CLASSIFICATION
 
     @classmethod
     def of(cls, scene: Scene) -> _Unseen:
@@ -86,6 +86,7 @@ class _Unseen:
             torch.cat([scene.validation, scene.seen[left_out]]),
             torch.cat([scene.validation_labels, scene.labels[left_out]]),
             torch.cat([everyone, scene.member[left_out]]),
+            scene.task,
         )
 
     def chance(self, votes: Float[Tensor, "unseen members classes"]) -> Float[Tensor, "unseen classes"]:
@@ -112,7 +113,7 @@ def fit_reader(
     unseen = _Unseen.of(scene)
     asked = rings_of(whole.prepared, unseen.nodes, whole.weight(mode))
     shape = (rows[0].shape[1], config.representation.width, aggregators.classes, aggregators.members)
-    reader = Reader(*shape, rings=len(rows))
+    reader = Reader(*shape, rings=len(rows), exclusive=scene.task.exclusive)
     reader.initialise(torch.Generator().manual_seed(seed + _SEED))
     reader = reader.to(scene.targets.device)
     steps = _learn(reader, rows, asked, unseen, scene, config, seed)
@@ -120,10 +121,12 @@ def fit_reader(
         weight = whole.weight(mode)
         parts = [see(aggregators, whole.prepared, part, weight)[1] for part in unseen.nodes.split(_AT_ONCE)]
         votes = torch.cat(parts)
-        mine = _read(reader, asked, unseen).argmax(dim=1) == unseen.labels
-        other = unseen.chance(votes).argmax(dim=1) == unseen.labels
-    score = float(mine[: scene.validation.numel()].double().mean())
-    return Reading(reader, score, steps, gains=int((mine & ~other).sum()), losses=int((other & ~mine).sum()))
+        chance = _read(reader, asked, unseen)
+        mine = scene.task.score(chance, unseen.labels, "hit")
+        other = scene.task.score(unseen.chance(votes), unseen.labels, "hit")
+    held = scene.validation.numel()
+    score = scene.task.quality(chance[:held], unseen.labels[:held])
+    return Reading(reader, score, steps, gains=int((mine > other).sum()), losses=int((other > mine).sum()))
 
 
 def _learn(
@@ -145,12 +148,13 @@ def _learn(
         lr=settings.learning_rate,
     )
     labels, member = scene.labels[scene.targets], scene.member[scene.targets]
-    draws = torch.Generator(device=labels.device).manual_seed(seed + _SEED)
+    count, device = member.numel(), labels.device
+    draws = torch.Generator(device=device).manual_seed(seed + _SEED)
     best, best_step, weights = (-1.0, 0.0), 0, reader.state_dict()
     for step in range(1, settings.steps + 1):
-        part = torch.randperm(labels.numel(), generator=draws, device=labels.device)[: settings.batch_size]
+        part = torch.randperm(count, generator=draws, device=device)[: settings.batch_size]
         batch = [drop_inputs(take_rows(ring, part), settings.dropout, draws) for ring in rows]
-        loss = _loss(reader, batch, labels[part], member[part], settings.dropout, draws)
+        loss = _loss(reader, batch, scene.task, labels[part], member[part], settings.dropout, draws)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         optimiser.step()
@@ -169,14 +173,15 @@ def _learn(
 def _loss(
     reader: Reader,
     rings: list[Features],
-    labels: Int[Tensor, "batch"],
+    task: Task,
+    labels: Shaped[Tensor, "batch *any"],
     left_out_by: Int[Tensor, "batch"],
     dropout: float,
     generator: torch.Generator,
 ) -> Float[Tensor, ""]:
     """Return the loss of one batch; no member but the first learns from a node that it leaves out."""
     hidden = drop_values(reader.embed(rings), dropout, generator)
-    return classification_loss(reader.logits(hidden), labels, may_learn(left_out_by, reader.members))
+    return task.loss(reader.logits(hidden), labels, may_learn(left_out_by, reader.members))
 
 
 def _read(reader: Reader, rings: list[Features], unseen: _Unseen) -> Float[Tensor, "unseen classes"]:
@@ -186,7 +191,7 @@ def _read(reader: Reader, rings: list[Features], unseen: _Unseen) -> Float[Tenso
 
 @torch.no_grad()
 def _score(reader: Reader, rings: list[Features], unseen: _Unseen) -> tuple[float, float]:
-    """Return micro-F1 on unseen nodes and, to part equals, the mean log-probability of the true class."""
+    """Return the quality (micro-F1) on unseen nodes and, to part equals, the mean logarithm of f_c."""
     chance = _read(reader, rings, unseen)
-    loss = F.nll_loss(chance.clamp(min=1e-12).log(), unseen.labels)
-    return micro_f1(chance.argmax(dim=1), unseen.labels), -float(loss)
+    likely = unseen.task.score(chance, unseen.labels, "probability")
+    return unseen.task.quality(chance, unseen.labels), float(likely.clamp(min=1e-12).log().mean())

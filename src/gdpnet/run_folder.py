@@ -140,6 +140,8 @@ def write_checkpoint(run: RunFolder, state: TrainingState) -> None:
     for title, optimiser in (("policy_optimiser", state.policy_optimiser), ("optimiser", state.optimiser)):
         for number, moments in optimiser.state_dict()["state"].items():
             tensors |= {f"{title}.{number}.{key}": value for key, value in moments.items()}
+    if state.truth is not None:
+        tensors["truth"] = state.truth
     about = {
         "epoch": state.epoch,
         "best_f1": state.best_f1,
@@ -168,6 +170,7 @@ def read_checkpoint(run: RunFolder, state: TrainingState) -> None:
     except (RuntimeError, KeyError) as error:
         reason = " ".join(str(error).split())
         raise ModelFileError(f"{run.checkpoint} does not fit the run's settings ({reason})") from error
+    state.truth = tensors["truth"].to(device) if "truth" in tensors else None
     state.epoch, state.best_epoch = about["epoch"], about["best_epoch"]
     state.best_f1, state.history = about["best_f1"], about["history"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from gdpnet.config import Config
@@ -13,6 +13,7 @@ from gdpnet.errors import GraphError
 from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
 from gdpnet.graph.noise import corrupt
 from gdpnet.prepared import Prepared, prepare
+from gdpnet.representation.tasks import CLASSIFICATION, Task
 
 _WORLDS = 4
 """Draws of self-injected links, which the epochs take in turn."""
@@ -25,14 +26,16 @@ class Scene:
     train: Prepared
     injected: tuple[Prepared, ...]
     """The training graph with known random links added, in several draws; the policy practises on them too."""
-    labels: Int[Tensor, "nodes"]
+    labels: Shaped[Tensor, "nodes *any"]
+    """What is true of each node of the training graph: its class, or what else the task asks for."""
     targets: Int[Tensor, "targets"]
     fold: Int[Tensor, "nodes"]
     whole: Prepared
     seen: Int[Tensor, "nodes"]
     """The number in the whole graph of each node of the training graph."""
     validation: Int[Tensor, "validation"]
-    validation_labels: Int[Tensor, "validation"]
+    validation_labels: Shaped[Tensor, "validation *any"]
+    task: Task = CLASSIFICATION
 
     @property
     def member(self) -> Int[Tensor, "nodes"]:
@@ -103,23 +106,34 @@ def cut_for_training(graph: Graph, seed: int) -> Cut:
     return Cut(graph.induced(seen), seen, targets, validation)
 
 
-def make_scene(graph: Graph, config: Config, seed: int, device: torch.device) -> Scene:
+def make_scene(
+    graph: Graph, config: Config, seed: int, device: torch.device, task: Task = CLASSIFICATION
+) -> Scene:
     """Bring what training sees to a device, and cut the targets into folds."""
     cut = cut_for_training(graph, seed)
     inner, targets = cut.inner, cut.targets
-    folds = config.reward.folds if config.reward.kind != "paper" else 1
-    fold = torch.full((inner.num_nodes,), -1)
-    if folds > 1:
-        order = torch.randperm(targets.numel(), generator=torch.Generator().manual_seed(seed + 1))
-        fold[targets[order]] = torch.arange(targets.numel()) % folds
+    fold = cut_into_folds(inner.num_nodes, targets, config, seed)
     return Scene(
         train=prepare(inner, config, device),
         injected=tuple(prepare(world, config, device) for world in _injected(inner, config, seed)),
-        labels=inner.labels.to(device),
+        labels=task.truth(inner).to(device),
         targets=targets.to(device),
         fold=fold.to(device),
         whole=prepare(graph, config, device),
         seen=cut.seen.to(device),
         validation=cut.validation.to(device),
-        validation_labels=graph.labels[cut.validation].to(device),
+        validation_labels=task.truth(graph)[cut.validation].to(device),
+        task=task,
     )
+
+
+def cut_into_folds(
+    nodes: int, targets: Int[Tensor, "targets"], config: Config, seed: int
+) -> Int[Tensor, "nodes"]:
+    """Return the fold of each target, drawn by the seed; -1 for other nodes, and where there are no folds."""
+    folds = config.reward.folds if config.reward.kind != "paper" else 1
+    fold = torch.full((nodes,), -1)
+    if folds > 1:
+        order = torch.randperm(targets.numel(), generator=torch.Generator().manual_seed(seed + 1))
+        fold[targets[order]] = torch.arange(targets.numel()) % folds
+    return fold

@@ -78,9 +78,11 @@ class _Sight:
         self.heads = F.pad(heads, (0, 0, 0, -heads.shape[0] % _ROUND))
         self.head_bias = aggregators.head_bias[members].t()  # classes, members
 
-    def tables(self) -> Tables:
-        """Return what `observe` computes with."""
+    def tables(self) -> Tables | None:
+        """Return what `observe` computes with; nothing where beliefs are not a softmax, which tables stand for."""
         bank, members = self.aggregators, self.picked
+        if not bank.exclusive:
+            return None
         return Tables(
             self.own,
             bank.bias[members].detach(),
@@ -155,7 +157,7 @@ class _Sight:
             bias = bias.index_select(1, member)
             place = member.expand(1, bias.shape[0], -1)
             scores = scores.unflatten(0, (self.members, -1)).gather(0, place)[0]
-        return torch.softmax(scores + bias, dim=0).t()
+        return self.aggregators.believe(scores + bias, dim=0).t()
 
 
 def _compare(

@@ -105,6 +105,11 @@ def _open(
 ) -> ShardFolder:
     """Begin or go on with a folder of shards of this model and graph."""
     model.check_graph(graph)
+    if model.basis_ is not None:
+        raise ConfigError(
+            "a model without labels reads the whole graph at once and writes no shards; "
+            f"this one was trained for {model.config_.task.kind}"
+        )
     if edges_a_shard < 1:
         raise ConfigError(f"a shard must hold one edge or more, found {edges_a_shard}")
     about = {"kind": kind, "model": model.fingerprint(), "graph": fingerprint(graph)}

@@ -11,13 +11,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from gdpnet.inference import Selected
 from gdpnet.prepared import Prepared
 from gdpnet.ragged import owners_of, sum_by_owner
 from gdpnet.representation.aggregator import Aggregators
+from gdpnet.representation.tasks import CLASSIFICATION, Classification, Task
 from gdpnet.scene import Scene
 
 KEEP_ALL = 0.0
@@ -102,10 +103,14 @@ def choose_threshold(
             _propagate(rows, prepared, edge_weights(probability, threshold))
             for prepared, rows, probability in worlds
         )
-        found = _classify(
-            learned[scene.targets], scene.labels[scene.targets], asked[scene.validation], aggregators.classes
+        found = _believe(
+            learned[scene.targets],
+            scene.labels[scene.targets],
+            asked[scene.validation],
+            aggregators.classes,
+            scene.task,
         )
-        scores.append((threshold, float((found == scene.validation_labels).float().mean())))
+        scores.append((threshold, scene.task.quality(found, scene.validation_labels)))
     best = max(scores, key=lambda pair: (pair[1], -pair[0]))
     return Choice(best[0], tuple(scores))
 
@@ -123,13 +128,14 @@ def _propagate(
 
 
 @torch.enable_grad()
-def _classify(
+def _believe(
     rows: Float[Tensor, "train width"],
-    labels: Int[Tensor, "train"],
+    labels: Shaped[Tensor, "train *any"],
     asked: Float[Tensor, "asked width"],
     classes: int,
-) -> Int[Tensor, "asked"]:
-    """Fit a softmax regression and return the classes of the rows that are asked for."""
+    task: Task = CLASSIFICATION,
+) -> Float[Tensor, "asked classes"]:
+    """Fit a linear model, a softmax regression for classes, and return its beliefs about the rows asked for."""
     centre, scale = rows.mean(dim=0), rows.std(dim=0).clamp(min=1e-6)
     inputs = ((rows - centre) / scale).detach()
     weight = torch.zeros(rows.shape[1], classes, device=rows.device, requires_grad=True)
@@ -138,9 +144,19 @@ def _classify(
 
     def loss() -> Tensor:
         optimiser.zero_grad()
-        value = F.cross_entropy(inputs @ weight + bias, labels) + _PENALTY * weight.square().sum()
+        value = _plain_loss(task, inputs @ weight + bias, labels) + _PENALTY * weight.square().sum()
         value.backward()
         return value
 
     optimiser.step(loss)
-    return (((asked - centre) / scale) @ weight + bias).argmax(dim=1).detach()
+    scores = (((asked - centre) / scale) @ weight + bias).detach()
+    return torch.softmax(scores, dim=1) if task.exclusive else torch.sigmoid(scores)
+
+
+def _plain_loss(
+    task: Task, logits: Float[Tensor, "train classes"], labels: Shaped[Tensor, "train *any"]
+) -> Float[Tensor, ""]:
+    if isinstance(task, Classification):
+        return F.cross_entropy(logits, labels)
+    everyone: Bool[Tensor, "train 1"] = torch.ones(len(logits), 1, dtype=torch.bool, device=logits.device)
+    return task.loss(logits[:, None], labels, everyone)

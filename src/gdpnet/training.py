@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from gdpnet.config import Config
@@ -18,7 +18,7 @@ from gdpnet.inference import play_of, represent, roll_outs, select
 from gdpnet.prepared import given_to_target, with_circle
 from gdpnet.ragged import ranges, running_sum_before
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
-from gdpnet.representation.tasks import classification_loss, may_learn, micro_f1
+from gdpnet.representation.tasks import CLASSIFICATION, Task, may_learn
 from gdpnet.scene import Scene
 from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.policy import Policy
@@ -55,6 +55,8 @@ class TrainingState:
     best_epoch: int = 0
     best: dict[str, Tensor] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
+    truth: Tensor | None = None
+    """What the model itself found to be true of the training nodes, where no label says it."""
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights of both phases, by name."""
@@ -78,9 +80,10 @@ def begin_training(
     aggregators = Aggregators(
         graph.num_features,
         config.representation.width,
-        graph.num_classes,
+        scene.task.outputs(graph),
         members,
         self_weight=config.representation.self_weight,
+        exclusive=scene.task.exclusive,
     )
     aggregators.initialise(generator)
     policy = make_policy(config, scene.train.pairs.shape[1])
@@ -122,16 +125,27 @@ def make_optimisers(
 
 
 def train_epochs(
-    state: TrainingState, scene: Scene, config: Config, seed: int, on_epoch: Callable[[Epoch], None]
+    state: TrainingState,
+    scene: Scene,
+    config: Config,
+    seed: int,
+    on_epoch: Callable[[Epoch], None],
+    renew: Callable[[TrainingState], Tensor] | None = None,
 ) -> None:
     """Train until the last epoch, or until validation has not improved for the configured patience.
 
     An epoch's random numbers depend on the seed and its number alone. The best weights by validation F1 are in
-    ``state.best`` at the end; without validation nodes, the last ones.
+    ``state.best`` at the end; without validation nodes, the last ones. Where no label says what is true of the
+    targets, ``renew`` is asked every few epochs.
     """
     total = config.training.warmup + config.training.epochs
     while state.epoch < total and not _is_over(state, config):
         state.epoch += 1
+        selecting = state.epoch - config.training.warmup
+        if renew is not None and selecting > 1 and (selecting - 1) % config.task.refresh == 0:
+            state.truth = renew(state)
+        if state.truth is not None:
+            scene = replace(scene, labels=state.truth)
         epoch = _one_epoch(state, scene, config, seed * 1_000_003 + state.epoch)
         better = epoch.validation_f1 > state.best_f1 or scene.validation.numel() == 0
         if state.epoch > _settled(config) and better:
@@ -188,7 +202,7 @@ def _selection_phase(
             seed=seed,
         )
         rollout = roll_out(state.policy, view, episodes, play_of(config, greedy=False))
-        gain = reward_if_kept(rollout, view, scene.labels, config)
+        gain = reward_if_kept(rollout, view, scene.labels, config, scene.task)
         update = update_policy(state.policy, state.policy_optimiser, rollout, view, gain, config.ppo, host)
         rewards += float((gain * rollout.kept).sum())
         decisions += rollout.decisions
@@ -198,7 +212,11 @@ def _selection_phase(
 
 @torch.no_grad()
 def reward_if_kept(
-    rollout: Rollout, view: View, labels: Int[Tensor, "nodes"], config: Config
+    rollout: Rollout,
+    view: View,
+    labels: Shaped[Tensor, "nodes *any"],
+    config: Config,
+    task: Task = CLASSIFICATION,
 ) -> Float[Tensor, "decisions"]:
     """Return what keeping the drawn neighbour earns at each decision, kept or not; ending earns nothing."""
     settings, episodes = config.reward, rollout.episodes
@@ -206,10 +224,19 @@ def reward_if_kept(
     label = labels[episodes.target[rollout.episode]]
     given = rollout.met.given[rollout.candidate.clamp(min=0)]
     sums, counts = rollout.states
-    score = score_alone(view, settings, row, label, given)
+    score = score_alone(view, settings, row, label, given, task)
     kept_scores = running_sum_before(score * rollout.kept, rollout.episode)
     gain = gain_if_kept(
-        view, settings, row, label, given, sums=sums, counts=counts, score=score, kept_scores=kept_scores
+        view,
+        settings,
+        row,
+        label,
+        given,
+        sums=sums,
+        counts=counts,
+        score=score,
+        kept_scores=kept_scores,
+        task=task,
     )
     return torch.where(rollout.is_ending, 0.0, gain)
 
@@ -315,14 +342,14 @@ def _batch_loss(
     hidden = aggregators.embed(own, total, weight, aggregators.bias)
     hidden = drop_values(hidden, dropout, generator)
     learns = may_learn(scene.member[targets], aggregators.members)
-    return classification_loss(aggregators.logits(hidden), scene.labels[targets], learns)
+    return scene.task.loss(aggregators.logits(hidden), scene.labels[targets], learns)
 
 
 def validate(policy: Policy | None, aggregators: Aggregators, scene: Scene, config: Config) -> float:
-    """Return micro-F1 on the validation nodes, predicted on the whole graph."""
+    """Return the task's quality (micro-F1) on the validation nodes, predicted on the whole graph."""
     if scene.validation.numel() == 0:
         return float("nan")
     chosen = select(policy, aggregators, scene.whole, scene.validation, config, _EVALUATION_SEED)
     weight = chosen.weight(config.inference.mode)
     _, logits = represent(aggregators, chosen.prepared, scene.validation, weight)
-    return micro_f1(logits.argmax(dim=1), scene.validation_labels)
+    return scene.task.quality(logits.exp(), scene.validation_labels)

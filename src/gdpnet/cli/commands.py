@@ -1,6 +1,6 @@
 """All commands of ``gdpnet``: importing their rooms adds them to the program."""
 
-from gdpnet.cli import comparing, corrupting, learning, reading, reproducing, storing
+from gdpnet.cli import comparing, corrupting, learning, reading, reproducing, storing, tasking
 from gdpnet.cli.app import app
 
-__all__ = ["app", "comparing", "corrupting", "learning", "reading", "reproducing", "storing"]
+__all__ = ["app", "comparing", "corrupting", "learning", "reading", "reproducing", "storing", "tasking"]

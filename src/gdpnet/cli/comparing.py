@@ -79,7 +79,7 @@ def robustness(
     from gdpnet.run_folder import plain
 
     check_split(split)
-    wanted, levels = _methods_of(methods), _rates_of(rates)
+    wanted, levels = _methods_of(methods), rates_of(rates)
     check_methods(wanted)
     check_noise(noise, levels)
     units, graphs, found = [], set(), searched_settings(tuned)
@@ -139,7 +139,7 @@ def tune(
     from gdpnet.experiments.tuning import check_tunable, run_search, searched_settings, searches_left
 
     check_split(split)
-    wanted, levels = [name for name in _methods_of(methods) if "gdpnet" not in name], _rates_of(rates)
+    wanted, levels = [name for name in _methods_of(methods) if "gdpnet" not in name], rates_of(rates)
     check_tunable(wanted)
     check_noise(noise, levels)
     refuse_untrainable(dataset, data_dir, split, seed, device.value)
@@ -184,7 +184,8 @@ def _methods_of(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _rates_of(text: str) -> list[float]:
+def rates_of(text: str) -> list[float]:
+    """Read the rates of a noise."""
     try:
         rates = [float(part) for part in text.split(",")]
     except ValueError as error:

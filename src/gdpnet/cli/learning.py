@@ -21,6 +21,7 @@ from gdpnet.cli.options import (
     Overrides,
     Seed,
     SplitName,
+    TaskKind,
     check_split,
     config_of,
     source_of,
@@ -86,6 +87,7 @@ def train(
     seed: Seed = 0,
     device: DeviceName = Device.auto,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    task: TaskKind = None,
     split: SplitName = "paper",
     data_dir: DataDir = None,
     columns: ColumnNames = None,
@@ -100,16 +102,18 @@ def train(
     check_split(split)
     pick_device(device.value)
     if resume:
-        if config is not None or overrides:
-            raise ConfigError("--resume goes on with the run's own settings: leave --config and --set out")
+        if config is not None or overrides or task is not None:
+            raise ConfigError(
+                "--resume goes on with the run's own settings: leave --config, --set and --task out"
+            )
         run, settings, about = open_run(out)
         seed, split = about["seed"], about.get("split", "paper")
         loaded = open_named(graph, source.or_from(about.get("source", {})), split, seed)
         check_same_graph(about, loaded)
     else:
-        settings = config_of(graph, config, overrides)
+        settings = config_of(graph, config, overrides, task)
         loaded = open_named(graph, source, split, seed)
-        check_trainable(loaded, split_for_training(loaded, seed))
+        _refuse_untrainable(loaded, settings, seed)
         run = create_run(out, settings, absolute_name(graph), loaded, seed, split, source.to_record())
     print_graph(graph, loaded)
     model = GDPNet.from_config(settings, seed=seed, device=device.value)
@@ -120,7 +124,9 @@ def train(
         progress.close()
     model.save(run.model)
     metrics: dict[str, Any] = {"best_epoch": model.best_epoch_, "validation_f1": model.validation_f1_}
-    if _has_labels(model, loaded, "test"):
+    if settings.task.kind == "links":
+        metrics["validation_score"] = metrics.pop("validation_f1")
+    elif settings.task.kind == "clusters" or _has_labels(model, loaded, "test"):
         metrics |= evaluate(model, loaded)
     write_json(run.metrics, metrics)
     draw_run(model, loaded, run.figures)
@@ -171,6 +177,19 @@ def trials(
     ]
     print_table("micro-F1 on test", ("graph, method", "trials", "mean", "deviation"), rows)
     print_json(as_json, {"summary": summary})
+
+
+def _refuse_untrainable(graph: Graph, settings: Config, seed: int) -> None:
+    """Refuse a graph that the task cannot be learned on, before a run folder is made."""
+    from gdpnet.graph.links import check_links
+    from gdpnet.unlabelled import UNLABELLED, clusters_of
+
+    if settings.task.kind not in UNLABELLED:
+        check_trainable(graph, split_for_training(graph, seed))
+        return
+    clusters_of(graph, settings)
+    if settings.task.kind == "links":
+        check_links(graph)
 
 
 def _demo_rows(metrics: dict[str, Any]) -> list[tuple[Any, ...]]:

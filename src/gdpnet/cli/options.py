@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gdpnet.config import Config, read_config, shipped_config
+from gdpnet.config import Config, TaskSettings, read_config, shipped_config, task_config
 from gdpnet.errors import ConfigError, nearest
 from gdpnet.graph.files import USUAL_COLUMNS, Columns
 
@@ -44,6 +44,10 @@ DeviceName = Annotated[Device, typer.Option(help="where to compute")]
 Json = Annotated[bool, typer.Option("--json", help="end stdout with the result as one line of JSON")]
 DataDir = Annotated[
     Path | None, typer.Option(help="folder with Planetoid and CitationFull; GDPNET_DATA by default")
+]
+TaskKind = Annotated[
+    str | None,
+    typer.Option("--task", help="what is learned: classification, multi-label, links or clusters"),
 ]
 SplitName = Annotated[str, typer.Option(help="paper or random split of a named dataset")]
 OutFile = Annotated[
@@ -114,7 +118,10 @@ def source_of(data_dir: Path | None, columns: list[str] | None, directed: bool) 
     return GraphSource(data_dir, Columns(**named), directed)
 
 
-def config_of(graph: str, file: Path | None, overrides: list[str] | None) -> Config:
-    """Return the settings: those of the file, else those shipped for the graph; then the overrides."""
+def config_of(graph: str, file: Path | None, overrides: list[str] | None, task: str | None = None) -> Config:
+    """Return the settings: those of the file, else those shipped for the task or graph; then the overrides."""
     base = read_config(file) if file is not None else shipped_config(graph)
+    if task is not None:
+        own = file is None and TaskSettings(kind=task).kind in ("links", "clusters")
+        base = task_config(task) if own else base.with_values({"task": {"kind": task}})
     return base.with_overrides(overrides or [])

@@ -135,4 +135,9 @@ def _said(metrics: dict[str, Any]) -> str:
         return f"failed: {metrics['error']}"
     if "candidates" in metrics:
         return f"validation {max(metrics['validation_f1']):.4f}"
-    return f"{metrics['micro_f1']:.4f}" if "micro_f1" in metrics else "done"
+    known = [
+        f"{metrics[name]:.4f}"
+        for name in ("micro_f1", "roc_auc", "average_precision", "nmi")
+        if name in metrics
+    ]
+    return " ".join(known) or "done"

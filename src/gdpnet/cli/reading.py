@@ -99,15 +99,16 @@ def predict(
     directed: Directed = False,
     as_json: Json = False,
 ) -> None:
-    """Write the predicted class of every node, and the probability of each class."""
+    """Write the predicted class, labels or cluster of every node, and the probability of each class."""
     _check_suffix(out)
     model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
-    chances = model.predict_proba(loaded)
-    table = _node_columns(loaded) | {"predicted": model.classes_[chances.argmax(axis=1)]}
-    table |= {f"p_{label}": column for label, column in zip(model.classes_, chances.T, strict=True)}
+    table = _node_columns(loaded) | {"predicted": model.predict(loaded)}
+    if model.config_.task.kind != "clusters":
+        chances = model.predict_proba(loaded)
+        table |= {f"p_{label}": column for label, column in zip(model.classes_, chances.T, strict=True)}
     write_table(pa.table(table), out)
-    print(f"{len(chances):,} predictions written to {out}")
-    print_json(as_json, {"run": str(run), "graph": name, "out": str(out), "nodes": len(chances)})
+    print(f"{loaded.num_nodes:,} predictions written to {out}")
+    print_json(as_json, {"run": str(run), "graph": name, "out": str(out), "nodes": loaded.num_nodes})
 
 
 @app.command()

@@ -93,6 +93,8 @@ def make_world(
     if split not in PLAYED:
         raise ConfigError(f"split must be one of {', '.join(PLAYED)}, found '{split}'")
     model.check_graph(graph)
+    if model.config_.task.kind != "classification":
+        raise ConfigError(f"an environment is of task classification, found {model.config_.task.kind}")
     # a model without selection prepares no pair features; here somebody selects
     config = model.config_.with_values({"training": {"selection": True, "injected": 0.0}})
     played, prepared, targets, member = _cut(model, graph, split, config)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
+from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, roc_auc_score
 
 from gdpnet.denoised import Denoised
 from gdpnet.graph.graph import UNKNOWN, Graph
@@ -14,11 +15,36 @@ from gdpnet.model import GDPNet
 
 def evaluate(model: GDPNet, graph: Graph, split: str = "test") -> dict[str, Any]:
     """Return micro-F1 on a split and what the cleaned graph looks like."""
-    metrics: dict[str, Any] = {"split": split, "nodes": int(graph.nodes_in(split).numel())}
-    metrics["micro_f1"] = model.score(graph, split)
+    if model.config_.task.kind == "clusters":
+        metrics = _score_clusters(model, graph)
+    else:
+        metrics = {"split": split, "nodes": int(graph.nodes_in(split).numel())}
+        metrics["micro_f1"] = model.score(graph, split)
     cleaned = model.denoise(graph)
     chosen = {"threshold": cleaned.threshold, "threshold_reason": cleaned.reason}
     return metrics | chosen | describe_cleaning(graph, cleaned)
+
+
+def _score_clusters(model: GDPNet, graph: Graph) -> dict[str, Any]:
+    """Return how well clusters agree with classes on all nodes whose class is known."""
+    known = (graph.labels != UNKNOWN).numpy()
+    if not known.any():
+        return {"nodes": graph.num_nodes}
+    cluster = np.searchsorted(np.sort(model.classes_), model.predict(graph))
+    return {"nodes": int(known.sum())} | cluster_scores(graph.labels.numpy()[known], cluster[known])
+
+
+def cluster_scores(truth: np.ndarray, cluster: np.ndarray) -> dict[str, Any]:
+    """Return NMI, ARI, and accuracy after the best matching of clusters to classes."""
+    size = int(max(truth.max(), cluster.max())) + 1
+    table = np.zeros((size, size), dtype=int)
+    np.add.at(table, (truth, cluster), 1)
+    matched = table[linear_sum_assignment(-table)].sum()
+    return {
+        "nmi": float(normalized_mutual_info_score(truth, cluster)),
+        "ari": float(adjusted_rand_score(truth, cluster)),
+        "accuracy": float(matched / len(truth)),
+    }
 
 
 def describe_cleaning(graph: Graph, denoised: Denoised) -> dict[str, Any]:

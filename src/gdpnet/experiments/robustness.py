@@ -18,7 +18,7 @@ import torch
 
 from gdpnet.baselines.fitting import Settings, make_task
 from gdpnet.baselines.methods import METHODS, run_backbone, run_method
-from gdpnet.config import Config
+from gdpnet.config import Config, filled
 from gdpnet.denoised import Denoised
 from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GDPNetError, nearest
@@ -109,7 +109,7 @@ _SEARCHED = ("width", "layers", "heads", "dropout", "learning_rate", "weight_dec
 
 def _given(method: str, config: dict[str, Any]) -> dict[str, Any]:
     """Return the part of a record's settings that was given, not chosen."""
-    return {name: config.get(name) for name in _SEARCHED} if method in METHODS else config
+    return {name: config.get(name) for name in _SEARCHED} if method in METHODS else filled(config)
 
 
 def _wanted_key(setting: Setting, method: str, config: Config, searched: Mapping[str, Settings]) -> str:

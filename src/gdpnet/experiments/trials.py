@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from gdpnet.config import Config
+from gdpnet.config import Config, filled
 from gdpnet.experiments.evaluation import evaluate
 from gdpnet.experiments.records import append_record, make_record, read_records
 from gdpnet.experiments.variants import variant_of
@@ -60,7 +60,9 @@ def _trial(graph: Graph, name: str, variant: str, config: Config, seed: int, dev
 
 
 def _key(record: dict[str, Any]) -> str:
-    return repr([record["graph"], record["variant"], record["seed"], sorted(record["config"].items())])
+    return repr(
+        [record["graph"], record["variant"], record["seed"], sorted(filled(record["config"]).items())]
+    )
 
 
 def summarise(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -26,7 +26,8 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False) -> Graph:
     """Take over a torch_geometric ``Data``: x, edge_index, y, the masks and edge_weight.
 
     Args:
-        data: the graph; x may be sparse, y is -1 (or NaN) where unknown.
+        data: the graph; x may be sparse, y is -1 (or NaN) where unknown; with a column a label, ones and zeros, the
+            class of a node is the set of its labels, their numbers joined by ``|``.
         split: one code a node as in :meth:`Graph.build`, instead of the masks.
         directed: keep the direction of edges; otherwise every edge counts both ways.
     """
@@ -42,10 +43,13 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False) -> Graph:
     if data.edge_index is None:
         raise GraphError("the Data must have an edge_index, found none")
     edges = data.edge_index.as_tensor() if hasattr(data.edge_index, "as_tensor") else data.edge_index
+    several = data.y is not None and data.y.dim() == 2 and data.y.shape[1] > 1
+    labels, names = _label_sets(data.y) if several else (_pyg_labels(data.y), None)
     graph = Graph.build(
         edges,
         _pyg_features(data.x),
-        _pyg_labels(data.y),
+        labels,
+        class_names=names,
         split=_split_of_masks(data) if split is None else split,
         directed=directed,
     )
@@ -145,6 +149,14 @@ def _pyg_labels(y: Tensor | None) -> Tensor | None:
         return label
     whole = label.nan_to_num(nan=UNKNOWN).long()
     return whole if bool((label.isnan() | (whole == label)).all()) else label
+
+
+def _label_sets(y: Tensor) -> tuple[Tensor, list[str]]:
+    """Return the class of each node, which is its set of labels, and the names of these sets."""
+    if not bool(((y == 0) | (y == 1)).all()):
+        raise GraphError("y with a column a label must hold ones and zeros, found another value")
+    sets, label = torch.unique(y.long(), dim=0, return_inverse=True)
+    return label, ["|".join(str(place) for place in one.nonzero().flatten().tolist()) for one in sets]
 
 
 def _split_of_masks(data: Any) -> Tensor:

@@ -19,12 +19,22 @@ class Aggregators(nn.Module):
     """A bank of aggregators: h = relu(W mean({x_v} + kept x_u) + b), and logits from h.
 
     Since W is linear, nodes are projected once, Z = X W, and the mean is taken of d-wide rows. With
-    ``self_weight`` the node itself has another matrix: h = relu(x_v W_self + mean(kept z_u) + b).
+    ``self_weight`` the node itself has another matrix: h = relu(x_v W_self + mean(kept z_u) + b). Beliefs add up to
+    one if they are ``exclusive``; otherwise each stands for itself.
     """
 
-    def __init__(self, features: int, width: int, classes: int, members: int, *, self_weight: bool) -> None:
+    def __init__(
+        self,
+        features: int,
+        width: int,
+        classes: int,
+        members: int,
+        *,
+        self_weight: bool,
+        exclusive: bool = True,
+    ) -> None:
         super().__init__()
-        self.width, self.members, self.classes = width, members, classes
+        self.width, self.members, self.classes, self.exclusive = width, members, classes, exclusive
         self.weight = nn.Parameter(torch.zeros(features, members * width))
         self.self_weight = nn.Parameter(torch.zeros(features, members * width)) if self_weight else None
         self.bias = nn.Parameter(torch.zeros(members, width))
@@ -76,6 +86,10 @@ class Aggregators(nn.Module):
     def logits(self, embedded: Float[Tensor, "n members width"]) -> Float[Tensor, "n members classes"]:
         """Return each member's class scores."""
         return torch.einsum("nmd,mdc->nmc", embedded, self.head_weight) + self.head_bias
+
+    def believe(self, scores: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
+        """Turn scores into beliefs, classes lying along one dimension."""
+        return torch.softmax(scores, dim=dim) if self.exclusive else torch.sigmoid(scores)
 
 
 def add_neighbours(

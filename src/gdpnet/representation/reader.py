@@ -19,9 +19,11 @@ from gdpnet.graph.features import Features, project
 class Reader(nn.Module):
     """A bank of readers of the same shape, which vote; representations are those of the first."""
 
-    def __init__(self, features: int, width: int, classes: int, members: int, rings: int) -> None:
+    def __init__(
+        self, features: int, width: int, classes: int, members: int, rings: int, *, exclusive: bool = True
+    ) -> None:
         super().__init__()
-        self.width, self.members = width, members
+        self.width, self.members, self.exclusive = width, members, exclusive
         self.weight = nn.Parameter(torch.zeros(rings, features, members * width))
         self.bias = nn.Parameter(torch.zeros(members, width))
         self.head_weight = nn.Parameter(torch.zeros(members, width, classes))
@@ -52,4 +54,5 @@ class Reader(nn.Module):
 
     def votes(self, embedded: Float[Tensor, "nodes members width"]) -> Float[Tensor, "nodes members classes"]:
         """Return each member's class probabilities."""
-        return torch.softmax(self.logits(embedded), dim=2)
+        logits = self.logits(embedded)
+        return torch.softmax(logits, dim=2) if self.exclusive else torch.sigmoid(logits)

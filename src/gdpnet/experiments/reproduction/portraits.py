@@ -13,7 +13,7 @@ from sklearn.metrics import silhouette_score
 
 from gdpnet.baselines.fitting import Settings
 from gdpnet.baselines.methods import METHODS, run_method
-from gdpnet.config import Config
+from gdpnet.config import Config, filled
 from gdpnet.device import pick_device
 from gdpnet.errors import GDPNetError
 from gdpnet.experiments.corrupted import Setting, noisy_graph
@@ -65,7 +65,7 @@ def portraits_left(
 ) -> list[Portrait]:
     """List the portraits that the file of records does not hold yet."""
     done = {
-        repr([record["graph"], record["method"], record["seed"], record["config"]])
+        repr([record["graph"], record["method"], record["seed"], filled(record["config"])])
         for record in portraits_of(read_records(path)).values()
     }
     left = []
@@ -76,7 +76,9 @@ def portraits_left(
             for name in methods
         ]
         left += [
-            one for one in wanted if repr([graph, one.method, setting.seed, one.to_config()]) not in done
+            one
+            for one in wanted
+            if repr([graph, one.method, setting.seed, filled(one.to_config())]) not in done
         ]
     return left
 
