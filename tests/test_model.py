@@ -96,6 +96,7 @@ def test_params_are_the_arguments_and_if_deep_every_single_setting():
         "training": None,
         "reader": None,
         "inference": None,
+        "task": None,
         "seed": 4,
         "device": "auto",
     }

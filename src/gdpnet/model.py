@@ -259,7 +259,8 @@ class GDPNet(BaseEstimator):
             self.policy_ = make_policy(config, len(PAIR_NAMES[config.policy.state]))
             self.policy_.load_state_dict(tensors_under(weights, "policy."))
             self.policy_ = self.policy_.to(device)
-        shape = (weights["aggregators.weight"].shape[0], config.representation.width, len(classes))
+        columns = features if self.basis_ is None else self.basis_.shape[1]
+        shape = (columns, config.representation.width, len(classes))
         members = weights["aggregators.bias"].shape[0]
         self.aggregators_ = Aggregators(
             *shape,
@@ -292,6 +293,7 @@ class GDPNet(BaseEstimator):
 
     def embed(self, graph: Graph, nodes: Tensor | None = None) -> np.ndarray:
         """Return the representations of some nodes (all by default) of any graph with the same feature columns."""
+        self._check_fitted()
         if self.linker_ is None and self.centres_ is None:
             return self._represent(graph, nodes)[0].cpu().numpy()
         found = self._spread(graph).cpu().numpy()
@@ -444,13 +446,14 @@ class GDPNet(BaseEstimator):
             config = Config().with_values(about["config"])
             model = cls.from_config(config, seed=about["seed"], device=device)
             model.task = config.task if task is None else task
+            model.basis_ = tensors.get("basis")
             multiple = config.task.kind == "multi-label"
             model.task_ = task or (MultiLabel(tuple(about["classes"])) if multiple else CLASSIFICATION)
             model._assemble(config, tensors, about["num_features"], np.array(about["classes"]), where)
             model.history_, model.best_epoch_ = about["history"], about["best_epoch"]
             model.validation_f1_ = about["validation_f1"]
             model.threshold_ = Choice.from_dict(about["threshold"])
-            model.basis_, model.selects_ = tensors.get("basis"), about.get("selects", True)
+            model.selects_ = about.get("selects", True)
         except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, ConfigError) as error:
             reason = " ".join(str(error).split())
             raise ModelFileError(f"{path} does not hold a whole model ({reason})") from error
