@@ -1,7 +1,13 @@
 """Settings of every test run."""
 
+import os
+
 import torch
 from jaxtyping import install_import_hook
+
+# without a GPU Triton's kernels run in its interpreter, which must be known before anything imports Triton
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
 
 # the tensors of tests are small, and two threads on them cost more than they give
 torch.set_num_threads(1)

@@ -560,7 +560,7 @@ def test_a_run_does_not_go_on_with_another_graph_or_other_settings(base, tmp_pat
     said = refuse(capsys, "train", tmp_path / "other", "--out", base / "run", "--resume")
     assert said.startswith("the run was trained on another graph than this one")
     said = refuse(capsys, *train_words(base, base / "run"), "--resume")
-    assert said == "--resume goes on with the run's own settings: leave --config and --set out"
+    assert said == "--resume goes on with the run's own settings: leave --config, --set and --task out"
 
 
 def test_settings_that_no_longer_fit_the_checkpoint_are_one_sentence(base, tmp_path, capsys):

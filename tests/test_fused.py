@@ -3,7 +3,6 @@
 Without a GPU the kernel runs in Triton's interpreter, so graphs are small; where there is one, the real kernel runs.
 """
 
-import os
 import warnings
 
 import pytest
@@ -22,9 +21,6 @@ from gdpnet.sight import make_view
 from worlds import random_graph, random_world
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-if DEVICE.type == "cpu":
-    os.environ["TRITON_INTERPRET"] = "1"
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
