@@ -11,14 +11,14 @@ demo: $(READY)  ## train on a generated noisy graph and show what was removed
 	$(BIN)/gdpnet demo --out runs/demo
 
 test: $(READY_DEV)  ## run all tests
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 check: $(READY_DEV)  ## format, lint, types, imports, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 format: $(READY_DEV)
 	$(BIN)/ruff format .
