@@ -15,6 +15,7 @@ from torch import Tensor
 
 gymnasium = pytest.importorskip("gymnasium", reason="gymnasium is not installed: pip install 'gdpnet[gym]'")
 
+# what follows needs gymnasium, and must come after the question whether it is there
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402
 

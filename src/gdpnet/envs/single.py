@@ -34,7 +34,7 @@ class NeighbourSelection(gymnasium.Env):
         render_mode: nothing is drawn; there for Gymnasium's sake.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as Gymnasium has it
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class NeighbourSelectionVector(VectorEnv):
     ``NEXT_STEP``). With the same seeds and actions it does what single environments do.
     """
 
-    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - as Gymnasium has it
 
     def __init__(
         self,

@@ -93,9 +93,9 @@ def _seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng([]):
         torch.default_generator.manual_seed(seed)
         random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002
+        np.random.seed(seed)  # noqa: NPY002 - the same
         try:
             yield
         finally:
             random.setstate(before[0])
-            np.random.set_state(before[1])  # noqa: NPY002
+            np.random.set_state(before[1])  # noqa: NPY002 - the same

@@ -74,7 +74,7 @@ def launch(
             BLOCK=size, TILE=_TILE,
             WIDTH_P=_padded(width), CLASSES_P=_padded(classes), FIRST_P=_padded(first), SECOND_P=_padded(second),
             GREEDY=play.greedy, LEARNED=play.learned_order, CAN_END=play.can_end, EXTRAS=policy.extras,
-            SELF_WEIGHT=tables.self_weight, BOUND=SCORE_BOUND, NOBODY=ENDING,
+            SELF_WEIGHT=tables.self_weight, BOUND=SCORE_BOUND,
             GOLDEN=_signed(_GOLDEN), START=_signed(_START),
             num_warps=4,
         )  # fmt: skip
@@ -130,7 +130,7 @@ def _play(
     BLOCK: tl.constexpr, TILE: tl.constexpr,
     WIDTH_P: tl.constexpr, CLASSES_P: tl.constexpr, FIRST_P: tl.constexpr, SECOND_P: tl.constexpr,
     GREEDY: tl.constexpr, LEARNED: tl.constexpr, CAN_END: tl.constexpr, EXTRAS: tl.constexpr,
-    SELF_WEIGHT: tl.constexpr, BOUND: tl.constexpr, NOBODY: tl.constexpr,
+    SELF_WEIGHT: tl.constexpr, BOUND: tl.constexpr,
     GOLDEN: tl.constexpr, START: tl.constexpr,
 ):  # fmt: skip
     """Play one episode."""
