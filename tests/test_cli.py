@@ -298,6 +298,15 @@ def test_explain_tells_the_decisions_in_order(base, capsys):
         assert f"│ {name} " in out
 
 
+def test_candidates_two_hops_away_are_trained_with_and_told(base, tmp_path, capsys):
+    succeed(capsys, *train_words(base, tmp_path / "far"), "--hops", "2")
+    out = succeed(capsys, "explain", tmp_path / "far", base / "graph", "--node", "007", "--json")
+    assert "│ hops " in out
+    assert {one["distance"] for one in last_record(out)["decisions"]} == {1, 2}
+    succeed(capsys, "denoise", tmp_path / "far", "--out", tmp_path / "edges.csv", "--all")
+    assert len(rows_of(tmp_path / "edges.csv")) == read_graph(base / "graph").num_edges
+
+
 def test_a_model_is_used_on_a_graph_that_it_never_saw(base, tmp_path, capsys):
     write_folder(tmp_path / "unseen", noisy_graph(nodes=60, seed=5))
     out = succeed(capsys, "predict", base / "run", tmp_path / "unseen", "--out", tmp_path / "p.csv", "--json")
@@ -560,7 +569,9 @@ def test_a_run_does_not_go_on_with_another_graph_or_other_settings(base, tmp_pat
     said = refuse(capsys, "train", tmp_path / "other", "--out", base / "run", "--resume")
     assert said.startswith("the run was trained on another graph than this one")
     said = refuse(capsys, *train_words(base, base / "run"), "--resume")
-    assert said == "--resume goes on with the run's own settings: leave --config, --set and --task out"
+    assert (
+        said == "--resume goes on with the run's own settings: leave --config, --set, --task and --hops out"
+    )
 
 
 def test_settings_that_no_longer_fit_the_checkpoint_are_one_sentence(base, tmp_path, capsys):

@@ -32,6 +32,13 @@ def test_a_task_of_ones_own_is_learned_better_than_by_guessing(monkeypatch, caps
     assert points["points by what was kept"] > points["points by guessing"]
 
 
+def test_nodes_two_hops_away_are_decided_on(capsys):
+    runpy.run_path(str(ROOT / "examples" / "two_hops.py"), run_name="__main__")
+    said = capsys.readouterr().out
+    assert len(re.findall(r"at distance 2: (?:kept|dropped)", said)) == 8
+    assert "at distance 1: " in said
+
+
 def test_the_first_snippet_of_the_environments_page_runs(capsys):
     pytest.importorskip("gymnasium", reason="gymnasium is not installed: pip install 'gdpnet[gym]'")
     page = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")

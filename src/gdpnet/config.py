@@ -55,6 +55,15 @@ class PolicySettings(Section):
         "(circles)",
         choices=("paper", "pairs", "structure", "circles"),
     )
+    hops: int = setting(
+        1,
+        "how far away a candidate may be; beyond one hop its distance is a part of the state",
+        low=1,
+        high=3,
+    )
+    far_candidates: int = setting(
+        32, "most candidates of a target beyond its direct neighbours, drawn once, each as likely", low=1
+    )
     order: str = setting("learned", "how the next neighbour is drawn", choices=("learned", "random"))
     early_stop: bool = setting(True, "whether the ending neighbour is among the candidates")
     max_candidates: int = setting(
@@ -286,9 +295,11 @@ def task_config(kind: str) -> Config:
 
 
 def filled(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a record with the sections that it is too old to have, at their defaults."""
-    ours = "policy" in settings
-    return ({"task": Config().to_dict()["task"]} if ours else {}) | dict(settings)
+    """Return the settings of a record with what it is too old to have, at its default."""
+    if "policy" not in settings:
+        return dict(settings)
+    defaults = Config().to_dict()
+    return {name: defaults.get(name, {}) | dict(settings.get(name, {})) for name in defaults | dict(settings)}
 
 
 def _toml_value(text: str) -> Any:

@@ -27,6 +27,8 @@ class Decision:
     step: int | None
     """Place in the order from 1; nothing if the episode ended before."""
     neighbour: str
+    distance: int
+    """Hops from the node; one for a direct neighbour."""
     draw_probability: float | None
     keep_probability: float
     kept: bool
@@ -131,6 +133,7 @@ def _decisions(
     after = view.observe(row, sums + rollout.met.given[drawn], counts + 1.0)[1][:, predicted]
     names = graph.node_ids[prepared.neighbour[rollout.episodes.edge].cpu().numpy()]
     keep = rollout.keep_probability
+    away = _distances(rollout, prepared)
     columns = zip(
         rollout.step[visited].tolist(),
         drawn.tolist(),
@@ -140,10 +143,19 @@ def _decisions(
         strict=True,
     )
     listed = [
-        Decision(step + 1, str(names[place]), chance, float(keep[place]), kept, gain)
+        Decision(step + 1, str(names[place]), away[place], chance, float(keep[place]), kept, gain)
         for step, place, chance, kept, gain in columns
     ]
     missed = sorted(set(range(len(names))) - set(drawn.tolist()))
     return listed + [
-        Decision(None, str(names[place]), None, float(keep[place]), False, 0.0) for place in missed
+        Decision(None, str(names[place]), away[place], None, float(keep[place]), False, 0.0)
+        for place in missed
     ]
+
+
+def _distances(rollout: Rollout, prepared: Prepared) -> list[int]:
+    """Return how many hops away each candidate is."""
+    edge = rollout.episodes.edge
+    if prepared.edge is None:
+        return [1] * edge.numel()
+    return (1 + prepared.pairs[edge, 0]).long().tolist()

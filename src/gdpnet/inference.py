@@ -135,9 +135,10 @@ def select(
 
 
 def keep_all(prepared: Prepared) -> Selected:
-    """Keep every edge, as a model without a policy does."""
+    """Keep every edge, as a model without a policy does; nodes farther away than neighbours are not heard then."""
     everything = torch.ones(prepared.back.numel(), device=prepared.device)
-    return Selected(everything, everything > 0, everything > 0, prepared)
+    linked = everything if prepared.edge is None else prepared.linked
+    return Selected(linked, linked > 0, everything > 0, prepared)
 
 
 def look_around(

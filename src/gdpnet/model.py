@@ -33,7 +33,7 @@ from gdpnet.errors import ConfigError, GraphError, ModelFileError, nearest
 from gdpnet.explanation import Explanation, explain_node
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.graph.links import Pairs, split_links
-from gdpnet.graph.pairs import PAIR_NAMES
+from gdpnet.graph.pairs import pair_names
 from gdpnet.inference import Selected, represent, select
 from gdpnet.linking import embed_links, fit_linker
 from gdpnet.model_file import checksum, read_tensors, write_tensors
@@ -148,6 +148,10 @@ class GDPNet(BaseEstimator):
         graph has training links alone and ``held_out`` the validation pairs; without, one link in twenty is held out.
         """
         config, device = self.config, pick_device(self.device)
+        if config.task.kind in UNLABELLED and config.policy.hops > 1:
+            raise ConfigError(
+                f"policy.hops must be 1 where the task is {config.task.kind}: it reads links alone"
+            )
         if config.task.kind == "links" and held_out is None:
             split = split_links(graph, self.seed, test=0.0)
             graph, held_out = split.train, split.validation
@@ -256,7 +260,7 @@ class GDPNet(BaseEstimator):
     ) -> None:
         self.policy_: Policy | None = None
         if config.training.selection:
-            self.policy_ = make_policy(config, len(PAIR_NAMES[config.policy.state]))
+            self.policy_ = make_policy(config, len(pair_names(config.policy.state, config.policy.hops)))
             self.policy_.load_state_dict(tensors_under(weights, "policy."))
             self.policy_ = self.policy_.to(device)
         columns = features if self.basis_ is None else self.basis_.shape[1]
@@ -368,7 +372,7 @@ class GDPNet(BaseEstimator):
         threshold, reason = self.cleaning_threshold(asked)
         chosen = self._select(graph, torch.arange(graph.num_nodes))
         probability = chosen.prepared.both_ways(chosen.probability) if symmetric else chosen.probability
-        probability = probability.cpu()
+        probability = chosen.prepared.on_edges(probability).cpu()
         kept = probability >= threshold
         weight = edge_weights(probability, threshold) if asked is None else probability
         cleaned = graph.keep_edges(kept, weight)

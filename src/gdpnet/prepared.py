@@ -11,8 +11,9 @@ from torch import Tensor
 from gdpnet.config import Config
 from gdpnet.graph.features import Features, mix_rows, normalise, on_device
 from gdpnet.graph.graph import Graph
-from gdpnet.graph.pairs import PAIR_NAMES, PairTables, pair_tables, pairs_of
-from gdpnet.ragged import both_ways, owners_of, sum_rows
+from gdpnet.graph.pairs import PAIR_NAMES, PairTables, pair_tables, pairs_between, pairs_of
+from gdpnet.graph.reach import reach
+from gdpnet.ragged import both_ways, find_in_rows, owners_of, sum_rows
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Prepared:
     circle_weight: Float[Tensor, "nodes"] | None = None
     """With two hops, the whole weight of each node's circle: its own, one, and that of its edges."""
     first_edge: int = 0
+    edge: Int[Tensor, "graph_edges"] | None = None
+    """Where candidates may be farther away than neighbours, the place of each edge of the graph among them."""
 
     @property
     def num_nodes(self) -> int:
@@ -45,7 +48,8 @@ class Prepared:
     @property
     def looks_around(self) -> bool:
         """Return whether pair features compare what the circles of both nodes say."""
-        return self.edge_weight is not None and self.pairs.shape[1] == len(PAIR_NAMES["circles"])
+        columns = self.pairs.shape[1] - (self.edge is not None)
+        return self.edge_weight is not None and columns == len(PAIR_NAMES["circles"])
 
     @property
     def device(self) -> torch.device:
@@ -67,6 +71,17 @@ class Prepared:
         bounds = self.row_ptr[first : last + 1]
         return owners_of(bounds.diff()) + first
 
+    @property
+    def linked(self) -> Float[Tensor, "edges"]:
+        """Return one for each candidate that is a direct neighbour, zero for those farther away."""
+        if self.edge is None:
+            return torch.ones(self.neighbour.numel(), device=self.device)
+        return torch.zeros(self.neighbour.numel(), device=self.device).index_fill_(0, self.edge, 1.0)
+
+    def on_edges(self, value: Float[Tensor, "block"]) -> Float[Tensor, "graph_edges"]:
+        """Return of the numbers of all candidates those of the graph's own edges."""
+        return value if self.edge is None else value[self.edge]
+
     def both_ways(self, value: Float[Tensor, "edges"]) -> Float[Tensor, "block"]:
         """Give both directions of a link the mean of their two values; one without a way back keeps its own."""
         return both_ways(value, self.back, self.first_edge)
@@ -85,10 +100,29 @@ def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:
     """Normalise features and compute pair features, then move everything to the device."""
     host = torch.device("cpu")
     prepared, tables = prepare_nodes(replace(graph, neighbour=graph.neighbour.long()), config, host)
-    prepared = with_block(prepared, tables, 0, graph.num_nodes)
-    moved = {name: getattr(prepared, name).to(device) for name in ("row_ptr", "neighbour", "back", "pairs")}
+    if config.policy.hops > 1 and config.training.selection:
+        prepared = _within_reach(prepared, tables, config)
+    else:
+        prepared = with_block(prepared, tables, 0, graph.num_nodes)
+    names = ("row_ptr", "neighbour", "back", "pairs") + (("edge",) if prepared.edge is not None else ())
+    moved = {name: getattr(prepared, name).to(device) for name in names}
     features = on_device(prepared.features, device)
     return in_first_circles(replace(prepared, **moved, features=features, circle=features), config)
+
+
+def _within_reach(prepared: Prepared, tables: PairTables, config: Config) -> Prepared:
+    """Make candidates of the nodes within some hops, and tell of each how far away it is."""
+    wide = reach(tables.row_ptr, tables.neighbour, config.policy.hops, config.policy.far_candidates)
+    target = owners_of(wide.row_ptr.diff())
+    beyond = (wide.distance - 1).float()[:, None]
+    return replace(
+        prepared,
+        row_ptr=wide.row_ptr,
+        neighbour=wide.neighbour,
+        back=find_in_rows(wide.row_ptr, wide.neighbour, wide.neighbour, target),
+        pairs=torch.cat([beyond, pairs_between(tables, target, wide.neighbour)], dim=1),
+        edge=wide.edge,
+    )
 
 
 def prepare_nodes(graph: Graph, config: Config, device: torch.device) -> tuple[Prepared, PairTables]:
@@ -114,7 +148,7 @@ def in_first_circles(prepared: Prepared, config: Config) -> Prepared:
     """With two hops, let every node give the mean over itself and all its neighbours, before any is selected."""
     if config.representation.hops == 1:
         return prepared
-    return with_circle(prepared, torch.ones(prepared.neighbour.numel(), device=prepared.device))
+    return with_circle(prepared, prepared.linked)
 
 
 def with_circle(prepared: Prepared, weight: Float[Tensor, "edges"]) -> Prepared:

@@ -110,6 +110,11 @@ def _open(
             "a model without labels reads the whole graph at once and writes no shards; "
             f"this one was trained for {model.config_.task.kind}"
         )
+    if model.config_.policy.hops > 1:
+        raise ConfigError(
+            f"candidates {model.config_.policy.hops} hops away are looked for in the whole graph at once, which "
+            "writes no shards"
+        )
     if edges_a_shard < 1:
         raise ConfigError(f"a shard must hold one edge or more, found {edges_a_shard}")
     about = {"kind": kind, "model": model.fingerprint(), "graph": fingerprint(graph)}

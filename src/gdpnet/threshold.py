@@ -100,7 +100,7 @@ def choose_threshold(
     scores = []
     for threshold in CANDIDATES:
         learned, asked = (
-            _propagate(rows, prepared, edge_weights(probability, threshold))
+            _propagate(rows, prepared, edge_weights(probability, threshold) * prepared.linked)
             for prepared, rows, probability in worlds
         )
         found = _believe(

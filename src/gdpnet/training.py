@@ -290,7 +290,7 @@ def _selected_edges(
     """Say which edges of some targets the current policy selects, and their share of all that it saw."""
     train = scene.train
     if not selecting:
-        return torch.ones(train.neighbour.numel(), dtype=torch.bool, device=train.device), 1.0
+        return train.linked > 0, 1.0
     targets = torch.unique(targets)
     kept = _play_once(state, scene, config, targets, seed + 17)[1]
     seen = int((train.row_ptr[targets + 1] - train.row_ptr[targets]).sum())

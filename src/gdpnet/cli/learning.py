@@ -17,6 +17,7 @@ from gdpnet.cli.options import (
     DeviceName,
     Directed,
     GraphName,
+    Hops,
     Json,
     Overrides,
     Seed,
@@ -88,6 +89,7 @@ def train(
     device: DeviceName = Device.auto,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
     task: TaskKind = None,
+    hops: Hops = None,
     split: SplitName = "paper",
     data_dir: DataDir = None,
     columns: ColumnNames = None,
@@ -102,16 +104,16 @@ def train(
     check_split(split)
     pick_device(device.value)
     if resume:
-        if config is not None or overrides or task is not None:
+        if config is not None or overrides or task is not None or hops is not None:
             raise ConfigError(
-                "--resume goes on with the run's own settings: leave --config, --set and --task out"
+                "--resume goes on with the run's own settings: leave --config, --set, --task and --hops out"
             )
         run, settings, about = open_run(out)
         seed, split = about["seed"], about.get("split", "paper")
         loaded = open_named(graph, source.or_from(about.get("source", {})), split, seed)
         check_same_graph(about, loaded)
     else:
-        settings = config_of(graph, config, overrides, task)
+        settings = config_of(graph, config, overrides, task, hops)
         loaded = open_named(graph, source, split, seed)
         _refuse_untrainable(loaded, settings, seed)
         run = create_run(out, settings, absolute_name(graph), loaded, seed, split, source.to_record())

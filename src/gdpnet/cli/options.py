@@ -49,6 +49,15 @@ TaskKind = Annotated[
     str | None,
     typer.Option("--task", help="what is learned: classification, multi-label, links or clusters"),
 ]
+Hops = Annotated[
+    int | None,
+    typer.Option(
+        "--hops",
+        min=1,
+        max=3,
+        help="candidates are nodes within so many hops; 1, direct neighbours, if left out",
+    ),
+]
 SplitName = Annotated[str, typer.Option(help="paper or random split of a named dataset")]
 OutFile = Annotated[
     Path, typer.Option("--out", help="a .csv or .parquet file to write; with --shards a folder of them")
@@ -118,10 +127,17 @@ def source_of(data_dir: Path | None, columns: list[str] | None, directed: bool) 
     return GraphSource(data_dir, Columns(**named), directed)
 
 
-def config_of(graph: str, file: Path | None, overrides: list[str] | None, task: str | None = None) -> Config:
+def config_of(
+    graph: str,
+    file: Path | None,
+    overrides: list[str] | None,
+    task: str | None = None,
+    hops: int | None = None,
+) -> Config:
     """Return the settings: those of the file, else those shipped for the task or graph; then the overrides."""
     base = read_config(file) if file is not None else shipped_config(graph)
     if task is not None:
         own = file is None and TaskSettings(kind=task).kind in ("links", "clusters")
         base = task_config(task) if own else base.with_values({"task": {"kind": task}})
+    base = base if hops is None else base.with_values({"policy": {"hops": hops}})
     return base.with_overrides(overrides or [])

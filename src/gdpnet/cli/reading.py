@@ -183,9 +183,11 @@ def explain(
         f"node {story.node}: predicted '{story.predicted}' with probability {story.probability:.3f} "
         f"({story.probability_alone:.3f} from its own features)"
     )
+    far = any(one.distance > 1 for one in story.decisions)
     rows = [
         (
             one.neighbour,
+            *([one.distance] if far else []),
             one.step,
             one.draw_probability,
             one.keep_probability,
@@ -194,7 +196,11 @@ def explain(
         )
         for one in story.decisions
     ]
-    header = ("neighbour", "step", "drawn with", "keep probability", "action", f"adds to '{story.predicted}'")
+    header = (
+        "neighbour",
+        *(["hops"] if far else []),
+        *("step", "drawn with", "keep probability", "action", f"adds to '{story.predicted}'"),
+    )
     print_table("decisions in order", header, rows)
     if story.ended_early:
         print("the policy ended the episode before all neighbours were reached")

@@ -27,6 +27,8 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "gdpnet:injected": ("training.injected=0.5",),
     "gdpnet:one-way": ("inference.both_ways=false",),
     "gdpnet:one-hop": ("representation.hops=1",),
+    "gdpnet:two-hop-candidates": ("policy.hops=2", "representation.hops=1"),
+    "gdpnet:two-hop-candidates-stacked": ("policy.hops=2",),
     "gdpnet:no-reader": ("reader.use=false",),
     "gdpnet:no-early-stop": ("policy.early_stop=false",),
     "gdpnet:sampled-advantage": ("ppo.advantage=sampled",),

@@ -46,6 +46,9 @@ filled in when a neighbour is met.
 
 LEARNED_PAIRS = 3
 
+DISTANCE = "hops beyond the first"
+"""The first column where candidates may be farther away than direct neighbours."""
+
 _CHUNK = 1 << 20
 
 
@@ -89,6 +92,11 @@ class PairTables:
         return find_in_rows(self.row_ptr, self.neighbour, neighbour, target)
 
 
+def pair_names(state: str, hops: int = 1) -> tuple[str, ...]:
+    """Return the columns that the policy is shown of a pair, by its state and how far candidates may be."""
+    return PAIR_NAMES[state] if hops == 1 else (DISTANCE, *PAIR_NAMES[state])
+
+
 def pair_tables(graph: Graph, state: str, unit: Features | None = None) -> PairTables:
     """Make the tables that a state needs; rows of length one are taken over if they are there already."""
     row_ptr, neighbour = graph.row_ptr, graph.neighbour
@@ -117,24 +125,45 @@ def pairs_of(
     """Return the pair features of the edges of some targets, and the edge that runs the other way, -1 for none."""
     target, neighbour = tables.ends_of(first, last)
     back = find_in_rows(tables.row_ptr, tables.neighbour, neighbour, target)
+    mutual = (back >= 0).float()
+    return _columns(tables, target, neighbour, torch.ones_like(mutual), mutual), back
+
+
+def pairs_between(
+    tables: PairTables, target: Int[Tensor, "some"], neighbour: Int[Tensor, "some"]
+) -> Float[Tensor, "some pairs"]:
+    """Return the pair features of any two nodes, linked or not."""
+    ends = (target, neighbour), (neighbour, target)
+    direct, mutual = ((find_in_rows(tables.row_ptr, tables.neighbour, *two) >= 0).float() for two in ends)
+    return _columns(tables, target, neighbour, direct, mutual)
+
+
+def _columns(
+    tables: PairTables,
+    target: Int[Tensor, "some"],
+    neighbour: Int[Tensor, "some"],
+    direct: Float[Tensor, "some"],
+    mutual: Float[Tensor, "some"],
+) -> Float[Tensor, "some pairs"]:
+    """Return the columns of some pairs; those with an edge to the target are ``direct``, from it ``mutual``."""
     if tables.unit is None:
-        return torch.zeros(target.numel(), 0, device=target.device), back
+        return torch.zeros(target.numel(), 0, device=target.device)
     cosine = _row_dots(tables.unit, target, tables.unit, neighbour)
     if tables.circle is None:
-        return cosine[:, None], back
+        return cosine[:, None]
     common, adamic_adar = _common_neighbours(tables, target, neighbour)
     degree = tables.row_ptr.diff()
     columns = [
         cosine,
         common.log1p(),
         adamic_adar.log1p(),
-        *_circle_cosines(tables, target, neighbour, cosine, (back >= 0).float()),
+        *_circle_cosines(tables, target, neighbour, cosine, direct, mutual),
         degree[target].float().log1p(),
         degree[neighbour].float().log1p(),
     ]
     if tables.state == "circles":
         columns += [torch.zeros_like(cosine)] * LEARNED_PAIRS
-    return torch.stack(columns, dim=1), back
+    return torch.stack(columns, dim=1)
 
 
 def _circle_cosines(
@@ -142,13 +171,14 @@ def _circle_cosines(
     target: Int[Tensor, "some"],
     neighbour: Int[Tensor, "some"],
     cosine: Float[Tensor, "some"],
+    direct: Float[Tensor, "some"],
     mutual: Float[Tensor, "some"],
 ) -> tuple[Float[Tensor, "some"], Float[Tensor, "some"], Float[Tensor, "some"]]:
     """Compare each node of an edge, and its circle, with the other's circle: its neighbours but for this one.
 
     With S_u the sum of the unit features of u's neighbours, v's cosine to u's circle is
-    (x_v S_u - x_v x_v) / |S_u - x_v|; only inner products are needed. Where the edge runs one way alone, v is
-    not in u's circle and nothing is taken out of it.
+    (x_v S_u - x_v x_v) / |S_u - x_v|; only inner products are needed. Where no edge runs that way (``mutual``
+    is zero for v to u, ``direct`` for u to v), the node is not in the other's circle and nothing is taken out of it.
     """
     unit, length, inner = tables.unit_length, tables.circle_length, tables.inner
     assert unit is not None
@@ -157,11 +187,11 @@ def _circle_cosines(
     assert tables.unit is not None
     assert tables.circle is not None
     near = _row_dots(tables.unit, target, tables.circle, neighbour) - mutual * unit[target]
-    far = _row_dots(tables.unit, neighbour, tables.circle, target) - unit[neighbour]
+    far = _row_dots(tables.unit, neighbour, tables.circle, target) - direct * unit[neighbour]
     near_length = (length[neighbour] - mutual * (2.0 * near + unit[target])).clamp(min=0.0).sqrt()
-    far_length = (length[target] - 2.0 * far - unit[neighbour]).clamp(min=0.0).sqrt()
+    far_length = (length[target] - direct * 2.0 * far - direct * unit[neighbour]).clamp(min=0.0).sqrt()
     between = _row_dots(tables.circle, target, tables.circle, neighbour)
-    both = between - inner[neighbour] + mutual * (cosine - inner[target])
+    both = between - direct * inner[neighbour] + mutual * (direct * cosine - inner[target])
     return (
         _ratio(near, near_length),
         _ratio(far, far_length),
