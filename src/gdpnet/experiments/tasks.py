@@ -19,7 +19,7 @@ from sklearn.metrics import roc_auc_score
 
 from gdpnet.baselines.clusterers import CLUSTERERS
 from gdpnet.baselines.linkers import LINKERS, by_inner_product, measure
-from gdpnet.config import Config
+from gdpnet.config import Config, filled
 from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GDPNetError, GraphError, nearest
 from gdpnet.experiments.corrupted import Setting, noises_on, steps_of
@@ -109,8 +109,8 @@ def _ours(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _key(record: dict[str, Any]) -> str:
-    names = ("task", "graph", "noise", "rate", "seed", "method", "config")
-    return repr([record[name] for name in names])
+    names = ("task", "graph", "noise", "rate", "seed", "method")
+    return repr([*(record[name] for name in names), filled(record["config"])])
 
 
 def run_unit(unit: Unit) -> list[dict[str, Any]]:
@@ -206,11 +206,11 @@ def summarise(records: Iterable[dict[str, Any]]) -> list[Row]:
     Of several settings of a method on a graph those of the newest record count.
     """
     mine = _ours(records)
-    newest = {(one["task"], one["graph"], one["method"]): one["config"] for one in mine}
+    newest = {(one["task"], one["graph"], one["method"]): filled(one["config"]) for one in mine}
     trials: dict[tuple[Any, ...], dict[str, Any]] = {}
     for one in mine:
         group = (one["task"], one["graph"], one["noise"], one["rate"], one["method"])
-        if newest[(one["task"], one["graph"], one["method"])] == one["config"]:
+        if newest[(one["task"], one["graph"], one["method"])] == filled(one["config"]):
             trials[(*group, one["seed"])] = one["metrics"]
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for trial, metrics in trials.items():
