@@ -40,6 +40,7 @@ from gdpnet.model_file import checksum, read_tensors, write_tensors
 from gdpnet.prepared import prepare
 from gdpnet.reading import fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
+from gdpnet.representation.infomax import Encoder
 from gdpnet.representation.reader import Reader
 from gdpnet.representation.spreading import Linker, inner_products
 from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel, Task, label_names
@@ -48,7 +49,15 @@ from gdpnet.scene import Scene, make_scene
 from gdpnet.selection.policy import Policy
 from gdpnet.threshold import KEEP_ALL, WITHOUT_VALIDATION, Choice, choose_threshold, edge_weights
 from gdpnet.training import Epoch, TrainingState, begin_training, make_policy, train_epochs
-from gdpnet.unlabelled import UNLABELLED, begin_study, condense, fit_basis, group_rows, spread_rows
+from gdpnet.unlabelled import (
+    UNLABELLED,
+    begin_study,
+    condense,
+    encoder_over,
+    fit_basis,
+    group_rows,
+    spread_rows,
+)
 from gdpnet.version import __version__
 
 _LOOKING_BACK = 1 << 21
@@ -68,6 +77,7 @@ class GDPNet(BaseEstimator):
 
     device_: torch.device
     linker_: Linker | None
+    encoder_: Encoder | None
     centres_: Tensor | None
     task_: Task
 
@@ -242,7 +252,8 @@ class GDPNet(BaseEstimator):
         weight = scene.whole.both_ways(chosen.probability)
         self.threshold_ = Choice(KEEP_ALL if self.policy_ is None else WITHOUT_VALIDATION)
         if pairs is None:
-            rows = spread_rows(scene.whole, weight)
+            self.encoder_ = encoder_over(scene.whole, weight, self.seed)
+            rows = spread_rows(scene.whole, weight, self.encoder_)
             self.centres_ = group_rows(rows, self.aggregators_.classes, self.seed)[1]
             return
         kept = None if self.policy_ is None else weight.cpu()
@@ -289,6 +300,11 @@ class GDPNet(BaseEstimator):
             self.linker_.load_state_dict(linker)
             self.linker_ = self.linker_.to(device)
         self.centres_ = weights["centres"].to(device) if "centres" in weights else None
+        self.encoder_ = None
+        if encoder := tensors_under(weights, "encoder."):
+            self.encoder_ = Encoder(*encoder["weight"].shape)
+            self.encoder_.load_state_dict(encoder)
+            self.encoder_ = self.encoder_.to(device)
         self.selects_ = True
         self.config_ = config
         self.classes_ = classes
@@ -309,7 +325,7 @@ class GDPNet(BaseEstimator):
         chosen = self._select(graph, torch.arange(graph.num_nodes))
         weight = chosen.prepared.both_ways(chosen.probability)
         if self.linker_ is None:
-            return spread_rows(chosen.prepared, weight)
+            return spread_rows(chosen.prepared, weight, self.encoder_)
         return embed_links(self.linker_, graph, weight if self.selects_ else torch.ones_like(weight))
 
     def predict_links(self, graph: Graph, ends: Any) -> np.ndarray:
@@ -423,6 +439,8 @@ class GDPNet(BaseEstimator):
             tensors |= {f"reader.{name}": value for name, value in self.reader_.state_dict().items()}
         if self.linker_ is not None:
             tensors["linker.weight"] = self.linker_.weight
+        if self.encoder_ is not None:
+            tensors |= {f"encoder.{name}": value for name, value in self.encoder_.state_dict().items()}
         tensors |= {
             name: value
             for name, value in (("basis", self.basis_), ("centres", self.centres_))

@@ -1,9 +1,10 @@
 """Tasks that read no label: what training is told instead of labels.
 
-Clusters, or communities, are found by k-means on condensed features spread over what the policy keeps. They take the
-place of labels, are found anew every few epochs as the policy learns, and each search begins at the centres of the
-last, so that a cluster keeps its number. For clusters all nodes are targets. For links a share of them, the *told*
-links, is taken out of the graph that episodes are played on; what is true of a node is where its told partners are.
+Clusters, or communities, are found by k-means on condensed features spread over what the policy keeps; for clusters
+an encoder that tells true from shuffled features reads these rows first. They take the place of labels, are found
+anew every few epochs as the policy learns, and each search begins at the centres of the last, so that a cluster
+keeps its number. For clusters all nodes are targets. For links a share of them, the *told* links, is taken out of the
+graph that episodes are played on; what is true of a node is where its told partners are.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from gdpnet.graph.links import links_of, without_links
 from gdpnet.inference import select
 from gdpnet.prepared import Prepared, prepare
 from gdpnet.ragged import sum_by_owner
+from gdpnet.representation.infomax import Encoder, fit_encoder
 from gdpnet.representation.spreading import Spread
 from gdpnet.representation.tasks import Clustering, Partners
 from gdpnet.scene import Scene, cut_into_folds
@@ -74,6 +76,8 @@ class Study:
     told: Int[Tensor, "2 told"]
     config: Config
     seed: int
+    encoder: Encoder | None
+    """For clusters: how rows are read, fitted to all links."""
 
     def renew(self, state: TrainingState) -> Shaped[Tensor, "nodes *any"]:
         """Find clusters, or communities, anew over what the policy keeps now."""
@@ -84,7 +88,8 @@ class Study:
             state.policy, state.aggregators, train, everyone, self.config, seed, self.scene.member
         )
         before = self.scene.labels if state.truth is None else state.truth
-        return _find(self.scene, self.told, train.both_ways(chosen.probability), before, self.seed)
+        weight = train.both_ways(chosen.probability)
+        return _find(self.scene, self.told, weight, before, self.seed, self.encoder)
 
 
 def begin_study(graph: Graph, config: Config, seed: int, device: torch.device) -> Study:
@@ -112,13 +117,29 @@ def begin_study(graph: Graph, config: Config, seed: int, device: torch.device) -
     )
     told = told.to(device)
     everything = torch.ones(inner.num_edges, device=device)
-    return Study(replace(scene, labels=_find(scene, told, everything, None, seed)), told, config, seed)
+    encoder = encoder_over(scene.whole, everything, seed) if config.task.kind == "clusters" else None
+    truth = _find(scene, told, everything, None, seed, encoder)
+    return Study(replace(scene, labels=truth), told, config, seed, encoder)
 
 
-def spread_rows(prepared: Prepared, weight: Float[Tensor, "edges"]) -> Float[Tensor, "nodes width"]:
-    """Return feature rows spread over weighted links, each of length one: what clusters are found in."""
+def encoder_over(prepared: Prepared, weight: Float[Tensor, "edges"], seed: int) -> Encoder:
+    """Fit an encoder to condensed features and weighted links."""
     assert isinstance(prepared.features, Tensor)
     spread = Spread.over(prepared.row_ptr, prepared.neighbour, weight)
+    return fit_encoder(prepared.features, spread, seed + _SEED)
+
+
+def spread_rows(
+    prepared: Prepared, weight: Float[Tensor, "edges"], encoder: Encoder | None = None
+) -> Float[Tensor, "nodes width"]:
+    """Return feature rows spread over weighted links, and read by an encoder if there is one, each of length one.
+
+    Clusters are found in them.
+    """
+    assert isinstance(prepared.features, Tensor)
+    spread = Spread.over(prepared.row_ptr, prepared.neighbour, weight)
+    if encoder is not None:
+        return encoder.embed(prepared.features, spread)
     return F.normalize(spread(prepared.features), dim=1)
 
 
@@ -141,9 +162,10 @@ def _find(
     weight: Float[Tensor, "edges"],
     before: Shaped[Tensor, "nodes *any"] | None,
     seed: int,
+    encoder: Encoder | None,
 ) -> Shaped[Tensor, "nodes *any"]:
     """Return what is true of each node: its cluster, or the share of its told links into each community."""
-    rows, count = spread_rows(scene.train, weight), clusters_in(scene)
+    rows, count = spread_rows(scene.train, weight, encoder), clusters_in(scene)
     start: Tensor | int = count if before is None else _centres(rows, before, count)
     numbers, _ = group_rows(rows, start, seed)
     if isinstance(scene.task, Clustering):
