@@ -34,6 +34,7 @@ from gdpnet.explanation import Explanation, explain_node
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.graph.links import Pairs, split_links
 from gdpnet.graph.pairs import PAIR_NAMES
+from gdpnet.graph.weights import times_weights
 from gdpnet.inference import Selected, represent, select
 from gdpnet.linking import embed_links, fit_linker
 from gdpnet.model_file import checksum, read_tensors, write_tensors
@@ -359,6 +360,8 @@ class GDPNet(BaseEstimator):
     def denoise(self, graph: Graph, *, threshold: float | None = None, symmetric: bool = True) -> Denoised:
         """Decide on every edge and return the cleaned graph, its edges weighted by their keep probability.
 
+        Where edges had weights, each is multiplied by its keep probability.
+
         The threshold is by default the one that did best on the validation nodes when the model was fitted
         (``threshold_``); where keeping everything did best, the graph comes back as it was. A decision belongs to its
         target: u may be kept for v and v dropped for u. With ``symmetric`` both directions of a link have the mean
@@ -370,8 +373,8 @@ class GDPNet(BaseEstimator):
         probability = chosen.prepared.both_ways(chosen.probability) if symmetric else chosen.probability
         probability = probability.cpu()
         kept = probability >= threshold
-        weight = edge_weights(probability, threshold) if asked is None else probability
-        cleaned = graph.keep_edges(kept, weight)
+        share = edge_weights(probability, threshold) if asked is None else probability
+        cleaned = graph.keep_edges(kept, times_weights(graph, share))
         return Denoised(cleaned, probability.numpy(), kept.numpy(), threshold, reason)
 
     def cleaning_threshold(self, asked: float | None = None) -> tuple[float, str]:

@@ -36,6 +36,8 @@ class Prepared:
     circle_weight: Float[Tensor, "nodes"] | None = None
     """With two hops, the whole weight of each node's circle: its own, one, and that of its edges."""
     first_edge: int = 0
+    given_weight: Float[Tensor, "edges"] | None = None
+    """The weight of each edge as the graph gives it; nothing where all edges weigh one."""
 
     @property
     def num_nodes(self) -> int:
@@ -67,6 +69,10 @@ class Prepared:
         bounds = self.row_ptr[first : last + 1]
         return owners_of(bounds.diff()) + first
 
+    def weighed(self, share: Float[Tensor, "edges"]) -> Float[Tensor, "edges"]:
+        """Return how much of each edge counts in a mean: what is kept of it times the weight it came with."""
+        return share if self.given_weight is None else share * self.given_weight
+
     def both_ways(self, value: Float[Tensor, "edges"]) -> Float[Tensor, "block"]:
         """Give both directions of a link the mean of their two values; one without a way back keeps its own."""
         return both_ways(value, self.back, self.first_edge)
@@ -87,6 +93,8 @@ def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:
     prepared, tables = prepare_nodes(replace(graph, neighbour=graph.neighbour.long()), config, host)
     prepared = with_block(prepared, tables, 0, graph.num_nodes)
     moved = {name: getattr(prepared, name).to(device) for name in ("row_ptr", "neighbour", "back", "pairs")}
+    if prepared.given_weight is not None:
+        moved["given_weight"] = prepared.given_weight.to(device)
     features = on_device(prepared.features, device)
     return in_first_circles(replace(prepared, **moved, features=features, circle=features), config)
 
@@ -100,8 +108,10 @@ def prepare_nodes(graph: Graph, config: Config, device: torch.device) -> tuple[P
     shared = tables.unit if config.features.normalise == "l2" else None
     features = features.to(device) if shared is None else shared
     nothing = torch.zeros(0, len(PAIR_NAMES[state]), device=device)
-    row_ptr = tables.row_ptr
-    return Prepared(row_ptr, tables.neighbour, row_ptr[:0], features, nothing, features), tables
+    row_ptr, weight = tables.row_ptr, graph.edge_weight
+    weight = None if weight is None else weight.to(device, torch.float32)
+    prepared = Prepared(row_ptr, tables.neighbour, row_ptr[:0], features, nothing, features)
+    return replace(prepared, given_weight=weight), tables
 
 
 def with_block(prepared: Prepared, tables: PairTables, first: int, last: int) -> Prepared:
@@ -118,7 +128,8 @@ def in_first_circles(prepared: Prepared, config: Config) -> Prepared:
 
 
 def with_circle(prepared: Prepared, weight: Float[Tensor, "edges"]) -> Prepared:
-    """Let every node give the mean over itself and its neighbours, weighted."""
+    """Let every node give the mean over itself and its neighbours, each weighted by what is kept of its edge."""
+    weight = prepared.weighed(weight)
     circle = mix_rows(prepared.features, prepared.row_ptr, prepared.neighbour, weight)
     whole = 1.0 + sum_rows(weight, prepared.row_ptr)
     return replace(prepared, circle=circle, edge_weight=weight, circle_weight=whole)

@@ -118,13 +118,15 @@ def check_same_graph(about: dict[str, Any], graph: Graph) -> None:
 
 
 def fingerprint(graph: Graph) -> str:
-    """Return a short sum of a graph's edges, features, labels and split."""
+    """Return a short sum of a graph's edges, their weights, features, labels and split."""
     digest = hashlib.sha256()
     features = graph.features
     if isinstance(features, SparseRows):
         values = [features.row_ptr, features.column, features.value]
     else:
         values = [features]
+    if graph.edge_weight is not None:
+        values.append(graph.edge_weight)
     for part in (graph.row_ptr, graph.neighbour, graph.labels, graph.split, *values):
         for piece in part.split(_PIECE):
             # node numbers count the same in 32 bits and in 64

@@ -118,7 +118,7 @@ def begin_study(graph: Graph, config: Config, seed: int, device: torch.device) -
 def spread_rows(prepared: Prepared, weight: Float[Tensor, "edges"]) -> Float[Tensor, "nodes width"]:
     """Return feature rows spread over weighted links, each of length one: what clusters are found in."""
     assert isinstance(prepared.features, Tensor)
-    spread = Spread.over(prepared.row_ptr, prepared.neighbour, weight)
+    spread = Spread.over(prepared.row_ptr, prepared.neighbour, prepared.weighed(weight))
     return F.normalize(spread(prepared.features), dim=1)
 
 

@@ -34,7 +34,7 @@ from gdpnet.graph.datasets import DATASETS, is_present
 from gdpnet.graph.files import edge_table, write_table
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.tables import SUFFIXES
-from gdpnet.streaming import EDGES_A_SHARD, denoise_to, embed_to
+from gdpnet.streaming import EDGES_A_SHARD, decided_edges, denoise_to, embed_to
 
 
 @app.command()
@@ -149,11 +149,13 @@ def denoise(
         print_json(as_json, about | said)
         return
     cleaned = model.denoise(loaded, threshold=threshold, symmetric=not one_way)
-    table = edge_table(loaded).append_column("keep_probability", pa.array(cleaned.keep_probability))
-    if all_edges:
-        table = table.append_column("kept", pa.array(cleaned.kept))
-    else:
-        table = table.filter(pa.array(cleaned.kept))
+    weight = None
+    if loaded.edge_weight is not None:
+        weight = np.zeros(loaded.num_edges, dtype=np.float32)
+        weight[cleaned.kept] = cleaned.graph.edge_weight
+    table = decided_edges(
+        edge_table(loaded), cleaned.keep_probability, cleaned.kept, weight, all_edges=all_edges
+    )
     write_table(table, out)
     metrics = describe_cleaning(loaded, cleaned)
     print(
@@ -191,10 +193,12 @@ def explain(
             one.keep_probability,
             "kept" if one.kept else ("dropped" if one.step is not None else "not reached"),
             f"{one.contribution:+.3f}" if one.step is not None else "-",
+            *(() if one.weight is None else (one.weight,)),
         )
         for one in story.decisions
     ]
-    header = ("neighbour", "step", "drawn with", "keep probability", "action", f"adds to '{story.predicted}'")
+    header = ["neighbour", "step", "drawn with", "keep probability", "action", f"adds to '{story.predicted}'"]
+    header += [] if loaded.edge_weight is None else ["weight"]
     print_table("decisions in order", header, rows)
     if story.ended_early:
         print("the policy ended the episode before all neighbours were reached")

@@ -193,6 +193,9 @@ def _check_edges(graph: Graph, folder: Path) -> None:
         owner_before, before = int(owner[-1]), int(piece[-1])
     if graph.edge_weight is not None:
         _check_finite(folder, "edge_weight")
+        for _, piece in _pieces(folder, "edge_weight"):
+            if float(piece.min()) <= 0:
+                raise GraphError(f"edge_weight.npy must hold numbers above zero, found {piece.min():g}")
 
 
 def _owners(row_ptr: np.ndarray, start: int, stop: int) -> np.ndarray:
