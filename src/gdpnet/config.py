@@ -41,6 +41,12 @@ class FeaturesSettings(Section):
     """How node features are prepared; stored with the model and applied to every graph it meets."""
 
     normalise: str = setting("l2", "how each feature row is scaled", choices=("none", "row", "l2"))
+    missing: str = setting(
+        "one-hot",
+        "what nodes without features get: each its own number (one-hot), which serves no other graph and no new "
+        "node, or what the links around them say (structural)",
+        choices=("one-hot", "structural"),
+    )
 
 
 @dataclass(frozen=True)
@@ -286,9 +292,14 @@ def task_config(kind: str) -> Config:
 
 
 def filled(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a record with the sections that it is too old to have, at their defaults."""
+    """Return the settings of a record with those that it is too old to have, at their defaults."""
     ours = "policy" in settings
-    return ({"task": Config().to_dict()["task"]} if ours else {}) | dict(settings)
+    if not ours:
+        return dict(settings)
+    usual = Config().to_dict()
+    features = dict(settings["features"])
+    features["missing"] = features.get("missing", usual["features"]["missing"])
+    return {"task": usual["task"]} | dict(settings) | {"features": features}
 
 
 def _toml_value(text: str) -> Any:

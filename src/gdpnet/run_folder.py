@@ -18,6 +18,7 @@ from gdpnet.errors import ModelFileError, RunFolderError
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.model_file import read_tensors, write_tensors
+from gdpnet.networks import tensors_under
 from gdpnet.training import TrainingState
 from gdpnet.version import __version__
 
@@ -175,11 +176,6 @@ def read_checkpoint(run: RunFolder, state: TrainingState) -> None:
     state.truth = tensors["truth"].to(device) if "truth" in tensors else None
     state.epoch, state.best_epoch = about["epoch"], about["best_epoch"]
     state.best_f1, state.history = about["best_f1"], about["history"]
-
-
-def tensors_under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    """Return the tensors whose names begin with a prefix, without it."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def _restore(optimiser: torch.optim.Optimizer, moments: dict[str, torch.Tensor]) -> None:

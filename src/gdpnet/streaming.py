@@ -134,7 +134,12 @@ class _Work:
         self.shards, self.progress = shards, progress
         self.mode = model.config_.inference.mode
         self.blocks = Blockwise(
-            model.policy_, model.aggregators_, graph, model.config_, model.seed, model.device_
+            model.policy_,
+            model.aggregators_,
+            model.as_read(graph),
+            model.config_,
+            model.seed,
+            model.device_,
         )
         starts = [first for first, _ in shards.blocks]
         self.offsets = graph.row_ptr[torch.tensor([*starts, graph.num_nodes])].numpy()

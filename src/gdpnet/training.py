@@ -78,7 +78,7 @@ def begin_training(
     generator = torch.Generator().manual_seed(seed)
     members = int(scene.fold.max()) + 2 if scene.fold.numel() else 1
     aggregators = Aggregators(
-        graph.num_features,
+        scene.train.features.shape[1],
         config.representation.width,
         scene.task.outputs(graph),
         members,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ def open_store(folder: Path) -> Graph:
         names, width = tuple(str(name) for name in about["class_names"]), about["width"]
         _check_sizes(arrays, width)
         graph = _graph_of(arrays, names, width)
+        if told := about.get("feature_names"):
+            graph = replace(graph, feature_names=tuple(str(name) for name in told))
         _check_edges(graph, folder)
         _check_nodes(graph, folder)
     except KeyError as error:
