@@ -19,7 +19,7 @@ from sklearn.metrics import roc_auc_score
 
 from gdpnet.baselines.clusterers import CLUSTERERS
 from gdpnet.baselines.linkers import LINKERS, by_inner_product, measure
-from gdpnet.config import Config
+from gdpnet.config import Config, filled
 from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GDPNetError, GraphError, nearest
 from gdpnet.experiments.corrupted import Setting, noises_on, steps_of
@@ -71,7 +71,7 @@ class Unit:
     def key(self) -> str:
         """Return what tells this unit from others."""
         about = self.setting.to_record()
-        return repr([self.task, *about.values(), self.setting.seed, self.method, self.settings])
+        return repr([self.task, *about.values(), self.setting.seed, self.method, filled(self.settings)])
 
 
 def known_methods(task: str) -> list[str]:
@@ -110,7 +110,7 @@ def _ours(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _key(record: dict[str, Any]) -> str:
     names = ("task", "graph", "noise", "rate", "seed", "method", "config")
-    return repr([record[name] for name in names])
+    return repr([filled(record[name]) if name == "config" else record[name] for name in names])
 
 
 def run_unit(unit: Unit) -> list[dict[str, Any]]:
