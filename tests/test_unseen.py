@@ -23,8 +23,9 @@ FAST_WORDS = [
     f"--set={part}"
     for part in (
         "training.epochs=2",
-        "training.warmup=1",
+        "training.warmup=8",
         "representation.width=8",
+        "representation.learning_rate=0.05",
         "policy.hidden=[8,6]",
         "inference.episodes=2",
         "reader.use=false",
