@@ -154,7 +154,7 @@ def test_a_directed_graph_stays_directed(tmp_path, capsys):
 @pytest.mark.parametrize("node_ids", [[30, 10, 20, 40], ["n1", "007", "a, b", "é"]], ids=["numbers", "text"])
 def test_ids_unknown_labels_and_weights_come_back(tmp_path, sparse, node_ids):
     graph = small_graph(sparse=sparse, node_ids=node_ids)
-    graph = replace(graph, edge_weight=torch.arange(6) / 7)
+    graph = replace(graph, edge_weight=torch.arange(1, 7) / 7)
     noisy = corrupt_all(graph, [("random-links", 0.4), ("swapped-features", 0.5)], 0)
     write_noisy(graph, noisy, tmp_path / "noisy")
     assert_same(read_graph(tmp_path / "noisy", directed=True), without_truth(noisy.graph))

@@ -39,6 +39,36 @@ def test_nodes_two_hops_away_are_decided_on(capsys):
     assert "at distance 1: " in said
 
 
+def run_example(name, monkeypatch, capsys) -> dict[str, float]:
+    monkeypatch.setattr(sys, "argv", [name])
+    runpy.run_path(str(ROOT / "examples" / name), run_name="__main__")
+    return returns_in(capsys.readouterr().out)
+
+
+def test_links_that_weigh_more_where_they_are_right_help(monkeypatch, capsys):
+    said = run_example("edge_weights.py", monkeypatch, capsys)
+    assert said["micro-F1 with weights"] > said["micro-F1 without weights"] + 0.05
+    assert 0.0 < said["heaviest of them"] <= 2.0
+
+
+def test_who_hears_whom_matters_in_a_directed_graph(monkeypatch, capsys):
+    said = run_example("directed_graph.py", monkeypatch, capsys)
+    assert said["micro-F1 directed"] > said["micro-F1 both ways"] + 0.1
+
+
+def test_roles_are_learned_from_links_alone_and_found_in_another_graph(monkeypatch, capsys):
+    said = run_example("without_features.py", monkeypatch, capsys)
+    assert said["structural model tells right elsewhere"] > 0.9
+    assert said["one-hot model refuses another graph"] == 1
+
+
+def test_nodes_that_came_after_training_are_told_better_than_by_guessing(monkeypatch, capsys):
+    said = run_example("unseen_nodes.py", monkeypatch, capsys)
+    assert said["new nodes told right"] > 0.45
+    assert said["told the same one at a time"] == 1
+    assert said["nodes of another graph that were predicted"] == 200
+
+
 def test_the_first_snippet_of_the_environments_page_runs(capsys):
     pytest.importorskip("gymnasium", reason="gymnasium is not installed: pip install 'gdpnet[gym]'")
     page = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")

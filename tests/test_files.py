@@ -47,7 +47,7 @@ def noisy(graph: Graph) -> Graph:
         spurious=[True, False, False, True, False, False],
         corrupted=[False, True, False, False],
         clean_labels=[1, 1, 0, 1],
-    ).keep_edges(torch.tensor([True, True, False, True, True, True]), torch.arange(6.0) / 7)
+    ).keep_edges(torch.tensor([True, True, False, True, True, True]), torch.arange(1.0, 7.0) / 7)
 
 
 # --- round trips ---

@@ -41,6 +41,12 @@ class FeaturesSettings(Section):
     """How node features are prepared; stored with the model and applied to every graph it meets."""
 
     normalise: str = setting("l2", "how each feature row is scaled", choices=("none", "row", "l2"))
+    missing: str = setting(
+        "one-hot",
+        "what nodes without features get: each its own number (one-hot), which serves no other graph and no new "
+        "node, or what the links around them say (structural)",
+        choices=("one-hot", "structural"),
+    )
 
 
 @dataclass(frozen=True)

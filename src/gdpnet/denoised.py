@@ -16,7 +16,7 @@ class Denoised:
     """A cleaned graph, and how surely each edge of the original is kept."""
 
     graph: Graph
-    """The kept edges, weighted by their keep probability."""
+    """The kept edges, weighted by their keep probability, times the weight they had if they had one."""
     keep_probability: np.ndarray
     """One number for each edge of the original graph."""
     kept: np.ndarray

@@ -19,13 +19,13 @@ def score_alone(
     row: Int[Tensor, "n"],
     label: Shaped[Tensor, "n *any"],
     given: Float[Tensor, "n width"],
+    counted: Float[Tensor, "n"],
     task: Task = CLASSIFICATION,
 ) -> Float[Tensor, "n"]:
     """Return f_c of each target with one neighbour alone; zeros for the marginal reward, which asks for none."""
-    count = torch.ones_like(given[:, 0])
     if settings.kind == "marginal":
-        return torch.zeros_like(count)
-    return task.score(view.observe(row, given, count)[1], label, settings.score)
+        return torch.zeros_like(counted)
+    return task.score(view.observe(row, given, counted)[1], label, settings.score)
 
 
 @torch.no_grad()
@@ -35,6 +35,7 @@ def gain_if_kept(
     row: Int[Tensor, "n"],
     label: Shaped[Tensor, "n *any"],
     given: Float[Tensor, "n width"],
+    counted: Float[Tensor, "n"],
     *,
     sums: Float[Tensor, "n width"],
     counts: Float[Tensor, "n"],
@@ -50,15 +51,16 @@ def gain_if_kept(
         row: the target as its classifier sees it.
         label: what is true of the target, such as its class.
         given: what the neighbour adds to the running sum.
+        counted: what it adds to the count: its weight, or one.
         sums: the running sum of what was kept before.
-        counts: how many were kept before.
+        counts: how many were kept before, by weight.
         score: `score_alone` of the neighbour.
         kept_scores: the sum of `score_alone` over what was kept before.
         task: whose f_c it is.
     """
     if settings.kind == "marginal":
         before = task.score(view.observe(row, sums, counts)[1], label, "probability")
-        after = task.score(view.observe(row, sums + given, counts + 1.0)[1], label, "probability")
+        after = task.score(view.observe(row, sums + given, counts + counted)[1], label, "probability")
         return marginal_reward(before, after, settings.clip)
     if settings.kind == "paper":
         return paper_reward(score, kept_scores)

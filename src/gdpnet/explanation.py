@@ -34,6 +34,8 @@ class Decision:
     kept: bool
     contribution: float
     """Change of the predicted class's probability, to AGG's first member, by keeping this neighbour at this point."""
+    weight: float | None = None
+    """Weight of the link, where the graph has weights."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,9 @@ def _decisions(
     row = rollout.episodes.target_row[rollout.episode[visited]]
     sums, counts = sums[visited], counts[visited]
     before = view.observe(row, sums, counts)[1][:, predicted]
-    after = view.observe(row, sums + rollout.met.given[drawn], counts + 1.0)[1][:, predicted]
+    after = view.observe(row, sums + rollout.met.given[drawn], counts + rollout.met.counted[drawn])[1][
+        :, predicted
+    ]
     names = graph.node_ids[prepared.neighbour[rollout.episodes.edge].cpu().numpy()]
     keep = rollout.keep_probability
     away = _distances(rollout, prepared)
@@ -142,13 +146,17 @@ def _decisions(
         (after - before).tolist(),
         strict=True,
     )
+    weight = rollout.met.weight
+    weighs = [None] * len(names) if weight is None else weight.tolist()
     listed = [
-        Decision(step + 1, str(names[place]), away[place], chance, float(keep[place]), kept, gain)
+        Decision(
+            step + 1, str(names[place]), away[place], chance, float(keep[place]), kept, gain, weighs[place]
+        )
         for step, place, chance, kept, gain in columns
     ]
     missed = sorted(set(range(len(names))) - set(drawn.tolist()))
     return listed + [
-        Decision(None, str(names[place]), away[place], None, float(keep[place]), False, 0.0)
+        Decision(None, str(names[place]), away[place], None, float(keep[place]), False, 0.0, weighs[place])
         for place in missed
     ]
 

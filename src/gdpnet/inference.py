@@ -243,7 +243,7 @@ def rings_of(
     """
     start = prepared.row_ptr[targets]
     owner, edge = ranges(start, prepared.row_ptr[targets + 1] - start)
-    edge, owner, weight = _weighing(edge, owner, edge_weight[edge - prepared.first_edge])
+    edge, owner, weight = _weighing(prepared, edge, owner, edge_weight[edge - prepared.first_edge])
     row_ptr = offsets_of(torch.bincount(owner, minlength=targets.numel()))
     links = (row_ptr, prepared.neighbour[edge], weight)
     own = take_rows(prepared.features, targets)
@@ -254,11 +254,12 @@ def rings_of(
 
 
 def _weighing(
-    edge: Int[Tensor, "n"], owner: Int[Tensor, "n"], weight: Float[Tensor, "n"]
+    prepared: Prepared, edge: Int[Tensor, "n"], owner: Int[Tensor, "n"], share: Float[Tensor, "n"]
 ) -> tuple[Int[Tensor, "m"], Int[Tensor, "m"], Float[Tensor, "m"]]:
-    """Return the edges that weigh anything, with their owners and weights."""
-    kept = weight > 0
-    return edge[kept], owner[kept], weight[kept]
+    """Return the edges of which anything is kept, with their owners, and their weights in a mean."""
+    kept = share > 0
+    edge, owner, weight = edge[kept], owner[kept], share[kept]
+    return edge, owner, weight if prepared.given_weight is None else weight * prepared.given_weight[edge]
 
 
 def see(
@@ -269,7 +270,7 @@ def see(
 ) -> tuple[Float[Tensor, "targets members width"], Float[Tensor, "targets members classes"]]:
     """Return every member's embeddings and class probabilities."""
     owner, edge = ranges(prepared.row_ptr[targets], prepared.row_ptr[targets + 1] - prepared.row_ptr[targets])
-    edge, owner, weight = _weighing(edge, owner, edge_weight[edge - prepared.first_edge])
+    edge, owner, weight = _weighing(prepared, edge, owner, edge_weight[edge - prepared.first_edge])
     own_rows = take_rows(prepared.features, targets)
     own = aggregators.project_own(own_rows)
     single = own if aggregators.self_weight is None else aggregators.project_given(own_rows)

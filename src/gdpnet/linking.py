@@ -17,6 +17,7 @@ from torch import Tensor
 from gdpnet.graph.features import Features, normalise, on_device
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.links import Pairs
+from gdpnet.graph.weights import mutual_weights
 from gdpnet.representation.spreading import Linker, Spread, inner_products
 
 WIDTH = 64
@@ -93,7 +94,7 @@ def link_scores(embedded: Float[Tensor, "nodes width"], pairs: Pairs) -> tuple[f
 
 @torch.no_grad()
 def embed_links(linker: Linker, graph: Graph, weight: Float[Tensor, "edges"]) -> Float[Tensor, "nodes width"]:
-    """Return the representations of all nodes of a graph with weighted links."""
+    """Return the representations of all nodes of a graph, a share of each link's weight being kept."""
     world = _world(graph, weight, linker.weight.device)
     return linker.embed(world.features, world.spread())
 
@@ -110,7 +111,7 @@ def _world(graph: Graph, weight: Float[Tensor, "edges"], device: torch.device) -
         graph.neighbour.to(device),
         link.to(device),
         ends.to(device),
-        weight.to(device),
+        weight.to(device) * mutual_weights(graph).to(device),
     )
 
 

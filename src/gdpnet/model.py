@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
+from gdpnet.columns import OWN, Columns, as_read
 from gdpnet.config import (
     Config,
     FeaturesSettings,
@@ -33,22 +34,22 @@ from gdpnet.errors import ConfigError, GraphError, ModelFileError, nearest
 from gdpnet.explanation import Explanation, explain_node
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.graph.links import Pairs, split_links
-from gdpnet.graph.pairs import pair_names
+from gdpnet.graph.weights import times_weights
 from gdpnet.inference import Selected, represent, select
 from gdpnet.linking import embed_links, fit_linker
 from gdpnet.model_file import checksum, read_tensors, write_tensors
+from gdpnet.networks import build_networks
 from gdpnet.prepared import prepare
 from gdpnet.reading import fit_reader, is_worth_a_reader
-from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.infomax import Encoder
 from gdpnet.representation.reader import Reader
 from gdpnet.representation.spreading import Linker, inner_products
 from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel, Task, label_names
-from gdpnet.run_folder import RunFolder, read_checkpoint, tensors_under, write_checkpoint
+from gdpnet.run_folder import RunFolder, read_checkpoint, write_checkpoint
 from gdpnet.scene import Scene, make_scene
 from gdpnet.selection.policy import Policy
 from gdpnet.threshold import KEEP_ALL, WITHOUT_VALIDATION, Choice, choose_threshold, edge_weights
-from gdpnet.training import Epoch, TrainingState, begin_training, make_policy, train_epochs
+from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs
 from gdpnet.unlabelled import (
     UNLABELLED,
     begin_study,
@@ -76,6 +77,9 @@ class GDPNet(BaseEstimator):
     """
 
     device_: torch.device
+    policy_: Policy | None
+    reader_: Reader | None
+    feature_names_in_: np.ndarray
     linker_: Linker | None
     encoder_: Encoder | None
     centres_: Tensor | None
@@ -169,8 +173,9 @@ class GDPNet(BaseEstimator):
         self.task_ = self._task_for(graph)
         read, study = graph, None
         if config.task.kind in UNLABELLED:
-            self.basis_ = fit_basis(graph, config.task.rank)
-            read = condense(graph, self.basis_)
+            graph_read = as_read(graph, config)
+            self.basis_ = fit_basis(graph_read, config.task.rank)
+            read = condense(graph_read, self.basis_)
             study = begin_study(read, config, self.seed, device)
         scene = study.scene if study else make_scene(graph, config, self.seed, device, self.task_)
         state = begin_training(read, scene, config, self.seed, device)
@@ -208,7 +213,7 @@ class GDPNet(BaseEstimator):
         outputs = weights["aggregators.head_bias"].shape[1]
         if outputs != len(classes):
             classes = np.array([str(number) for number in range(outputs)])
-        self._assemble(config, weights, graph.num_features, classes, device)
+        self._assemble(config, weights, Columns.of(graph, config), classes, device)
         self.history_ = state.history
         self.best_epoch_ = state.best_epoch
         self.validation_f1_: float = state.best_f1
@@ -231,7 +236,6 @@ class GDPNet(BaseEstimator):
         self.threshold_ = choose_threshold(
             self.aggregators_, scene, train, whole, selection=self.policy_ is not None
         )
-        self.reader_: Reader | None = None
         if is_worth_a_reader(scene, bank, config):
             found = fit_reader(bank, scene, train, whole, config, self.seed)
             if found.is_better:
@@ -257,7 +261,7 @@ class GDPNet(BaseEstimator):
             self.centres_ = group_rows(rows, self.aggregators_.classes, self.seed)[1]
             return
         kept = None if self.policy_ is None else weight.cpu()
-        found = fit_linker(graph, kept, pairs, self.seed, self.device_)
+        found = fit_linker(as_read(graph, config), kept, pairs, self.seed, self.device_)
         self.linker_, self.validation_f1_ = found.linker, found.score
         self.selects_ = found.selects
 
@@ -265,50 +269,27 @@ class GDPNet(BaseEstimator):
         self,
         config: Config,
         weights: dict[str, Tensor],
-        features: int,
+        columns: Columns,
         classes: np.ndarray,
         device: torch.device,
     ) -> None:
-        self.policy_: Policy | None = None
-        if config.training.selection:
-            self.policy_ = make_policy(config, len(pair_names(config.policy.state, config.policy.hops)))
-            self.policy_.load_state_dict(tensors_under(weights, "policy."))
-            self.policy_ = self.policy_.to(device)
-        columns = features if self.basis_ is None else self.basis_.shape[1]
-        shape = (columns, config.representation.width, len(classes))
-        members = weights["aggregators.bias"].shape[0]
-        self.aggregators_ = Aggregators(
-            *shape,
-            members,
-            self_weight=config.representation.self_weight,
-            exclusive=self.task_.exclusive,
-        )
-        self.aggregators_.load_state_dict(tensors_under(weights, "aggregators."))
-        self.aggregators_ = self.aggregators_.to(device)
-        self.reader_ = None
-        if read := tensors_under(weights, "reader."):
-            rings, _, columns = read["weight"].shape
-            width = config.representation.width
-            self.reader_ = Reader(
-                features, width, len(classes), columns // width, rings, exclusive=self.task_.exclusive
-            )
-            self.reader_.load_state_dict(read)
-            self.reader_ = self.reader_.to(device)
-        self.linker_ = None
-        if linker := tensors_under(weights, "linker."):
-            self.linker_ = Linker(*linker["weight"].shape)
-            self.linker_.load_state_dict(linker)
-            self.linker_ = self.linker_.to(device)
-        self.centres_ = weights["centres"].to(device) if "centres" in weights else None
-        self.encoder_ = None
-        if encoder := tensors_under(weights, "encoder."):
-            self.encoder_ = Encoder(*encoder["weight"].shape)
-            self.encoder_.load_state_dict(encoder)
-            self.encoder_ = self.encoder_.to(device)
+        networks = build_networks(config, weights, exclusive=self.task_.exclusive, device=device)
+        read = networks.aggregators.weight.shape[0] if self.basis_ is None else self.basis_.shape[0]
+        if (read, networks.aggregators.classes) != (columns.width, len(classes)):
+            raise ValueError(f"weights are not of {columns.width} features and {len(classes)} classes")
+        self.policy_ = networks.policy
+        self.aggregators_ = networks.aggregators
+        self.reader_ = networks.reader
+        self.linker_, self.encoder_, self.centres_ = networks.linker, networks.encoder, networks.centres
         self.selects_ = True
         self.config_ = config
         self.classes_ = classes
-        self.n_features_in_ = features
+        self.columns_ = columns
+        self.n_features_in_ = columns.width
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        if columns.names is not None:
+            self.feature_names_in_ = np.array(columns.names, dtype=object)
         self.device_ = device
 
     def embed(self, graph: Graph, nodes: Tensor | None = None) -> np.ndarray:
@@ -326,6 +307,7 @@ class GDPNet(BaseEstimator):
         weight = chosen.prepared.both_ways(chosen.probability)
         if self.linker_ is None:
             return spread_rows(chosen.prepared, weight, self.encoder_)
+        graph = as_read(graph, self.config_)
         return embed_links(self.linker_, graph, weight if self.selects_ else torch.ones_like(weight))
 
     def predict_links(self, graph: Graph, ends: Any) -> np.ndarray:
@@ -379,6 +361,8 @@ class GDPNet(BaseEstimator):
     def denoise(self, graph: Graph, *, threshold: float | None = None, symmetric: bool = True) -> Denoised:
         """Decide on every edge and return the cleaned graph, its edges weighted by their keep probability.
 
+        Where edges had weights, each is multiplied by its keep probability.
+
         The threshold is by default the one that did best on the validation nodes when the model was fitted
         (``threshold_``); where keeping everything did best, the graph comes back as it was. A decision belongs to its
         target: u may be kept for v and v dropped for u. With ``symmetric`` both directions of a link have the mean
@@ -390,8 +374,8 @@ class GDPNet(BaseEstimator):
         probability = chosen.prepared.both_ways(chosen.probability) if symmetric else chosen.probability
         probability = chosen.prepared.on_edges(probability).cpu()
         kept = probability >= threshold
-        weight = edge_weights(probability, threshold) if asked is None else probability
-        cleaned = graph.keep_edges(kept, weight)
+        share = edge_weights(probability, threshold) if asked is None else probability
+        cleaned = graph.keep_edges(kept, times_weights(graph, share))
         return Denoised(cleaned, probability.numpy(), kept.numpy(), threshold, reason)
 
     def cleaning_threshold(self, asked: float | None = None) -> tuple[float, str]:
@@ -410,7 +394,7 @@ class GDPNet(BaseEstimator):
         return explain_node(
             self.policy_,
             self.aggregators_,
-            prepare(self._read(graph), self.config_, self.device_),
+            prepare(self.as_read(graph), self.config_, self.device_),
             graph,
             number,
             self.config_,
@@ -450,6 +434,7 @@ class GDPNet(BaseEstimator):
             "config": self.config_.to_dict(),
             "classes": [str(name) for name in self.classes_],
             "num_features": self.n_features_in_,
+            "columns": self.columns_.to_dict(),
             "seed": self.seed,
             "version": __version__,
             "history": self.history_,
@@ -471,7 +456,8 @@ class GDPNet(BaseEstimator):
             model.basis_ = tensors.get("basis")
             multiple = config.task.kind == "multi-label"
             model.task_ = task or (MultiLabel(tuple(about["classes"])) if multiple else CLASSIFICATION)
-            model._assemble(config, tensors, about["num_features"], np.array(about["classes"]), where)
+            columns = _columns_in(about)
+            model._assemble(config, tensors, columns, np.array(about["classes"]), where)
             model.history_, model.best_epoch_ = about["history"], about["best_epoch"]
             model.validation_f1_ = about["validation_f1"]
             model.threshold_ = Choice.from_dict(about["threshold"])
@@ -483,13 +469,16 @@ class GDPNet(BaseEstimator):
 
     def _select(self, graph: Graph, targets: Tensor) -> Selected:
         self.check_graph(graph)
-        prepared = prepare(self._read(graph), self.config_, self.device_)
+        prepared = prepare(self.as_read(graph), self.config_, self.device_)
         return select(
             self.policy_, self.aggregators_, prepared, targets.to(self.device_), self.config_, self.seed
         )
 
-    def _read(self, graph: Graph) -> Graph:
-        """Return the graph as the model reads it: with condensed features where no label was read."""
+    def as_read(self, graph: Graph) -> Graph:
+        """Return the graph as the model reads it: with structural features where it has none and they are asked for,
+        and with condensed ones where no label was read.
+        """
+        graph = as_read(graph, self.config_)
         return graph if self.basis_ is None else condense(graph, self.basis_)
 
     def _represent(self, graph: Graph, nodes: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -509,11 +498,17 @@ class GDPNet(BaseEstimator):
     def check_graph(self, graph: Graph) -> None:
         """Refuse a graph that does not fit what was learned, or any before something was."""
         self._check_fitted()
-        if graph.num_features != self.n_features_in_:
-            raise GraphError(
-                f"the model was trained on {self.n_features_in_} features, this graph has {graph.num_features}"
-            )
+        self.columns_.check(graph)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "aggregators_"):
             raise NotFittedError("this GDPNet is not fitted yet: call fit, or load a model")
+
+
+def _columns_in(about: dict[str, Any]) -> Columns:
+    """Return the columns of a model file; one that is too old to say knows their number alone."""
+    width = int(about["num_features"])
+    columns = Columns.from_dict(about["columns"]) if "columns" in about else Columns(OWN, width)
+    if columns.width != width:
+        raise ValueError(f"it tells of {columns.width} and of {width} features")
+    return columns

@@ -39,6 +39,8 @@ class Prepared:
     first_edge: int = 0
     edge: Int[Tensor, "graph_edges"] | None = None
     """Where candidates may be farther away than neighbours, the place of each edge of the graph among them."""
+    given_weight: Float[Tensor, "edges"] | None = None
+    """The weight of each edge as the graph gives it; nothing where all edges weigh one."""
 
     @property
     def num_nodes(self) -> int:
@@ -82,6 +84,10 @@ class Prepared:
         """Return of the numbers of all candidates those of the graph's own edges."""
         return value if self.edge is None else value[self.edge]
 
+    def weighed(self, share: Float[Tensor, "edges"]) -> Float[Tensor, "edges"]:
+        """Return how much of each edge counts in a mean: what is kept of it times the weight it came with."""
+        return share if self.given_weight is None else share * self.given_weight
+
     def both_ways(self, value: Float[Tensor, "edges"]) -> Float[Tensor, "block"]:
         """Give both directions of a link the mean of their two values; one without a way back keeps its own."""
         return both_ways(value, self.back, self.first_edge)
@@ -104,17 +110,18 @@ def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:
         prepared = _within_reach(prepared, tables, config)
     else:
         prepared = with_block(prepared, tables, 0, graph.num_nodes)
-    names = ("row_ptr", "neighbour", "back", "pairs") + (("edge",) if prepared.edge is not None else ())
-    moved = {name: getattr(prepared, name).to(device) for name in names}
+    names = ("row_ptr", "neighbour", "back", "pairs", "edge", "given_weight")
+    parts = {name: getattr(prepared, name) for name in names}
+    moved = {name: part.to(device) for name, part in parts.items() if part is not None}
     features = on_device(prepared.features, device)
     return in_first_circles(replace(prepared, **moved, features=features, circle=features), config)
 
 
 def _within_reach(prepared: Prepared, tables: PairTables, config: Config) -> Prepared:
-    """Make candidates of the nodes within some hops, and tell of each how far away it is."""
+    """Make candidates of the nodes within some hops, tell how far away each is, and let those from afar weigh one."""
     wide = reach(tables.row_ptr, tables.neighbour, config.policy.hops, config.policy.far_candidates)
     target = owners_of(wide.row_ptr.diff())
-    beyond = (wide.distance - 1).float()[:, None]
+    beyond, weight = (wide.distance - 1).float()[:, None], prepared.given_weight
     return replace(
         prepared,
         row_ptr=wide.row_ptr,
@@ -122,6 +129,7 @@ def _within_reach(prepared: Prepared, tables: PairTables, config: Config) -> Pre
         back=find_in_rows(wide.row_ptr, wide.neighbour, wide.neighbour, target),
         pairs=torch.cat([beyond, pairs_between(tables, target, wide.neighbour)], dim=1),
         edge=wide.edge,
+        given_weight=None if weight is None else torch.ones(len(target)).index_copy(0, wide.edge, weight),
     )
 
 
@@ -134,8 +142,10 @@ def prepare_nodes(graph: Graph, config: Config, device: torch.device) -> tuple[P
     shared = tables.unit if config.features.normalise == "l2" else None
     features = features.to(device) if shared is None else shared
     nothing = torch.zeros(0, len(PAIR_NAMES[state]), device=device)
-    row_ptr = tables.row_ptr
-    return Prepared(row_ptr, tables.neighbour, row_ptr[:0], features, nothing, features), tables
+    row_ptr, weight = tables.row_ptr, graph.edge_weight
+    weight = None if weight is None else weight.to(device, torch.float32)
+    prepared = Prepared(row_ptr, tables.neighbour, row_ptr[:0], features, nothing, features)
+    return replace(prepared, given_weight=weight), tables
 
 
 def with_block(prepared: Prepared, tables: PairTables, first: int, last: int) -> Prepared:
@@ -152,7 +162,8 @@ def in_first_circles(prepared: Prepared, config: Config) -> Prepared:
 
 
 def with_circle(prepared: Prepared, weight: Float[Tensor, "edges"]) -> Prepared:
-    """Let every node give the mean over itself and its neighbours, weighted."""
+    """Let every node give the mean over itself and its neighbours, each weighted by what is kept of its edge."""
+    weight = prepared.weighed(weight)
     circle = mix_rows(prepared.features, prepared.row_ptr, prepared.neighbour, weight)
     whole = 1.0 + sum_rows(weight, prepared.row_ptr)
     return replace(prepared, circle=circle, edge_weight=weight, circle_weight=whole)

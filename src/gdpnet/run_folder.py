@@ -18,6 +18,7 @@ from gdpnet.errors import ModelFileError, RunFolderError
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.model_file import read_tensors, write_tensors
+from gdpnet.networks import tensors_under
 from gdpnet.training import TrainingState
 from gdpnet.version import __version__
 
@@ -118,13 +119,15 @@ def check_same_graph(about: dict[str, Any], graph: Graph) -> None:
 
 
 def fingerprint(graph: Graph) -> str:
-    """Return a short sum of a graph's edges, features, labels and split."""
+    """Return a short sum of a graph's edges, their weights, features, labels and split."""
     digest = hashlib.sha256()
     features = graph.features
     if isinstance(features, SparseRows):
         values = [features.row_ptr, features.column, features.value]
     else:
         values = [features]
+    if graph.edge_weight is not None:
+        values.append(graph.edge_weight)
     for part in (graph.row_ptr, graph.neighbour, graph.labels, graph.split, *values):
         for piece in part.split(_PIECE):
             # node numbers count the same in 32 bits and in 64
@@ -173,11 +176,6 @@ def read_checkpoint(run: RunFolder, state: TrainingState) -> None:
     state.truth = tensors["truth"].to(device) if "truth" in tensors else None
     state.epoch, state.best_epoch = about["epoch"], about["best_epoch"]
     state.best_f1, state.history = about["best_f1"], about["history"]
-
-
-def tensors_under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    """Return the tensors whose names begin with a prefix, without it."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def _restore(optimiser: torch.optim.Optimizer, moments: dict[str, torch.Tensor]) -> None:

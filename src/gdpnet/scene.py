@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
+from gdpnet.columns import as_read
 from gdpnet.config import Config
 from gdpnet.errors import GraphError
 from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
@@ -78,7 +79,8 @@ def _injected(inner: Graph, config: Config, seed: int) -> list[Graph]:
     rate = config.training.injected
     if not config.training.selection or rate == 0.0 or inner.num_edges == 0:
         return []
-    return [corrupt(inner, "random-links", rate, seed * _WORLDS + number).graph for number in range(_WORLDS)]
+    drawn = [corrupt(inner, "random-links", rate, seed * _WORLDS + number) for number in range(_WORLDS)]
+    return [as_read(noisy.graph, config) for noisy in drawn]
 
 
 @dataclass(frozen=True)
@@ -111,15 +113,15 @@ def make_scene(
 ) -> Scene:
     """Bring what training sees to a device, and cut the targets into folds."""
     cut = cut_for_training(graph, seed)
-    inner, targets = cut.inner, cut.targets
+    inner, targets = as_read(cut.inner, config), cut.targets
     fold = cut_into_folds(inner.num_nodes, targets, config, seed)
     return Scene(
         train=prepare(inner, config, device),
-        injected=tuple(prepare(world, config, device) for world in _injected(inner, config, seed)),
+        injected=tuple(prepare(world, config, device) for world in _injected(cut.inner, config, seed)),
         labels=task.truth(inner).to(device),
         targets=targets.to(device),
         fold=fold.to(device),
-        whole=prepare(graph, config, device),
+        whole=prepare(as_read(graph, config), config, device),
         seen=cut.seen.to(device),
         validation=cut.validation.to(device),
         validation_labels=task.truth(graph)[cut.validation].to(device),

@@ -121,7 +121,10 @@ class _Sight:
                 circle = circle.add_(self._offset_of(target_row[part])).relu_()
                 belief = self._believe(circle, row)
                 pairs[part, -LEARNED_PAIRS:] = _compare(circle, belief, embedded[part], beliefs[part])
-        return Met(given, embedded, beliefs, pairs)
+        if self.prepared.given_weight is None:
+            return Met(given, embedded, beliefs, pairs)
+        weight = self.prepared.given_weight.index_select(0, episodes.edge)
+        return Met(given.mul_(weight[:, None]), embedded, beliefs, pairs, weight)
 
     def _give(
         self, row: Int[Tensor, "n"], target_row: Int[Tensor, "n"], edge: Int[Tensor, "n"]

@@ -20,6 +20,7 @@ from gdpnet.ragged import cut_rows
 from gdpnet.run_folder import fingerprint
 from gdpnet.shards import ShardFolder, open_shards
 from gdpnet.tally import Tally
+from gdpnet.threshold import edge_weights
 
 EDGES_A_SHARD = 1 << 20
 """Edges decided on together and written to one shard; a node with more neighbours is a shard by itself."""
@@ -60,16 +61,26 @@ def denoise_to(
         probability, kept = chance.cpu().numpy(), (chance >= least).cpu().numpy()
         tally.add(probability, kept, None if graph.truth is None else graph.truth.spurious[edges].numpy())
         if number in missing:
-            table = edges_of_targets(graph, names, *block)
-            shards.write(number, _decided_edges(table, probability, kept, all_edges))
+            table, weight = edges_of_targets(graph, names, *block), None
+            if graph.edge_weight is not None:
+                share = chance if threshold is not None else edge_weights(chance, least)
+                weight = share.cpu().numpy() * graph.edge_weight[edges].numpy()
+            shards.write(number, decided_edges(table, probability, kept, weight, all_edges=all_edges))
             work.tell("write", number + 1)
     summary = tally.summary() | {"threshold": least, "reason": reason, "shards": len(shards.blocks)}
     shards.finish(summary)
     return summary
 
 
-def _decided_edges(table: Any, probability: np.ndarray, kept: np.ndarray, all_edges: bool) -> Any:
-    """Add their keep probabilities to a table of edges, and leave out or mark those that go."""
+def decided_edges(
+    table: Any, probability: np.ndarray, kept: np.ndarray, weight: np.ndarray | None, *, all_edges: bool
+) -> Any:
+    """Add their keep probabilities to a table of edges, and leave out or mark those that go.
+
+    ``weight`` is what kept edges weigh in the cleaned graph, where the graph that came in has weights.
+    """
+    if weight is not None:
+        table = table.append_column("weight", pa.array(weight, mask=~kept))
     table = table.append_column("keep_probability", pa.array(probability))
     return table.append_column("kept", pa.array(kept)) if all_edges else table.filter(pa.array(kept))
 
@@ -128,7 +139,12 @@ class _Work:
         self.shards, self.progress = shards, progress
         self.mode = model.config_.inference.mode
         self.blocks = Blockwise(
-            model.policy_, model.aggregators_, graph, model.config_, model.seed, model.device_
+            model.policy_,
+            model.aggregators_,
+            model.as_read(graph),
+            model.config_,
+            model.seed,
+            model.device_,
         )
         starts = [first for first, _ in shards.blocks]
         self.offsets = graph.row_ptr[torch.tensor([*starts, graph.num_nodes])].numpy()

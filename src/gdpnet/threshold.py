@@ -119,6 +119,7 @@ def _propagate(
     rows: Float[Tensor, "nodes width"], prepared: Prepared, weight: Float[Tensor, "edges"]
 ) -> Float[Tensor, "nodes width"]:
     """Take the weighted mean over each node and its neighbours, twice."""
+    weight = prepared.weighed(weight)
     owner = owners_of(prepared.row_ptr.diff())
     whole = 1.0 + sum_by_owner(weight, owner, prepared.num_nodes)
     for _ in range(2):

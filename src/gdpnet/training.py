@@ -78,7 +78,7 @@ def begin_training(
     generator = torch.Generator().manual_seed(seed)
     members = int(scene.fold.max()) + 2 if scene.fold.numel() else 1
     aggregators = Aggregators(
-        graph.num_features,
+        scene.train.features.shape[1],
         config.representation.width,
         scene.task.outputs(graph),
         members,
@@ -222,9 +222,10 @@ def reward_if_kept(
     settings, episodes = config.reward, rollout.episodes
     row = episodes.target_row[rollout.episode]
     label = labels[episodes.target[rollout.episode]]
-    given = rollout.met.given[rollout.candidate.clamp(min=0)]
+    drawn = rollout.candidate.clamp(min=0)
+    given, counted = rollout.met.given[drawn], rollout.met.counted[drawn]
     sums, counts = rollout.states
-    score = score_alone(view, settings, row, label, given, task)
+    score = score_alone(view, settings, row, label, given, counted, task)
     kept_scores = running_sum_before(score * rollout.kept, rollout.episode)
     gain = gain_if_kept(
         view,
@@ -232,6 +233,7 @@ def reward_if_kept(
         row,
         label,
         given,
+        counted,
         sums=sums,
         counts=counts,
         score=score,
@@ -338,7 +340,8 @@ def _batch_loss(
     if train.edge_weight is not None:
         share = train.share_of_target(edge, train.neighbour[edge])
         given = given_to_target(given, aggregators.project_given(own_rows).index_select(0, owner), share)
-    total, weight = add_neighbours(given, owner, None, targets.numel())
+    weight = None if train.given_weight is None else train.given_weight[edge]
+    total, weight = add_neighbours(given, owner, weight, targets.numel())
     hidden = aggregators.embed(own, total, weight, aggregators.bias)
     hidden = drop_values(hidden, dropout, generator)
     learns = may_learn(scene.member[targets], aggregators.members)

@@ -125,7 +125,7 @@ def begin_study(graph: Graph, config: Config, seed: int, device: torch.device) -
 def encoder_over(prepared: Prepared, weight: Float[Tensor, "edges"], seed: int) -> Encoder:
     """Fit an encoder to condensed features and weighted links."""
     assert isinstance(prepared.features, Tensor)
-    spread = Spread.over(prepared.row_ptr, prepared.neighbour, weight)
+    spread = Spread.over(prepared.row_ptr, prepared.neighbour, prepared.weighed(weight))
     return fit_encoder(prepared.features, spread, seed + _SEED)
 
 
@@ -137,7 +137,7 @@ def spread_rows(
     Clusters are found in them.
     """
     assert isinstance(prepared.features, Tensor)
-    spread = Spread.over(prepared.row_ptr, prepared.neighbour, weight)
+    spread = Spread.over(prepared.row_ptr, prepared.neighbour, prepared.weighed(weight))
     if encoder is not None:
         return encoder.embed(prepared.features, spread)
     return F.normalize(spread(prepared.features), dim=1)

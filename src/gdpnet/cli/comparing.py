@@ -14,6 +14,7 @@ from gdpnet.cli.options import (
     DataDir,
     Device,
     DeviceName,
+    Directed,
     Json,
     Overrides,
     SplitName,
@@ -66,6 +67,7 @@ def robustness(
     split: SplitName = "paper",
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
+    directed: Directed = None,
     as_json: Json = False,
 ) -> None:
     """Train GDPNet and every defence on a graph that is corrupted more and more; compare them.
@@ -85,7 +87,7 @@ def robustness(
     units, graphs, found = [], set(), searched_settings(tuned)
     for name in dataset:
         settings = [
-            Setting(name, split, noise, rate, seed, data_dir)
+            Setting(name, split, noise, rate, seed, data_dir, bool(directed))
             for rate in levels
             for seed in range(first_seed, first_seed + seeds)
         ]
@@ -94,7 +96,7 @@ def robustness(
         searched = {method: one for (place, method), one in found.items() if place == graph}
         units += plan(settings, wanted, config_of(name, config, overrides), device.value, records, searched)
     if not report_only:
-        refuse_untrainable(dataset, data_dir, split, first_seed, device.value)
+        refuse_untrainable(dataset, data_dir, split, first_seed, device.value, bool(directed))
         run_units(units, records, jobs, TrialProgress(len(units)))
     rows = [
         row
@@ -128,6 +130,7 @@ def tune(
     split: SplitName = "paper",
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
+    directed: Directed = None,
     as_json: Json = False,
 ) -> None:
     """Search the settings of every defence on validation nodes, twelve candidates each, before they are compared.
@@ -142,9 +145,10 @@ def tune(
     wanted, levels = [name for name in _methods_of(methods) if "gdpnet" not in name], rates_of(rates)
     check_tunable(wanted)
     check_noise(noise, levels)
-    refuse_untrainable(dataset, data_dir, split, seed, device.value)
+    refuse_untrainable(dataset, data_dir, split, seed, device.value, bool(directed))
     settings = [
-        tuple(Setting(name, split, noise, rate, seed, data_dir) for rate in levels) for name in dataset
+        tuple(Setting(name, split, noise, rate, seed, data_dir, bool(directed)) for rate in levels)
+        for name in dataset
     ]
     left = searches_left(settings, wanted, device.value, records)
     do_all(run_search, left, records, jobs, TrialProgress(len(left)))
@@ -162,7 +166,9 @@ def tune(
     print_json(as_json, {"settings": [{"graph": g, "method": m, **asdict(s)} for (g, m), s in found.items()]})
 
 
-def refuse_untrainable(names: list[str], data_dir: Path | None, split: str, seed: int, device: str) -> None:
+def refuse_untrainable(
+    names: list[str], data_dir: Path | None, split: str, seed: int, device: str, directed: bool = False
+) -> None:
     """Refuse a device that is not there, and a graph that nothing can be trained on, before anything runs."""
     from gdpnet.device import pick_device
     from gdpnet.graph.named import open_graph
@@ -170,7 +176,8 @@ def refuse_untrainable(names: list[str], data_dir: Path | None, split: str, seed
 
     pick_device(device)
     for name in names:
-        cut_for_training(open_graph(name, data_dir=data_dir, split=split, seed=seed), seed)
+        graph = open_graph(name, data_dir=data_dir, directed=directed, split=split, seed=seed)
+        cut_for_training(graph, seed)
 
 
 def _methods_of(text: str) -> list[str]:

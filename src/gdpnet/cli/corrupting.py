@@ -48,7 +48,7 @@ def noise(
     split: SplitName = "paper",
     data_dir: DataDir = None,
     columns: ColumnNames = None,
-    directed: Directed = False,
+    directed: Directed = None,
     as_json: Json = False,
 ) -> None:
     """Corrupt a graph on purpose and write it, with a list of every change, to a folder that train reads."""

@@ -19,6 +19,7 @@ from gdpnet.cli.options import (
     GraphName,
     Hops,
     Json,
+    MissingFeatures,
     Overrides,
     Seed,
     SplitName,
@@ -90,10 +91,11 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
     task: TaskKind = None,
     hops: Hops = None,
+    features: MissingFeatures = None,
     split: SplitName = "paper",
     data_dir: DataDir = None,
     columns: ColumnNames = None,
-    directed: Directed = False,
+    directed: Directed = None,
     as_json: Json = False,
 ) -> None:
     """Train a model on a graph and keep it, its history and its pictures in a run folder."""
@@ -108,13 +110,22 @@ def train(
             raise ConfigError(
                 "--resume goes on with the run's own settings: leave --config, --set, --task and --hops out"
             )
+        if features is not None:
+            raise ConfigError("--resume goes on with the run's own settings: leave --features out")
         run, settings, about = open_run(out)
         seed, split = about["seed"], about.get("split", "paper")
         loaded = open_named(graph, source.or_from(about.get("source", {})), split, seed)
         check_same_graph(about, loaded)
     else:
         settings = config_of(graph, config, overrides, task, hops)
+        if features is not None:
+            settings = settings.with_values({"features": {"missing": features}})
         loaded = open_named(graph, source, split, seed)
+        if features is not None and loaded.has_features:
+            raise ConfigError(
+                "--features says what nodes get that have none of their own: leave it out, this graph has "
+                f"{loaded.num_features} features"
+            )
         _refuse_untrainable(loaded, settings, seed)
         run = create_run(out, settings, absolute_name(graph), loaded, seed, split, source.to_record())
     print_graph(graph, loaded)

@@ -23,7 +23,7 @@ def open_named(graph: str, source: GraphSource, split: str, seed: int) -> Graph:
         graph,
         data_dir=source.data_dir,
         columns=source.columns,
-        directed=source.directed,
+        directed=bool(source.directed),
         split=split,
         seed=seed,
     )
@@ -38,7 +38,10 @@ def absolute_name(graph: str) -> str:
 def model_and_graph(
     path: Path, graph: str | None, device: Device, source: GraphSource
 ) -> tuple[GDPNet, Graph, str]:
-    """Open the model of a run, and a graph: the one named or the run's own."""
+    """Open the model of a run, and a graph: the one named or the run's own.
+
+    Unless the options say otherwise, edges keep their direction if they did when the run was trained.
+    """
     run = RunFolder(path)
     if not path.is_dir():
         raise RunFolderError(f"there is no run folder {path}")
@@ -49,5 +52,7 @@ def model_and_graph(
     name = about["graph"] if graph is None else graph
     same = absolute_name(name) == about["graph"]
     split, seed = (about.get("split", "paper"), about["seed"]) if same else ("paper", model.seed)
-    source = source.or_from(about.get("source", {})) if same else source
+    record = about.get("source", {})
+    source = source.or_from(record) if same else source
+    source = source.directed_as(record)
     return model, open_named(name, source, split, seed), name

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from jaxtyping import Int
+from torch import Tensor
 
 from gdpnet.config import Config, TaskSettings, read_config, shipped_config, task_config
 from gdpnet.errors import ConfigError, nearest
 from gdpnet.graph.files import USUAL_COLUMNS, Columns
+from gdpnet.graph.graph import Graph
 
 
 class Device(StrEnum):
@@ -72,7 +75,30 @@ Shards = Annotated[
 EdgesAShard = Annotated[
     int, typer.Option(help="edges of the targets of one shard, decided on together", min=1, show_default=True)
 ]
-Directed = Annotated[bool, typer.Option("--directed", help="edges of files point one way")]
+Directed = Annotated[
+    bool | None,
+    typer.Option(
+        "--directed/--undirected",
+        help="edges of files point one way, from source to target, and the target hears the source; or every edge "
+        "counts both ways (default: as the run was trained, else both ways)",
+        show_default=False,
+    ),
+]
+MissingFeatures = Annotated[
+    str | None,
+    typer.Option(
+        "--features",
+        metavar="one-hot|structural",
+        help="what nodes get where the graph has no features: one-hot (default), or what the links around them say, "
+        "which also serves new nodes and other graphs",
+    ),
+]
+NodeIds = Annotated[
+    str | None, typer.Option("--nodes", help="ids of the nodes to write, parted by commas (default: all)")
+]
+NodeFile = Annotated[
+    Path | None, typer.Option("--nodes-from", help="file with one id a line, of the nodes to write")
+]
 ColumnNames = Annotated[
     list[str] | None,
     typer.Option(
@@ -90,11 +116,12 @@ class GraphSource:
 
     data_dir: Path | None = None
     columns: Columns = USUAL_COLUMNS
-    directed: bool = False
+    directed: bool | None = None
+    """Whether edges keep their direction; nothing where nobody said."""
 
     def to_record(self) -> dict[str, Any]:
         """Return what a run folder keeps, so that its graph can be opened again."""
-        record = asdict(self)
+        record = asdict(self) | {"directed": bool(self.directed)}
         return record | {"data_dir": None if self.data_dir is None else str(self.data_dir.resolve())}
 
     def or_from(self, record: Mapping[str, Any]) -> GraphSource:
@@ -106,6 +133,10 @@ class GraphSource:
         data_dir = None if record["data_dir"] is None else Path(record["data_dir"])
         return GraphSource(data_dir, Columns(**columns), record["directed"])
 
+    def directed_as(self, record: Mapping[str, Any]) -> GraphSource:
+        """Return these options, with the direction of the record where none is given."""
+        return self if self.directed is not None or not record else replace(self, directed=record["directed"])
+
 
 def check_split(split: str) -> None:
     """Refuse a split of a dataset that is not known."""
@@ -113,7 +144,7 @@ def check_split(split: str) -> None:
         raise ConfigError(f"--split must be paper or random, found '{split}'")
 
 
-def source_of(data_dir: Path | None, columns: list[str] | None, directed: bool) -> GraphSource:
+def source_of(data_dir: Path | None, columns: list[str] | None, directed: bool | None) -> GraphSource:
     """Gather the options that say how a graph is opened."""
     named: dict[str, Any] = {}
     for word in columns or []:
@@ -125,6 +156,24 @@ def source_of(data_dir: Path | None, columns: list[str] | None, directed: bool) 
             raise ConfigError(f"there is no column role '{role}'{nearest(role, known)}")
         named[role] = tuple(name.split(",")) if role == "features" else name
     return GraphSource(data_dir, Columns(**named), directed)
+
+
+def numbers_asked(graph: Graph, ids: str | None, file: Path | None) -> Int[Tensor, "asked"] | None:
+    """Return the numbers of the nodes that --nodes and --nodes-from name, in that order; nothing if none is named."""
+    if ids is None and file is None:
+        return None
+    names = [] if ids is None else [name.strip() for name in ids.split(",")]
+    if file is not None:
+        try:
+            names += [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"--nodes-from must name a text file with one id a line, found {file}"
+            ) from error
+    names = [name for name in names if name]
+    if not names:
+        raise ConfigError("--nodes and --nodes-from must name at least one node, found none")
+    return graph.numbers_of(names)
 
 
 def config_of(

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 import typer
+from torch import Tensor
 
 from gdpnet.cli.app import app
 from gdpnet.cli.opening import model_and_graph
@@ -21,10 +22,13 @@ from gdpnet.cli.options import (
     EdgesAShard,
     GraphName,
     Json,
+    NodeFile,
+    NodeIds,
     OptionalGraph,
     OutFile,
     RunPath,
     Shards,
+    numbers_asked,
     source_of,
 )
 from gdpnet.cli.printing import ShardProgress, print_graph, print_json, print_metrics, print_table
@@ -34,7 +38,7 @@ from gdpnet.graph.datasets import DATASETS, is_present
 from gdpnet.graph.files import edge_table, write_table
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.tables import SUFFIXES
-from gdpnet.streaming import EDGES_A_SHARD, denoise_to, embed_to
+from gdpnet.streaming import EDGES_A_SHARD, decided_edges, denoise_to, embed_to
 
 
 @app.command()
@@ -45,7 +49,7 @@ def evaluate(
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
     columns: ColumnNames = None,
-    directed: Directed = False,
+    directed: Directed = None,
     as_json: Json = False,
 ) -> None:
     """Score a trained model on a split of a graph, and describe the graph it would clean."""
@@ -65,24 +69,32 @@ def embed(
     run: RunPath,
     graph: OptionalGraph = None,
     out: OutFile = Path("embeddings.parquet"),
+    nodes: NodeIds = None,
+    nodes_from: NodeFile = None,
     shards: Shards = False,
     edges_a_shard: EdgesAShard = EDGES_A_SHARD,
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
     columns: ColumnNames = None,
-    directed: Directed = False,
+    directed: Directed = None,
     as_json: Json = False,
 ) -> None:
-    """Write a representation for every node of a graph."""
+    """Write a representation for every node of a graph, or for those named.
+
+    Nodes need not have been there in training.
+    """
     _check_out(out, shards)
+    if shards and (nodes is not None or nodes_from is not None):
+        raise ConfigError("--shards writes all nodes: leave --nodes and --nodes-from out")
     model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
     if shards:
         said = embed_to(model, loaded, out, edges_a_shard=edges_a_shard, progress=ShardProgress())
         print(f"{said['nodes']:,} representations of width {said['width']} written to {out}")
         print_json(as_json, {"run": str(run), "graph": name, "out": str(out)} | said)
         return
-    values = model.embed(loaded)
-    table = _node_columns(loaded) | {f"h{number}": column for number, column in enumerate(values.T)}
+    asked = numbers_asked(loaded, nodes, nodes_from)
+    values = model.embed(loaded, asked)
+    table = _node_columns(loaded, asked) | {f"h{number}": column for number, column in enumerate(values.T)}
     write_table(pa.table(table), out)
     print(f"{len(values):,} representations of width {values.shape[1]} written to {out}")
     print_json(as_json, {"run": str(run), "graph": name, "out": str(out), "nodes": len(values)})
@@ -93,22 +105,29 @@ def predict(
     run: RunPath,
     graph: OptionalGraph = None,
     out: OutFile = Path("predictions.parquet"),
+    nodes: NodeIds = None,
+    nodes_from: NodeFile = None,
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
     columns: ColumnNames = None,
-    directed: Directed = False,
+    directed: Directed = None,
     as_json: Json = False,
 ) -> None:
-    """Write the predicted class, labels or cluster of every node, and the probability of each class."""
+    """Write the predicted class, labels or cluster of every node, or of those named, and each class's probability.
+
+    Nodes need not have been there in training.
+    """
     _check_suffix(out)
     model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
-    table = _node_columns(loaded) | {"predicted": model.predict(loaded)}
+    asked = numbers_asked(loaded, nodes, nodes_from)
+    table = _node_columns(loaded, asked) | {"predicted": model.predict(loaded, asked)}
     if model.config_.task.kind != "clusters":
-        chances = model.predict_proba(loaded)
+        chances = model.predict_proba(loaded, asked)
         table |= {f"p_{label}": column for label, column in zip(model.classes_, chances.T, strict=True)}
     write_table(pa.table(table), out)
-    print(f"{loaded.num_nodes:,} predictions written to {out}")
-    print_json(as_json, {"run": str(run), "graph": name, "out": str(out), "nodes": loaded.num_nodes})
+    count = len(table["id"])
+    print(f"{count:,} predictions written to {out}")
+    print_json(as_json, {"run": str(run), "graph": name, "out": str(out), "nodes": count})
 
 
 @app.command()
@@ -131,7 +150,7 @@ def denoise(
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
     columns: ColumnNames = None,
-    directed: Directed = False,
+    directed: Directed = None,
     as_json: Json = False,
 ) -> None:
     """Write the cleaned graph as an edge list with a keep probability for every edge."""
@@ -149,11 +168,13 @@ def denoise(
         print_json(as_json, about | said)
         return
     cleaned = model.denoise(loaded, threshold=threshold, symmetric=not one_way)
-    table = edge_table(loaded).append_column("keep_probability", pa.array(cleaned.keep_probability))
-    if all_edges:
-        table = table.append_column("kept", pa.array(cleaned.kept))
-    else:
-        table = table.filter(pa.array(cleaned.kept))
+    weight = None
+    if loaded.edge_weight is not None:
+        weight = np.zeros(loaded.num_edges, dtype=np.float32)
+        weight[cleaned.kept] = cleaned.graph.edge_weight
+    table = decided_edges(
+        edge_table(loaded), cleaned.keep_probability, cleaned.kept, weight, all_edges=all_edges
+    )
     write_table(table, out)
     metrics = describe_cleaning(loaded, cleaned)
     print(
@@ -173,7 +194,7 @@ def explain(
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
     columns: ColumnNames = None,
-    directed: Directed = False,
+    directed: Directed = None,
     as_json: Json = False,
 ) -> None:
     """Say how a node's neighbours were decided on, in order, and what each contributed."""
@@ -193,14 +214,13 @@ def explain(
             one.keep_probability,
             "kept" if one.kept else ("dropped" if one.step is not None else "not reached"),
             f"{one.contribution:+.3f}" if one.step is not None else "-",
+            *(() if one.weight is None else (one.weight,)),
         )
         for one in story.decisions
     ]
-    header = (
-        "neighbour",
-        *(["hops"] if far else []),
-        *("step", "drawn with", "keep probability", "action", f"adds to '{story.predicted}'"),
-    )
+    header = ["neighbour", *(["hops"] if far else [])]
+    header += ["step", "drawn with", "keep probability", "action", f"adds to '{story.predicted}'"]
+    header += [] if loaded.edge_weight is None else ["weight"]
     print_table("decisions in order", header, rows)
     if story.ended_early:
         print("the policy ended the episode before all neighbours were reached")
@@ -238,8 +258,8 @@ def datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
     print_json(as_json, {"datasets": rows})
 
 
-def _node_columns(graph: Graph) -> dict[str, Any]:
-    ids = graph.node_ids
+def _node_columns(graph: Graph, asked: Tensor | None) -> dict[str, Any]:
+    ids = graph.node_ids if asked is None else graph.node_ids[asked.numpy()]
     return {"id": ids.astype(str) if ids.dtype == np.object_ else ids}
 
 

@@ -62,7 +62,7 @@ def store(
     split: SplitName = "paper",
     data_dir: DataDir = None,
     columns: ColumnNames = None,
-    directed: Directed = False,
+    directed: Directed = None,
     as_json: Json = False,
 ) -> None:
     """Write any graph as a folder of plain arrays, which every command takes as a graph and maps, not reads."""

@@ -63,6 +63,7 @@ class Engine:
         self.shown = met.given.new_zeros(episodes, slots, self._show(met).shape[1])
         self.beliefs = met.given.new_zeros(episodes, slots, classes)
         self.score = met.given.new_zeros(episodes, slots)
+        self.weight = met.given.new_zeros(episodes, slots)
         self.edge = self.everyone.new_full((episodes, slots), -1)
         self.open = torch.zeros_like(self.edge, dtype=torch.bool)
         self.kept = torch.zeros_like(self.open)
@@ -90,8 +91,8 @@ class Engine:
 
     @property
     def counts(self) -> Float[Tensor, "episodes"]:
-        """Return how many neighbours each episode has kept."""
-        return self.kept.sum(dim=1).to(self.sums.dtype)
+        """Return how many neighbours each episode has kept, by their weights where they have any."""
+        return (self.kept * self.weight).sum(dim=1)
 
     def spaces(self) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
         """Return what one episode's observations and actions may be."""
@@ -123,12 +124,14 @@ class Engine:
         taken, row = edge >= 0, target + world.row_shift[target]
         met = world.view.meet(_episodes_of(world, target, edge))
         owner = taken.nonzero()[:, 0]
-        score = score_alone(world.view, world.reward, row[owner], world.labels[target[owner]], met.given)
+        label = world.labels[target[owner]]
+        score = score_alone(world.view, world.reward, row[owner], label, met.given, met.counted)
         for table, rows in (
             (self.given, met.given),
             (self.shown, self._show(met)),
             (self.beliefs, met.beliefs),
             (self.score, score),
+            (self.weight, met.counted),
         ):
             table[who] = table.new_zeros(who.numel(), *table.shape[1:]).masked_scatter_(
                 taken.view(*taken.shape, *[1] * (rows.dim() - 1)), rows
@@ -207,6 +210,7 @@ class Engine:
             self._row,
             world.labels[self.target],
             self.given[self.everyone, slot],
+            self.weight[self.everyone, slot],
             sums=self.sums,
             counts=self.counts,
             score=self.score[self.everyone, slot],

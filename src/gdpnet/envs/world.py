@@ -129,7 +129,7 @@ def _cut(
     code = split_for_training(graph, model.seed)
     targets = (code == SPLITS.index(split)).nonzero().flatten().to(model.device_)
     member = torch.zeros(graph.num_nodes, dtype=torch.long, device=model.device_)
-    return graph, prepare(graph, config, model.device_), targets, member
+    return graph, prepare(model.as_read(graph), config, model.device_), targets, member
 
 
 def open_world(

@@ -29,10 +29,13 @@ class Setting:
     rate: float
     seed: int
     data_dir: Path | None = None
+    directed: bool = False
+    """Whether edges of files keep their direction."""
 
     def to_record(self) -> dict[str, Any]:
         """Return what a record says of it, but for the seed."""
         name = self.graph if self.split == "paper" else f"{self.graph} ({self.split} split)"
+        name = f"{name} (directed)" if self.directed else name
         return {"graph": name, "noise": self.noise, "rate": self.rate}
 
 
@@ -43,7 +46,13 @@ def noises_on(device: str) -> dict[str, Noise]:
 
 def noisy_graph(setting: Setting, device: str = "cpu") -> Graph:
     """Open the graph of a setting and corrupt it."""
-    graph = open_graph(setting.graph, data_dir=setting.data_dir, split=setting.split, seed=setting.seed)
+    graph = open_graph(
+        setting.graph,
+        data_dir=setting.data_dir,
+        directed=setting.directed,
+        split=setting.split,
+        seed=setting.seed,
+    )
     return corrupt_all(graph, steps_of(setting.noise, setting.rate), setting.seed, noises_on(device)).graph
 
 

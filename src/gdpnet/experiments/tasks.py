@@ -71,7 +71,7 @@ class Unit:
     def key(self) -> str:
         """Return what tells this unit from others."""
         about = self.setting.to_record()
-        return repr([self.task, *about.values(), self.setting.seed, self.method, self.settings])
+        return repr([self.task, *about.values(), self.setting.seed, self.method, filled(self.settings)])
 
 
 def known_methods(task: str) -> list[str]:

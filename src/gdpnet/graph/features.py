@@ -80,6 +80,18 @@ class SparseRows:
         place = torch.searchsorted(self.keys, key).clamp_(max=self.column.numel() - 1)
         return torch.where(self.keys[place] == key, place, -1)
 
+    @property
+    def is_one_hot(self) -> bool:
+        """Say whether each row is nothing but a number of its own: what graphs without features get."""
+        rows = self.shape[0]
+        if self.column.numel() != rows or self.width < rows:
+            return False
+        return (
+            bool((self.row_ptr.diff() == 1).all())
+            and bool((self.value == 1).all())
+            and bool((self.column.diff() > 0).all())
+        )
+
     @classmethod
     def identity(cls, nodes: int) -> SparseRows:
         """Return one-hot features: the node's own number."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,7 @@ def write_tables(
         raise GraphError(f"the format of tables must be csv or parquet, found '{format}'")
     tables = {"nodes": _node_table(graph), "edges": _full_edge_table(graph, extra_edge_columns or {})}
     if isinstance(graph.features, SparseRows):
-        tables["features"] = _long_table(graph.features, graph.node_ids)
+        tables["features"] = _long_table(graph.features, graph.node_ids, graph.feature_names)
     for stem in ("nodes", "edges", "features"):
         for suffix in SUFFIXES:
             other = folder / f"{stem}{suffix}"
@@ -139,7 +139,7 @@ def _read_folder(folder: Path, columns: Columns, directed: bool) -> Graph:
     codes, names = (
         (None, None) if label is None else code_labels(label, f"column '{columns.label}' of {node_path}")
     )
-    features, notes = _read_features(folder, nodes, ids, columns, node_path)
+    features, feature_names, notes = _read_features(folder, nodes, ids, columns, node_path)
     edge_index, weight = _read_edges(edge_path, columns, ids, node_path)
     try:
         graph = Graph.build(
@@ -153,6 +153,7 @@ def _read_folder(folder: Path, columns: Columns, directed: bool) -> Graph:
         ).with_notes(*notes)
     except GraphError as error:
         raise GraphError(f"{node_path} does not hold usable nodes: {error}") from error
+    graph = replace(graph, feature_names=feature_names)
     return graph if weight is None else with_weights(graph, edge_index, weight, directed=directed)
 
 
@@ -168,8 +169,11 @@ def _read_edges(
 
 def _read_features(
     folder: Path, nodes: Any, ids: Any, columns: Columns, node_path: Path
-) -> tuple[Any, tuple[str, ...]]:
-    """Read dense features from the node table, sparse ones from the long table, or make one-hot ones."""
+) -> tuple[Any, tuple[str, ...] | None, tuple[str, ...]]:
+    """Read dense features from the node table, sparse ones from the long table, or make one-hot ones.
+
+    Their names, where they have any, and notes come with them.
+    """
     names, long_path = _feature_columns(nodes, columns), _table_path(folder, "features")
     if long_path is not None:
         if names:
@@ -178,12 +182,12 @@ def _read_features(
             )
         return _read_long(long_path, ids, node_path)
     if not names:
-        return SparseRows.identity(len(ids)), (ONE_HOT_NOTE,)
+        return SparseRows.identity(len(ids)), None, (ONE_HOT_NOTE,)
     if columns.features is not None:
-        return _dense(nodes, names, node_path, ids), ()
+        return _dense(nodes, names, node_path, ids), names, ()
     some = ", ".join(names) if len(names) <= 5 else f"{names[0]} to {names[-1]} ({len(names):,})"
     try:
-        return _dense(nodes, names, node_path, ids), (f"feature columns: {some}",)
+        return _dense(nodes, names, node_path, ids), names, (f"feature columns: {some}",)
     except GraphError as error:
         raise GraphError(f"{error}; name the feature columns to leave it out") from error
 
@@ -205,19 +209,21 @@ def _feature_columns(nodes: Any, columns: Columns) -> tuple[str, ...]:
     )
 
 
-def _read_long(path: Path, ids: Any, node_path: Path) -> tuple[sp.csr_matrix, tuple[str, ...]]:
+def _read_long(
+    path: Path, ids: Any, node_path: Path
+) -> tuple[sp.csr_matrix, tuple[str, ...] | None, tuple[str, ...]]:
     """Read one row a value; features are numbers of up to nine digits, or names, which are put in order."""
     table = read_table(path, text=("node", "feature"))
     row = find_ids(read_ids(table, "node", path), ids, "node", path, node_path)
     value = read_numbers(table, "value", path)
-    column, width = _feature_numbers(column_of(table, "feature", path), path)
+    column, width, names = _feature_numbers(column_of(table, "feature", path), path)
     matrix = sp.csr_matrix((value, (row, column)), shape=(len(ids), width))
     repeated = value.size - matrix.nnz
     matrix.eliminate_zeros()
-    return matrix, (f"{repeated:,} repeated feature values were added up",) if repeated else ()
+    return matrix, names, (f"{repeated:,} repeated feature values were added up",) if repeated else ()
 
 
-def _feature_numbers(column: Any, path: Path) -> tuple[np.ndarray, int]:
+def _feature_numbers(column: Any, path: Path) -> tuple[np.ndarray, int, tuple[str, ...] | None]:
     text = pc.cast(column, pa.string())
     if text.null_count or pc.any(pc.equal(text, "")).as_py():
         raise GraphError(
@@ -225,9 +231,10 @@ def _feature_numbers(column: Any, path: Path) -> tuple[np.ndarray, int]:
         )
     if not pc.all(pc.match_substring_regex(text, r"^\d{1,9}$")).as_py():
         names = pa.array(sorted(pc.unique(text).to_pylist()), pa.string())
-        return np.array(pc.index_in(text, value_set=names), dtype=np.int64), len(names)
+        place = np.array(pc.index_in(text, value_set=names), dtype=np.int64)
+        return place, len(names), tuple(names.to_pylist())
     number = np.array(pc.cast(text, pa.int64()))
-    return number, int(number.max(initial=-1)) + 1
+    return number, int(number.max(initial=-1)) + 1, None
 
 
 def _node_table(graph: Graph) -> Any:
@@ -242,7 +249,8 @@ def _node_table(graph: Graph) -> Any:
         )
     if not isinstance(graph.features, SparseRows):
         dense = graph.features.numpy()
-        table |= {f"f{place}": pa.array(dense[:, place]) for place in range(graph.num_features)}
+        names = graph.feature_names or [f"f{place}" for place in range(graph.num_features)]
+        table |= {name: pa.array(dense[:, place]) for place, name in enumerate(names)}
     return pa.table(table)
 
 
@@ -260,15 +268,14 @@ def _full_edge_table(graph: Graph, extra: Mapping[str, np.ndarray]) -> Any:
     return table
 
 
-def _long_table(features: SparseRows, node_ids: np.ndarray) -> Any:
+def _long_table(features: SparseRows, node_ids: np.ndarray, names: tuple[str, ...] | None) -> Any:
     row, column, value = features.row.numpy(), features.column.numpy(), features.value.numpy()
-    if features.width - 1 > column.max(initial=-1):  # a zero in the last column keeps the width
-        row, column, value = (
-            np.append(row, 0),
-            np.append(column, features.width - 1),
-            np.append(value, np.float32(0)),
-        )
-    return pa.table({"node": _id_array(node_ids).take(pa.array(row)), "feature": column, "value": value})
+    # zeros in columns that are empty keep the width, and the names
+    empty = np.setdiff1d(np.arange(features.width) if names else [features.width - 1], column)
+    row, column = np.append(row, np.zeros_like(empty)), np.append(column, empty)
+    value = np.append(value, np.zeros(empty.size, dtype=np.float32))
+    named: Any = column if names is None else pa.array(names).take(pa.array(column))
+    return pa.table({"node": _id_array(node_ids).take(pa.array(row)), "feature": named, "value": value})
 
 
 def _id_array(node_ids: np.ndarray) -> Any:

@@ -39,6 +39,7 @@ class GeneratedSettings:
     edges: int = 200_000
     """Directed edges; every link is there both ways and counts twice."""
     features: int = 32
+    """Width of a feature row; zero for a graph without features."""
     classes: int = 8
     noise: float = 0.2
     """Share of the links that are spurious: between any two nodes."""
@@ -54,10 +55,10 @@ class GeneratedSettings:
 
     def __post_init__(self) -> None:
         """Check sizes and shares."""
-        if self.nodes < 10 or not 2 <= self.classes <= self.nodes // 2 or self.features < 1 or self.edges < 0:
+        if self.nodes < 10 or not 2 <= self.classes <= self.nodes // 2 or min(self.features, self.edges) < 0:
             raise GraphError(
-                "a generated graph needs 10 nodes, 2 classes of 2 nodes and a feature or more, and no negative "
-                f"number of edges; found {self.nodes} nodes, {self.classes} classes, {self.features} features, "
+                "a generated graph needs 10 nodes, 2 classes of 2 nodes, and no negative number of features or "
+                f"edges; found {self.nodes} nodes, {self.classes} classes, {self.features} features, "
                 f"{self.edges} edges"
             )
         if self.nodes > _MOST_NODES:
@@ -89,7 +90,7 @@ def generate_store(settings: GeneratedSettings, seed: int, folder: Path) -> None
     bytes a directed edge.
     """
     names = tuple(f"class {number}" for number in range(settings.classes))
-    with new_store(folder, names) as store:
+    with new_store(folder, names, None if settings.features else settings.nodes) as store:
         work = store.folder / "work"
         work.mkdir()
         count = -(-settings.edges // _BUCKET) or 1
@@ -239,8 +240,14 @@ def _split(settings: GeneratedSettings, seed: int) -> Int[np.ndarray, "nodes"]:
 
 
 def _write_features(store: StoreWriter, label: np.ndarray, settings: GeneratedSettings, seed: int) -> None:
-    """Write the centre of each node's class plus noise of deviation one."""
+    """Write the centre of each node's class plus noise of deviation one; one-hot rows if the width is zero."""
     width = settings.features
+    if width == 0:
+        place = np.arange(settings.nodes + 1)
+        store.whole("feature_row_ptr", place)
+        store.whole("feature_column", place[:-1].astype(index_type(settings.nodes)))
+        store.whole("feature_value", np.ones(settings.nodes, dtype=np.float32))
+        return
     rng = np.random.default_rng([seed, 4])
     centre = rng.standard_normal((settings.classes, width)) * settings.signal / math.sqrt(2 * width)
     with store.array("features", np.float32, (settings.nodes, width)) as file:

@@ -52,6 +52,8 @@ class Graph:
     edge_weight: Float[Tensor, "edges"] | None = None
     truth: Truth | None = None
     notes: tuple[str, ...] = ()
+    feature_names: tuple[str, ...] | None = None
+    """The user's names of the feature columns, in order, where they have any."""
 
     @property
     def num_nodes(self) -> int:
@@ -131,12 +133,25 @@ class Graph:
         """Return the graph with more notes of what happened to it on entry."""
         return replace(self, notes=(*self.notes, *notes))
 
+    @property
+    def has_features(self) -> bool:
+        """Say whether nodes have features of their own; without, each has its number, one-hot."""
+        return not (isinstance(self.features, SparseRows) and self.features.is_one_hot)
+
     def node_number(self, node_id: str) -> int:
         """Return the number of the node that the user calls ``node_id``."""
-        found = np.flatnonzero(id_text(self.node_ids) == str(node_id))
-        if found.size == 0:
-            raise GraphError(f"the graph has no node '{node_id}'")
-        return int(found[0])
+        return int(self.numbers_of([node_id])[0])
+
+    def numbers_of(self, node_ids: Sequence[Any]) -> Int[Tensor, "asked"]:
+        """Return the numbers of the nodes that the user calls so, in that order."""
+        known, asked = id_text(self.node_ids), [str(node_id) for node_id in node_ids]
+        order = np.argsort(known)
+        place = np.searchsorted(known, asked, sorter=order) if asked else np.zeros(0, dtype=np.int64)
+        number = order[place.clip(max=order.size - 1)]
+        missing = np.flatnonzero(known[number] != np.array(asked, dtype=str))
+        if missing.size:
+            raise GraphError(f"the graph has no node '{asked[missing[0]]}'")
+        return torch.from_numpy(number)
 
     @classmethod
     def build(

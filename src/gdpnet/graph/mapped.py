@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ def open_store(folder: Path) -> Graph:
         names, width = tuple(str(name) for name in about["class_names"]), about["width"]
         _check_sizes(arrays, width)
         graph = _graph_of(arrays, names, width)
+        if told := about.get("feature_names"):
+            graph = replace(graph, feature_names=tuple(str(name) for name in told))
         _check_edges(graph, folder)
         _check_nodes(graph, folder)
     except KeyError as error:
@@ -193,6 +196,9 @@ def _check_edges(graph: Graph, folder: Path) -> None:
         owner_before, before = int(owner[-1]), int(piece[-1])
     if graph.edge_weight is not None:
         _check_finite(folder, "edge_weight")
+        for _, piece in _pieces(folder, "edge_weight"):
+            if float(piece.min()) <= 0:
+                raise GraphError(f"edge_weight.npy must hold numbers above zero, found {piece.min():g}")
 
 
 def _owners(row_ptr: np.ndarray, start: int, stop: int) -> np.ndarray:

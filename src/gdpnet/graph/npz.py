@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,8 @@ def _arrays_of(graph: Graph) -> Arrays:
         arrays["features"] = graph.features.numpy()
     if graph.edge_weight is not None:
         arrays["edge_weight"] = graph.edge_weight.numpy()
+    if graph.feature_names is not None:
+        arrays["feature_names"] = np.array(graph.feature_names, dtype=str)
     if graph.truth is not None:
         arrays["spurious"] = graph.truth.spurious.numpy()
         arrays["corrupted"] = graph.truth.corrupted.numpy()
@@ -119,6 +122,8 @@ def _from_ours(arrays: Arrays) -> Graph:
     )
     if graph.num_nodes != nodes:
         raise GraphError(f"there must be one feature row a node ({nodes}), found {graph.num_nodes}")
+    if "feature_names" in arrays:
+        graph = replace(graph, feature_names=tuple(arrays["feature_names"].tolist()))
     if "edge_weight" in arrays:
         return with_weights(graph, edge_index, arrays["edge_weight"], directed=True)
     return graph

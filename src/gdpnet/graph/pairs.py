@@ -219,7 +219,7 @@ def _row_dots(
     return torch.cat(parts) if parts else left.new_zeros(0)
 
 
-class _Rows(NamedTuple):
+class Rows(NamedTuple):
     """Rows of ascending columns, and how to find columns in them: places of ``(row, wanted)``, -1 for none."""
 
     row_ptr: Int[Tensor, "offsets"]
@@ -227,6 +227,7 @@ class _Rows(NamedTuple):
     find: Callable[[Tensor, Tensor], Tensor]
 
     def length(self, row: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
+        """Return how many columns each row holds."""
         return self.row_ptr[row + 1] - self.row_ptr[row]
 
 
@@ -234,14 +235,14 @@ def _sparse_row_dots(
     left: SparseRows, left_row: Int[Tensor, "edges"], right: SparseRows, right_row: Int[Tensor, "edges"]
 ) -> Float[Tensor, "edges"]:
     result = torch.zeros(left_row.numel(), dtype=torch.double, device=left_row.device)
-    sides = [_Rows(side.row_ptr, side.column, side.find) for side in (left, right)]
-    for edge, left_place, right_place in _matches(sides[0], left_row, sides[1], right_row):
+    sides = [Rows(side.row_ptr, side.column, side.find) for side in (left, right)]
+    for edge, left_place, right_place in matches(sides[0], left_row, sides[1], right_row):
         result.index_add_(0, edge, (left.value[left_place] * right.value[right_place]).double())
     return result.float()
 
 
-def _matches(
-    left: _Rows, left_row: Int[Tensor, "edges"], right: _Rows, right_row: Int[Tensor, "edges"]
+def matches(
+    left: Rows, left_row: Int[Tensor, "edges"], right: Rows, right_row: Int[Tensor, "edges"]
 ) -> Iterator[tuple[Int[Tensor, "m"], Int[Tensor, "m"], Int[Tensor, "m"]]]:
     """Yield the columns that both rows of an edge hold: the edge, and the places on the left and on the right.
 
@@ -278,8 +279,8 @@ def _common_neighbours(
     rarity = 1.0 / tables.row_ptr.diff().float().clamp(min=2.0).log()
     common = torch.zeros(target.numel(), dtype=torch.double, device=target.device)
     adamic_adar = torch.zeros_like(common)
-    rows = _Rows(tables.row_ptr, tables.neighbour, partial(find_in_rows, tables.row_ptr, tables.neighbour))
-    for edge, place, _ in _matches(rows, target, rows, neighbour):
+    rows = Rows(tables.row_ptr, tables.neighbour, partial(find_in_rows, tables.row_ptr, tables.neighbour))
+    for edge, place, _ in matches(rows, target, rows, neighbour):
         common.index_add_(0, edge, common.new_ones(1).expand_as(edge))
         adamic_adar.index_add_(0, edge, rarity[tables.neighbour[place]].double())
     return common.float(), adamic_adar.float()

@@ -89,12 +89,18 @@ class StoreWriter:
 
 
 @contextmanager
-def new_store(folder: Path, class_names: tuple[str, ...], width: int | None = None) -> Iterator[StoreWriter]:
+def new_store(
+    folder: Path,
+    class_names: tuple[str, ...],
+    width: int | None = None,
+    feature_names: tuple[str, ...] | None = None,
+) -> Iterator[StoreWriter]:
     """Write a store to a new folder, whole or not at all; ``width`` is that of sparse features."""
     with new_folder(folder) as temporary:
         writer = StoreWriter(temporary)
         yield writer
         about = {"format": FORMAT, "version": VERSION, "class_names": list(class_names), "width": width}
+        about |= {} if feature_names is None else {"feature_names": list(feature_names)}
         text = json.dumps(about | {"arrays": writer.arrays}, indent=2)
         (temporary / ABOUT).write_text(text + "\n", encoding="utf-8")
 
@@ -102,7 +108,8 @@ def new_store(folder: Path, class_names: tuple[str, ...], width: int | None = No
 def write_store(graph: Graph, folder: Path) -> None:
     """Write everything about a graph to a new folder; `gdpnet.graph.mapped.open_store` gives it back."""
     rows = graph.features
-    with new_store(folder, graph.class_names, rows.width if isinstance(rows, SparseRows) else None) as store:
+    width = rows.width if isinstance(rows, SparseRows) else None
+    with new_store(folder, graph.class_names, width, graph.feature_names) as store:
         store.whole("row_ptr", graph.row_ptr.numpy())
         _write_indices(store, "neighbour", graph.neighbour, graph.num_nodes)
         if isinstance(rows, SparseRows):

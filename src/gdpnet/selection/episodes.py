@@ -2,7 +2,7 @@
 
 The state of an episode is the running sum of what its kept neighbours give, and their count; an observer turns
 it into what the policy sees, ``h_v^t`` and the beliefs about v. Keeping neighbour u adds u's row to the sum;
-dropping it changes nothing.
+dropping it changes nothing. Where edges have weights, u adds its row times its weight, and its weight to the count.
 """
 
 from __future__ import annotations
@@ -27,6 +27,13 @@ class Met:
     embedded: Float[Tensor, "candidates width"]
     beliefs: Float[Tensor, "candidates classes"]
     pairs: Float[Tensor, "candidates pairs"]
+    weight: Float[Tensor, "candidates"] | None = None
+    """What keeping the candidate adds to its target's count; one for each where there is nothing."""
+
+    @property
+    def counted(self) -> Float[Tensor, "candidates"]:
+        """Return what keeping each candidate adds to its target's count."""
+        return torch.ones_like(self.given[:, 0]) if self.weight is None else self.weight
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def launch(
         _play[(end - start,)](
             tables.own, tables.bias, tables.heads.contiguous(), tables.head_bias,
             episodes.target_row, episodes.offsets, episodes.key, episodes.ending_key,
-            met.given, half, met.beliefs,
+            met.given, met.given if met.weight is None else met.weight, half, met.beliefs,
             policy.target_weight, extras, policy.first_bias,
             policy.agreement_weight if policy.extras else policy.first_bias,
             policy.hidden_weight, policy.hidden_bias, policy.score_weight, policy.score_bias,
@@ -74,7 +74,7 @@ def launch(
             BLOCK=size, TILE=_TILE,
             WIDTH_P=_padded(width), CLASSES_P=_padded(classes), FIRST_P=_padded(first), SECOND_P=_padded(second),
             GREEDY=play.greedy, LEARNED=play.learned_order, CAN_END=play.can_end, EXTRAS=policy.extras,
-            SELF_WEIGHT=tables.self_weight, BOUND=SCORE_BOUND,
+            SELF_WEIGHT=tables.self_weight, WEIGHTED=met.weight is not None, BOUND=SCORE_BOUND,
             GOLDEN=_signed(_GOLDEN), START=_signed(_START),
             num_warps=4,
         )  # fmt: skip
@@ -121,7 +121,7 @@ def _sigmoid(x):
 def _play(
     own_ptr, bias_ptr, heads_ptr, head_bias_ptr,
     row_ptr, offsets_ptr, key_ptr, ending_key_ptr,
-    given_ptr, half_ptr, beliefs_ptr,
+    given_ptr, counted_ptr, half_ptr, beliefs_ptr,
     target_weight_ptr, extras_ptr, first_bias_ptr, agreement_ptr,
     hidden_weight_ptr, hidden_bias_ptr, score_weight_ptr, score_bias_ptr, ending_half_ptr,
     candidate_ptr, kept_ptr, score_ptr, weight_ptr, decisions_ptr, scores_ptr, ending_ptr, live_ptr,
@@ -130,7 +130,7 @@ def _play(
     BLOCK: tl.constexpr, TILE: tl.constexpr,
     WIDTH_P: tl.constexpr, CLASSES_P: tl.constexpr, FIRST_P: tl.constexpr, SECOND_P: tl.constexpr,
     GREEDY: tl.constexpr, LEARNED: tl.constexpr, CAN_END: tl.constexpr, EXTRAS: tl.constexpr,
-    SELF_WEIGHT: tl.constexpr, BOUND: tl.constexpr,
+    SELF_WEIGHT: tl.constexpr, WEIGHTED: tl.constexpr, BOUND: tl.constexpr,
     GOLDEN: tl.constexpr, START: tl.constexpr,
 ):  # fmt: skip
     """Play one episode."""
@@ -266,7 +266,10 @@ def _play(
             if kept and remaining > 0:
                 given = tl.load(given_ptr + (start + drawn) * WIDTH + column, mask=in_row, other=0.0)
                 total += given
-                kept_count += 1.0
+                if WEIGHTED:
+                    kept_count += tl.load(counted_ptr + start + drawn)
+                else:
+                    kept_count += 1.0
                 looks = True
             tl.debug_barrier()
         step += 1

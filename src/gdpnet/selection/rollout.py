@@ -54,8 +54,11 @@ class Rollout:
     @cached_property
     def states(self) -> tuple[Float[Tensor, "decisions width"], Float[Tensor, "decisions"]]:
         """Return the running sum and count that each decision met."""
-        added = self.met.given.index_select(0, self.candidate.clamp(min=0)).mul_(self.kept[:, None])
-        return running_sum_before(added, self.episode), running_sum_before(self.kept.float(), self.episode)
+        drawn = self.candidate.clamp(min=0)
+        added, counted = self.met.given.index_select(0, drawn).mul_(self.kept[:, None]), self.kept.float()
+        if self.met.weight is not None:
+            counted = counted * self.met.weight.index_select(0, drawn)
+        return running_sum_before(added, self.episode), running_sum_before(counted, self.episode)
 
 
 @torch.no_grad()

@@ -91,7 +91,11 @@ class _Board:
         if moved.numel() == 0:
             return
         self.sums.index_add_(0, moved, self.met.given.index_select(0, added))
-        self.counts.index_add_(0, moved, self.counts.new_ones(1).expand_as(moved))
+        weight = self.met.weight
+        counted = (
+            self.counts.new_ones(1).expand_as(moved) if weight is None else weight.index_select(0, added)
+        )
+        self.counts.index_add_(0, moved, counted)
         self._look(moved)
         if self.play.learned_order:
             changed = torch.zeros_like(self.remaining, dtype=torch.bool).index_fill_(0, moved, True)

@@ -1,0 +1,98 @@
+"""The networks of a model, built anew from the tensors that were learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gdpnet.config import Config
+from gdpnet.graph.pairs import pair_names
+from gdpnet.representation.aggregator import Aggregators
+from gdpnet.representation.infomax import Encoder
+from gdpnet.representation.reader import Reader
+from gdpnet.representation.spreading import Linker
+from gdpnet.selection.policy import Policy
+from gdpnet.training import make_policy
+
+
+@dataclass(frozen=True)
+class Networks:
+    """What was learned, on its device."""
+
+    policy: Policy | None
+    aggregators: Aggregators
+    reader: Reader | None
+    linker: Linker | None
+    encoder: Encoder | None
+    centres: Tensor | None
+
+
+def build_networks(
+    config: Config, weights: dict[str, Tensor], *, exclusive: bool, device: torch.device
+) -> Networks:
+    """Build every network that the weights tell of; their shapes say how wide it is."""
+    return Networks(
+        _policy(config, weights, device) if config.training.selection else None,
+        _aggregators(config, weights, exclusive, device),
+        _reader(config, tensors_under(weights, "reader."), exclusive, device),
+        _linker(tensors_under(weights, "linker."), device),
+        _encoder(tensors_under(weights, "encoder."), device),
+        weights["centres"].to(device) if "centres" in weights else None,
+    )
+
+
+def tensors_under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _policy(config: Config, weights: dict[str, Tensor], device: torch.device) -> Policy:
+    policy = make_policy(config, len(pair_names(config.policy.state, config.policy.hops)))
+    policy.load_state_dict(tensors_under(weights, "policy."))
+    return policy.to(device)
+
+
+def _aggregators(
+    config: Config, weights: dict[str, Tensor], exclusive: bool, device: torch.device
+) -> Aggregators:
+    members, outputs = weights["aggregators.head_bias"].shape
+    aggregators = Aggregators(
+        weights["aggregators.weight"].shape[0],
+        config.representation.width,
+        outputs,
+        members,
+        self_weight=config.representation.self_weight,
+        exclusive=exclusive,
+    )
+    aggregators.load_state_dict(tensors_under(weights, "aggregators."))
+    return aggregators.to(device)
+
+
+def _reader(
+    config: Config, weights: dict[str, Tensor], exclusive: bool, device: torch.device
+) -> Reader | None:
+    if not weights:
+        return None
+    rings, features, columns = weights["weight"].shape
+    width, classes = config.representation.width, weights["head_bias"].shape[1]
+    reader = Reader(features, width, classes, columns // width, rings, exclusive=exclusive)
+    reader.load_state_dict(weights)
+    return reader.to(device)
+
+
+def _linker(weights: dict[str, Tensor], device: torch.device) -> Linker | None:
+    if not weights:
+        return None
+    linker = Linker(*weights["weight"].shape)
+    linker.load_state_dict(weights)
+    return linker.to(device)
+
+
+def _encoder(weights: dict[str, Tensor], device: torch.device) -> Encoder | None:
+    if not weights:
+        return None
+    encoder = Encoder(*weights["weight"].shape)
+    encoder.load_state_dict(weights)
+    return encoder.to(device)

@@ -1,0 +1,212 @@
+"""Graphs without features: what the links around a node say of it, and what one-hot numbers cannot serve."""
+
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+
+from gdpnet.cli import main
+from gdpnet.columns import Columns
+from gdpnet.errors import GraphError
+from gdpnet.graph.features import SparseRows
+from gdpnet.graph.files import read_graph, write_npz, write_tables
+from gdpnet.graph.generated import GeneratedSettings, generate_store
+from gdpnet.graph.graph import Graph
+from gdpnet.graph.mapped import open_store
+from gdpnet.graph.structure import STRUCTURAL, WIDTH, _in_bins, _told, structural_rows
+from gdpnet.model import GDPNet
+from gdpnet.scene import make_scene
+from gdpnet.streaming import denoise_to
+from small import FAST, fitted, noisy_graph
+from worlds import CPU, random_graph
+
+STRUCTURE = FAST.with_values({"features": {"missing": "structural"}})
+
+
+def bare(graph: Graph) -> Graph:
+    """Return the graph without its features."""
+    return replace(graph, features=SparseRows.identity(graph.num_nodes))
+
+
+def told(graph: Graph) -> dict[str, torch.Tensor]:
+    return dict(zip([name for name, _, _ in STRUCTURAL], _told(graph), strict=True))
+
+
+# --- what is told ---
+
+
+def test_a_triangle_with_a_tail_is_told_as_it_is():
+    said = told(Graph.build([[0, 1, 2, 2], [1, 2, 0, 3]], torch.ones(4, 1)))
+    log3, log4 = np.log2(3), 2.0
+    assert said["degree"].tolist() == pytest.approx([log3, log3, log4, 1.0])
+    assert said["hearers"].tolist() == pytest.approx([log3, log3, log4, 1.0])
+    assert said["mean degree of neighbours"].tolist() == pytest.approx(
+        [(log3 + log4) / 2, (log3 + log4) / 2, (2 * log3 + 1) / 3, log4]
+    )
+    assert said["largest degree of a neighbour"].tolist() == pytest.approx([log4, log4, log3, log4])
+    assert said["closed triangles"].tolist() == pytest.approx([1.0, 1.0, 1 / 3, 0.0])
+    assert said["return in two steps"].tolist() == pytest.approx([5 / 12, 5 / 12, 2 / 3, 1 / 3])
+    assert said["return in three steps"].tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 6, 0.0])
+
+
+def test_one_way_edges_part_those_a_node_hears_from_those_that_hear_it():
+    said = told(Graph.build([[1, 2, 0], [0, 0, 3]], torch.ones(4, 1), directed=True))
+    assert said["degree"].tolist() == pytest.approx([np.log2(3), 0.0, 0.0, 1.0])
+    assert said["hearers"].tolist() == pytest.approx([1.0, 1.0, 1.0, 0.0])
+    assert said["return in two steps"].tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_returns_are_those_of_torch_geometric(seed, directed):
+    from torch_geometric.data import Data
+    from torch_geometric.transforms import AddRandomWalkPE
+
+    graph = random_graph(seed, nodes=12, links=30, directed=directed)
+    # a walk goes from a node to one that it hears
+    data = Data(edge_index=torch.stack([graph.target, graph.neighbour]), num_nodes=12)
+    expected = AddRandomWalkPE(3, attr_name="walk")(data).walk
+    said = told(graph)
+    torch.testing.assert_close(said["return in two steps"], expected[:, 1])
+    torch.testing.assert_close(said["return in three steps"], expected[:, 2])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_closed_triangles_are_networkx_clustering(seed):
+    graph = random_graph(seed, nodes=12, links=30)
+    network = nx.Graph(zip(graph.neighbour.tolist(), graph.target.tolist(), strict=True))
+    network.add_nodes_from(range(12))
+    expected = nx.clustering(network)
+    assert told(graph)["closed triangles"].tolist() == pytest.approx([expected[node] for node in range(12)])
+
+
+def test_a_value_is_shared_out_between_two_bins():
+    rows = _in_bins(torch.tensor([0.0, 0.6, 1.0, 9.0]), 3, 0.5)
+    torch.testing.assert_close(
+        rows, torch.tensor([[1.0, 0, 0], [0.0, 0.8, 0.2], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
+    )
+
+
+def test_rows_do_not_hang_on_blocks_nor_on_the_numbers_of_nodes(monkeypatch):
+    graph = noisy_graph()
+    whole = structural_rows(graph)
+    assert whole.shape == (80, WIDTH)
+    monkeypatch.setattr("gdpnet.graph.structure._EDGES", 7)
+    assert torch.equal(structural_rows(graph), whole)
+    order = torch.randperm(80, generator=torch.Generator().manual_seed(0))
+    place = torch.argsort(order)
+    moved = Graph.build(place[torch.stack([graph.neighbour, graph.target])], torch.ones(80, 1))
+    torch.testing.assert_close(structural_rows(moved), whole[order])
+
+
+# --- training and reading ---
+
+
+def test_training_sees_structure_of_the_training_graph_alone():
+    graph = bare(noisy_graph())
+    scene = make_scene(graph, STRUCTURE.with_values({"features": {"normalise": "none"}}), 0, CPU)
+    inner = graph.induced(scene.seen)
+    assert torch.equal(scene.train.features, structural_rows(inner))
+    assert torch.equal(scene.whole.features, structural_rows(graph))
+    assert not torch.equal(scene.train.features, scene.whole.features[scene.seen])
+
+
+def test_a_structural_model_reads_new_nodes_and_other_graphs(tmp_path):
+    graph = bare(noisy_graph())
+    model = fitted(graph, STRUCTURE)
+    assert model.n_features_in_ == WIDTH
+    model.save(tmp_path / "model.safetensors")
+    again = GDPNet.load(tmp_path / "model.safetensors", device="cpu")
+    larger = bare(noisy_graph(120, seed=1))
+    assert again.predict(larger).shape == (120,)
+    assert np.array_equal(again.predict_proba(larger), model.predict_proba(larger))
+    some = torch.tensor([100, 3])
+    np.testing.assert_allclose(again.embed(larger, some), again.embed(larger)[some], atol=1e-5)
+    said = "the model reads the links of graphs without features .* this graph has 300 features"
+    with pytest.raises(GraphError, match=said):
+        again.predict(noisy_graph())
+
+
+def test_features_of_ones_own_are_read_whatever_is_said_of_missing_ones():
+    graph = noisy_graph()
+    model = fitted(graph, STRUCTURE)
+    assert model.columns_ == Columns("own", 300)
+    assert np.array_equal(model.predict(graph), fitted(graph).predict(graph))
+
+
+def test_a_one_hot_model_refuses_new_nodes_and_other_graphs(tmp_path):
+    graph = bare(noisy_graph())
+    fitted(graph).save(tmp_path / "model.safetensors")
+    model = GDPNet.load(tmp_path / "model.safetensors", device="cpu")
+    assert model.predict(graph).shape == (80,)
+    renamed = replace(graph, node_ids=graph.node_ids[::-1].copy())
+    for other in (bare(noisy_graph(81)), renamed, graph.induced(torch.arange(70))):
+        with pytest.raises(
+            GraphError, match="other nodes or another order of them; train with --features struct"
+        ):
+            model.predict(other)
+
+
+@pytest.mark.parametrize("kind", ["links", "clusters"])
+def test_tasks_without_labels_read_structure_too(kind):
+    graph = bare(noisy_graph())
+    model = GDPNet(task=kind, device="cpu").set_params(
+        training__epochs=1, training__warmup=1, features__missing="structural", task__clusters=3
+    )
+    assert np.isfinite(model.fit(graph).embed(bare(noisy_graph(90, seed=3)))).all()
+
+
+def test_a_mapped_graph_without_features_is_cleaned_as_the_one_in_memory(tmp_path):
+    generate_store(GeneratedSettings(nodes=200, edges=1200, features=0, classes=3), 0, tmp_path / "store")
+    stored = open_store(tmp_path / "store")
+    assert not stored.has_features
+    write_npz(replace(stored, neighbour=stored.neighbour.long()), tmp_path / "graph.npz")
+    graph = read_graph(tmp_path / "graph.npz")
+    model = fitted(stored, STRUCTURE)
+    cleaned = model.denoise(graph, threshold=0.5)
+    said = denoise_to(model, stored, tmp_path / "out", threshold=0.5, edges_a_shard=100)
+    assert said["kept"] == int(cleaned.kept.sum())
+
+
+# --- the command line ---
+
+
+def without_features(folder, graph):
+    write_tables(replace(graph, features=torch.zeros(graph.num_nodes, 1)), folder, "csv")
+    lines = (folder / "nodes.csv").read_text(encoding="utf-8").splitlines()
+    text = "\n".join(line.rsplit(",", 1)[0] for line in lines) + "\n"
+    (folder / "nodes.csv").write_text(text, encoding="utf-8")
+    return str(folder)
+
+
+def test_the_command_line_trains_on_links_alone_and_one_hot_is_refused_elsewhere(tmp_path, capsys):
+    graph = without_features(tmp_path / "graph", noisy_graph())
+    other = without_features(tmp_path / "other", noisy_graph(100, seed=2))
+    fast = [f"--set={part}" for part in ("training.epochs=1", "training.warmup=1", "representation.width=8")]
+    for kind in ("structural", "one-hot"):
+        run, out = str(tmp_path / kind), str(tmp_path / f"{kind}.csv")
+        assert main(["train", graph, "--out", run, "--features", kind, *fast]) == 0
+        assert main(["predict", run, "--out", out]) == 0
+        capsys.readouterr()
+        code = main(["predict", run, other, "--out", out])
+        said = capsys.readouterr().err
+        assert code == (0 if kind == "structural" else 2)
+        assert kind == "structural" or ("--features structural" in said and said.count("\n") == 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--features", "structural"], "leave it out, this graph has 300 features"),
+        (["--features", "degree"], "features.missing must be one of one-hot, structural, found 'degree'"),
+    ],
+)
+def test_the_flag_is_for_graphs_without_features(tmp_path, capsys, words, sentence):
+    write_tables(noisy_graph(), tmp_path / "graph", "csv")
+    assert main(["train", str(tmp_path / "graph"), "--out", str(tmp_path / "run"), *words]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "run").exists()
