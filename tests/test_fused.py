@@ -86,7 +86,7 @@ def test_episodes_of_many_lengths_are_played_by_programs_of_several_sizes():
     sizes, lengths = fused._SHORTEST, episodes.length.tolist()
     try:
         fused._SHORTEST = 2
-        groups = fused._groups(episodes)
+        groups = fused.groups_of(episodes)
         assert len(groups) > 1
         assert sum(end - start for start, end, _ in groups) == episodes.count
         for start, end, size in groups:

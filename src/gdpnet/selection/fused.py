@@ -47,7 +47,7 @@ def play_fused(policy: Policy, view: View, episodes: Episodes, met: Met, play: P
     tables = view.tables
     assert tables is not None
     half = policy.neighbour_half(met.embedded, met.beliefs, met.pairs)
-    out = launch(policy, tables, episodes, met, half, play, _groups(episodes))
+    out = launch(policy, tables, episodes, met, half, play, groups_of(episodes))
     if not bool(torch.isfinite(out.scores).all()):
         raise GDPNetError("training diverged: scores are no longer numbers; lower the learning rates")
     first = episodes.offsets[:-1] + torch.arange(episodes.count, device=episodes.offsets.device)
@@ -65,7 +65,7 @@ def play_fused(policy: Policy, view: View, episodes: Episodes, met: Met, play: P
     )
 
 
-def _groups(episodes: Episodes) -> list[tuple[int, int, int]]:
+def groups_of(episodes: Episodes) -> list[tuple[int, int, int]]:
     """Cut the episodes, longest first, into runs of like length: first, last, and the size that holds them."""
     bounds = [LONGEST]
     while bounds[-1] > _SHORTEST:
