@@ -8,6 +8,7 @@ import warnings
 import pytest
 import torch
 
+from gdpnet import device
 from gdpnet.config import Config
 from gdpnet.errors import GDPNetError
 from gdpnet.prepared import prepare
@@ -115,11 +116,11 @@ def test_on_the_host_the_reference_plays(monkeypatch):
 
 
 def test_where_triton_is_missing_it_is_said_once(monkeypatch):
-    fused.has_triton.cache_clear()
-    monkeypatch.setattr(fused.importlib.util, "find_spec", lambda name: None)
+    device.has_triton.cache_clear()
+    monkeypatch.setattr(device.importlib.util, "find_spec", lambda name: None)
     with pytest.warns(UserWarning, match="Triton is not installed"):
-        assert not fused.has_triton()
+        assert not device.has_triton()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert not fused.has_triton()
-    fused.has_triton.cache_clear()
+        assert not device.has_triton()
+    device.has_triton.cache_clear()

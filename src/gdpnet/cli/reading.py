@@ -34,7 +34,7 @@ from gdpnet.graph.datasets import DATASETS, is_present
 from gdpnet.graph.files import edge_table, write_table
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.tables import SUFFIXES
-from gdpnet.streaming import EDGES_A_SHARD, denoise_to, embed_to
+from gdpnet.streaming import denoise_to, embed_to
 
 
 @app.command()
@@ -66,7 +66,7 @@ def embed(
     graph: OptionalGraph = None,
     out: OutFile = Path("embeddings.parquet"),
     shards: Shards = False,
-    edges_a_shard: EdgesAShard = EDGES_A_SHARD,
+    edges_a_shard: EdgesAShard = None,
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
     columns: ColumnNames = None,
@@ -127,7 +127,7 @@ def denoise(
         bool, typer.Option("--one-way", help="decide on each direction of a link by itself")
     ] = False,
     shards: Shards = False,
-    edges_a_shard: EdgesAShard = EDGES_A_SHARD,
+    edges_a_shard: EdgesAShard = None,
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
     columns: ColumnNames = None,

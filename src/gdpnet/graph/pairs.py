@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet.device import has_triton
 from gdpnet.graph.features import Features, SparseRows, add_rows, normalise
 from gdpnet.graph.graph import Graph
 from gdpnet.ragged import find_in_rows, owners_of, ranges
@@ -98,7 +99,7 @@ def pair_tables(graph: Graph, state: str, unit: Features | None = None) -> PairT
     if state == "pairs":
         return PairTables(state, row_ptr, neighbour, unit, None)
     circle = add_rows(unit, row_ptr, neighbour)
-    everyone = torch.arange(graph.num_nodes)
+    everyone = torch.arange(graph.num_nodes, device=row_ptr.device)
     lengths = [
         _row_dots(left, everyone, right, everyone)
         for left, right in ((unit, unit), (circle, circle), (unit, circle))
@@ -116,33 +117,73 @@ def pairs_of(
 ) -> tuple[Float[Tensor, "some pairs"], Int[Tensor, "some"]]:
     """Return the pair features of the edges of some targets, and the edge that runs the other way, -1 for none."""
     target, neighbour = tables.ends_of(first, last)
-    back = find_in_rows(tables.row_ptr, tables.neighbour, neighbour, target)
-    if tables.unit is None:
-        return torch.zeros(target.numel(), 0, device=target.device), back
-    cosine = _row_dots(tables.unit, target, tables.unit, neighbour)
-    if tables.circle is None:
-        return cosine[:, None], back
-    common, adamic_adar = _common_neighbours(tables, target, neighbour)
+    if tables.unit is None or tables.circle is None:
+        back = find_in_rows(tables.row_ptr, tables.neighbour, neighbour, target)
+        if tables.unit is None:
+            return torch.zeros(target.numel(), 0, device=target.device), back
+        return _row_dots(tables.unit, target, tables.unit, neighbour)[:, None], back
+    on_chip = tables.row_ptr.is_cuda and isinstance(tables.unit, Tensor) and has_triton()
+    found = look_on_chip(tables, first, last) if on_chip else look(tables, target, neighbour)
     degree = tables.row_ptr.diff()
     columns = [
-        cosine,
-        common.log1p(),
-        adamic_adar.log1p(),
-        *_circle_cosines(tables, target, neighbour, cosine, (back >= 0).float()),
+        found.cosine,
+        found.common.log1p(),
+        found.adamic_adar.log1p(),
+        *_circle_cosines(tables, target, neighbour, found),
         degree[target].float().log1p(),
         degree[neighbour].float().log1p(),
     ]
     if tables.state == "circles":
-        columns += [torch.zeros_like(cosine)] * LEARNED_PAIRS
-    return torch.stack(columns, dim=1), back
+        columns += [torch.zeros_like(found.cosine)] * LEARNED_PAIRS
+    return torch.stack(columns, dim=1), found.back
+
+
+class Looked(NamedTuple):
+    """What is found of edges by looking at the rows of their two nodes."""
+
+    common: Float[Tensor, "some"]
+    adamic_adar: Float[Tensor, "some"]
+    cosine: Float[Tensor, "some"]
+    near: Float[Tensor, "some"]
+    """Inner product of the target and the sum over the neighbour's neighbours."""
+    far: Float[Tensor, "some"]
+    """Inner product of the neighbour and the sum over the target's neighbours."""
+    between: Float[Tensor, "some"]
+    """Inner product of both sums."""
+    back: Int[Tensor, "some"]
+
+
+def look(tables: PairTables, target: Int[Tensor, "some"], neighbour: Int[Tensor, "some"]) -> Looked:
+    """Look at some edges with plain tensors, on any device: the reference."""
+    unit, circle = tables.unit, tables.circle
+    assert unit is not None
+    assert circle is not None
+    return Looked(
+        *_common_neighbours(tables, target, neighbour),
+        _row_dots(unit, target, unit, neighbour),
+        _row_dots(unit, target, circle, neighbour),
+        _row_dots(unit, neighbour, circle, target),
+        _row_dots(circle, target, circle, neighbour),
+        find_in_rows(tables.row_ptr, tables.neighbour, neighbour, target),
+    )
+
+
+def look_on_chip(tables: PairTables, first: int, last: int) -> Looked:
+    """Look at the edges of some targets on an NVIDIA GPU, a warp an edge; features must be dense."""
+    from gdpnet.pair_kernel import launch_pairs
+
+    target, edges = tables.ends_of(first, last)[0], tables.edges_of(first, last)
+    assert isinstance(tables.unit, Tensor)
+    assert isinstance(tables.circle, Tensor)
+    columns, back = launch_pairs(
+        tables.row_ptr, tables.neighbour, tables.unit, tables.circle, _rarity(tables), target, edges.start
+    )
+    common, rare, cosine, near, far, between = columns.unbind()
+    return Looked(common, rare, cosine, near, far, between, back)
 
 
 def _circle_cosines(
-    tables: PairTables,
-    target: Int[Tensor, "some"],
-    neighbour: Int[Tensor, "some"],
-    cosine: Float[Tensor, "some"],
-    mutual: Float[Tensor, "some"],
+    tables: PairTables, target: Int[Tensor, "some"], neighbour: Int[Tensor, "some"], found: Looked
 ) -> tuple[Float[Tensor, "some"], Float[Tensor, "some"], Float[Tensor, "some"]]:
     """Compare each node of an edge, and its circle, with the other's circle: its neighbours but for this one.
 
@@ -154,14 +195,12 @@ def _circle_cosines(
     assert unit is not None
     assert length is not None
     assert inner is not None
-    assert tables.unit is not None
-    assert tables.circle is not None
-    near = _row_dots(tables.unit, target, tables.circle, neighbour) - mutual * unit[target]
-    far = _row_dots(tables.unit, neighbour, tables.circle, target) - unit[neighbour]
+    mutual = (found.back >= 0).float()
+    near = found.near - mutual * unit[target]
+    far = found.far - unit[neighbour]
     near_length = (length[neighbour] - mutual * (2.0 * near + unit[target])).clamp(min=0.0).sqrt()
     far_length = (length[target] - 2.0 * far - unit[neighbour]).clamp(min=0.0).sqrt()
-    between = _row_dots(tables.circle, target, tables.circle, neighbour)
-    both = between - inner[neighbour] + mutual * (cosine - inner[target])
+    both = found.between - inner[neighbour] + mutual * (found.cosine - inner[target])
     return (
         _ratio(near, near_length),
         _ratio(far, far_length),
@@ -245,7 +284,7 @@ def _common_neighbours(
     tables: PairTables, target: Int[Tensor, "some"], neighbour: Int[Tensor, "some"]
 ) -> tuple[Float[Tensor, "some"], Float[Tensor, "some"]]:
     """Count the common neighbours of each edge's nodes, plainly and each by 1 / log of its degree."""
-    rarity = 1.0 / tables.row_ptr.diff().float().clamp(min=2.0).log()
+    rarity = _rarity(tables)
     common = torch.zeros(target.numel(), dtype=torch.double, device=target.device)
     adamic_adar = torch.zeros_like(common)
     rows = _Rows(tables.row_ptr, tables.neighbour, partial(find_in_rows, tables.row_ptr, tables.neighbour))
@@ -253,3 +292,8 @@ def _common_neighbours(
         common.index_add_(0, edge, common.new_ones(1).expand_as(edge))
         adamic_adar.index_add_(0, edge, rarity[tables.neighbour[place]].double())
     return common.float(), adamic_adar.float()
+
+
+def _rarity(tables: PairTables) -> Float[Tensor, "nodes"]:
+    """Return what each node counts for as a common neighbour: 1 / log of its degree."""
+    return 1.0 / tables.row_ptr.diff().float().clamp(min=2.0).log()

@@ -5,12 +5,9 @@ The kernel itself is in `kernel.py`, which imports Triton and is imported only w
 
 from __future__ import annotations
 
-import importlib.util
-import warnings
-from functools import cache
-
 import torch
 
+from gdpnet.device import has_triton
 from gdpnet.errors import GDPNetError
 from gdpnet.ragged import ranges
 from gdpnet.selection.episodes import Episodes, Met, View
@@ -29,15 +26,6 @@ def can_fuse(view: View, episodes: Episodes) -> bool:
     if view.tables is None or not episodes.row.is_cuda or episodes.count == 0:
         return False
     return has_triton() and int(episodes.length[0]) <= LONGEST
-
-
-@cache
-def has_triton() -> bool:
-    """Say whether Triton is there; where it is not, say so once."""
-    if importlib.util.find_spec("triton") is not None:
-        return True
-    warnings.warn("Triton is not installed: episodes are played step by step, which is slower", stacklevel=2)
-    return False
 
 
 def play_fused(policy: Policy, view: View, episodes: Episodes, met: Met, play: Play) -> Played:

@@ -9,9 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gdpnet.device import has_triton
 from gdpnet.errors import GDPNetError
 from gdpnet.selection.episodes import Episodes, View
-from gdpnet.selection.fused import groups_of, has_triton
+from gdpnet.selection.fused import groups_of
 from gdpnet.selection.play import Play
 from gdpnet.selection.policy import Policy
 
@@ -23,7 +24,7 @@ _HALF_ROWS = 1 << 20
 
 
 def can_share(view: View, device: torch.device, longest: int) -> bool:
-    """Say whether the kernel can play episodes of up to so many candidates: on a GPU, with Triton, one member alone."""
+    """Say whether the kernel can play episodes of up to so many candidates: on a GPU, as one member sees them."""
     if view.tables is None or device.type != "cuda" or view.tables.bias.shape[0] != 1:
         return False
     return longest <= LONGEST_SHARED and has_triton()
@@ -33,7 +34,7 @@ def can_share(view: View, device: torch.device, longest: int) -> bool:
 def play_shared(
     policy: Policy, view: View, episodes: Episodes, play: Play, copies: int
 ) -> tuple[Float[Tensor, "candidates"], Float[Tensor, "candidates"]]:
-    """Play every episode as often as asked; return for each candidate its summed keep chances, and how often it was kept.
+    """Play every episode as often as asked; return each candidate's summed keep chances, and how often it was kept.
 
     The episodes' keys must leave the copy out (`begin_episodes` with ``shared_keys``).
     """

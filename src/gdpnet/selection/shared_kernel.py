@@ -70,7 +70,8 @@ def launch_shared(
     return probability, kept
 
 
-@triton.jit
+# a number that happens to be one or a multiple of sixteen is no reason to compile anew
+@triton.jit(do_not_specialize=["first_episode", "last_episode", "copies", "candidates"])
 def _play_side_by_side(
     own_ptr, bias_ptr, heads_ptr, head_bias_ptr,
     row_ptr, offsets_ptr, key_ptr, ending_key_ptr,
