@@ -16,11 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import torch
 from limits import device_limits, least_work, shares
-from matplotlib.figure import Figure
 from memory import in_child
 from records import make_parser, write_record
 
@@ -34,8 +32,6 @@ from gdpnet.inference import CIRCLE_EPISODES
 from gdpnet.model import GDPNet
 from gdpnet.phases import Phases
 from gdpnet.streaming import denoise_to
-
-matplotlib.use("Agg")
 
 MEAN_DEGREE = 20
 LEAVES = 1_000_000
@@ -166,6 +162,8 @@ def measure_sizes(work: dict[str, Any], arguments: argparse.Namespace) -> list[d
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw seconds an edge and peak memory against the number of edges."""
+    from matplotlib.figure import Figure  # a machine that only measures need not have it
+
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     edges = [row["edges"] for row in rows]
     panels = [

@@ -167,8 +167,7 @@ def test_the_state_of_circles_leaves_room_for_what_is_learned_after_what_the_gra
 # --- on a GPU ---
 
 
-@pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("features", [4, 130])
+@pytest.mark.parametrize(("directed", "features"), [(False, 130), (True, 4)])
 def test_the_kernel_finds_what_plain_tensors_find(directed, features):
     pytest.importorskip("triton", reason="Triton is not installed")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
