@@ -1,20 +1,24 @@
 """Cost against size: seconds an edge and peak memory of `denoise` in shards, on generated graphs that are mapped.
 
-A model is trained on the smallest graph; every graph is generated and cleaned in a process of its own. The cost of an
-edge is in seconds of the CPU, all threads together: other work on the machine does not count.
+A model is trained on a small graph; every graph is generated and cleaned in a process of its own, and leaves a record
+at once. The cost of an edge is in seconds of the CPU, all threads together, as other work on the machine shall not
+count; on a GPU it is in seconds of the clock, from files to files. Beside it stands what the device must do at least
+(`limits.py`).
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
+import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import torch
-from matplotlib.figure import Figure
+from limits import device_limits, least_work, shares
 from memory import in_child
 from records import make_parser, write_record
 
@@ -24,13 +28,14 @@ from gdpnet.graph.generated import GeneratedSettings, generate_store
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.mapped import open_store
 from gdpnet.graph.store import write_store
+from gdpnet.inference import CIRCLE_EPISODES
 from gdpnet.model import GDPNet
+from gdpnet.phases import Phases
 from gdpnet.streaming import denoise_to
-
-matplotlib.use("Agg")
 
 MEAN_DEGREE = 20
 LEAVES = 1_000_000
+WARM_EDGES = 300_000
 EPOCHS = ["training.warmup=5", "training.epochs=10"]
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "figures" / "cost_against_size.png"
 
@@ -42,8 +47,8 @@ def generate(work: dict[str, Any]) -> None:
 
 
 def train(work: dict[str, Any]) -> None:
-    """Train a model on the smallest graph."""
-    config = Config().with_overrides(EPOCHS)
+    """Train a model on a small graph."""
+    config = Config().with_overrides(work["settings"])
     model = GDPNet.from_config(config, seed=work["seed"], device="cpu").fit(open_store(work["store"]))
     model.save(work["model"])
 
@@ -56,9 +61,36 @@ def learn(work: dict[str, Any]) -> dict[str, Any]:
 
 
 def clean(work: dict[str, Any]) -> dict[str, Any]:
-    """Decide on every edge of a graph, shard by shard."""
-    model, graph = GDPNet.load(work["model"], device=work["device"]), open_store(work["store"])
-    return denoise_to(model, graph, work["out"], threshold=0.5, all_edges=True)
+    """Decide on every edge of a graph, shard by shard, from its files to shards on the disk."""
+    began = time.perf_counter()
+    model = GDPNet.load(work["model"], device=work["device"])
+    if (
+        model.device_.type == "cuda"
+    ):  # libraries and kernels are loaded before the clock runs; what that took is said
+        with tempfile.TemporaryDirectory() as folder:
+            denoise_to(model, open_store(work["warm"]), Path(folder) / "out", threshold=0.5)
+        torch.cuda.reset_peak_memory_stats()
+    start, phases = time.perf_counter(), Phases()
+    graph = open_store(work["store"])
+    phases.mark("open", model.device_)
+    said = denoise_to(model, graph, work["out"], threshold=0.5, all_edges=True, phases=phases)
+    seconds = time.perf_counter() - start
+    found = {"phases": phases.seconds, "wall_seconds": seconds, "start_seconds": start - began}
+    if model.device_.type == "cuda":
+        found["gpu_peak_gib"] = torch.cuda.max_memory_allocated() / 1024**3
+        found["gpu"] = torch.cuda.get_device_name()
+    limits = device_limits(model.device_)
+    # the share kept at one half stands for the share that an episode keeps
+    least = least_work(
+        graph.row_ptr,
+        graph.num_features,
+        graph.num_classes,
+        model.config_,
+        said["kept_share"],
+        CIRCLE_EPISODES,
+    )
+    kept = {name: said[name] for name in ("kept_share", "keep_auc")}
+    return found | kept | {"limits": limits, **shares(least, limits, phases.seconds, seconds)}
 
 
 def clean_hub(work: dict[str, Any]) -> dict[str, Any]:
@@ -74,33 +106,68 @@ def clean_hub(work: dict[str, Any]) -> dict[str, Any]:
     return denoise_to(model, open_store(work["store"]), work["out"], threshold=0.5)
 
 
-def measure(work: dict[str, Any], threads: int) -> dict[str, Any]:
-    """Generate one graph and clean it; return what each took."""
-    generated = in_child(generate, work, threads)
-    if not work["model"].exists():
-        in_child(train, work, threads)
-    cleaned = in_child(clean, work, threads)
-    for folder in (work["store"], work["out"]):
-        shutil.rmtree(folder)
+def measure(work: dict[str, Any], threads: int, limit: float | None) -> dict[str, Any]:
+    """Generate one graph, unless it was kept, and clean it; return what each took."""
+    generated = {"seconds": None, "peak_gib": None}
+    if not work["store"].exists():
+        generated = in_child(generate, work, threads, limit)
+    try:
+        cleaned = in_child(clean, work, threads, limit)
+    finally:
+        shutil.rmtree(work["out"], ignore_errors=True)
+        if not work["keep"]:
+            shutil.rmtree(work["store"])
+    # on a GPU the clock counts, as it is the host that waits; else seconds of the CPU, as the machine is shared
+    cost = cleaned["result"]["wall_seconds"] if work["device"] == "cuda" else cleaned["cpu_seconds"]
     return {
         "edges": work["edges"],
         "nodes": work["edges"] // MEAN_DEGREE,
         "features": work["features"],
+        "device": work["device"],
         "generate_seconds": generated["seconds"],
         "generate_peak_gib": generated["peak_gib"],
         "denoise_seconds": cleaned["seconds"],
         "denoise_peak_gib": cleaned["peak_gib"],
         "denoise_cpu_seconds": cleaned["cpu_seconds"],
-        "microseconds_an_edge": round(1e6 * cleaned["cpu_seconds"] / work["edges"], 2),
-    } | {name: cleaned["result"][name] for name in ("kept_share", "keep_auc")}
+        "microseconds_an_edge": round(1e6 * cost / work["edges"], 3),
+    } | cleaned["result"]
+
+
+def measure_sizes(work: dict[str, Any], arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Train a model, then measure one size after the other; each leaves its record at once, failed ones too."""
+    config = Config().with_overrides(arguments.settings).to_dict()
+    sizes = sorted(int(size) for size in arguments.edges)
+    if not work["model"].exists():
+        small = work | {"edges": int(arguments.train_edges or sizes[0]), "store": work["folder"] / "small"}
+        in_child(generate, small, arguments.threads)
+        trained = in_child(train, small, arguments.threads)
+        print(f"trained on {small['edges']:,} edges in {trained['seconds']:.1f} s", flush=True)
+    if arguments.device == "cuda" and not work["warm"].exists():
+        warm = work | {"edges": WARM_EDGES, "store": work["warm"]}
+        in_child(generate, warm, arguments.threads)
+        warmed = in_child(clean, warm, arguments.threads, arguments.limit)  # compiles the kernels
+        shutil.rmtree(work["out"], ignore_errors=True)
+        print(f"kernels compiled in {warmed['result']['start_seconds']:.1f} s", flush=True)
+    rows = []
+    for edges in sizes:
+        one = work | {"edges": edges, "store": work["folder"] / f"store-{edges}"}
+        try:
+            rows.append(measure(one, arguments.threads, arguments.limit))
+        except (RuntimeError, TimeoutError) as error:
+            write_record(arguments.results, "large_size", {"edges": edges, "failed": str(error)}, config)
+            continue
+        write_record(arguments.results, "large_size", rows[-1], config)
+    return rows
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw seconds an edge and peak memory against the number of edges."""
+    from matplotlib.figure import Figure  # a machine that only measures need not have it
+
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     edges = [row["edges"] for row in rows]
     panels = [
-        ("microseconds_an_edge", "CPU microseconds an edge of denoise"),
+        ("microseconds_an_edge", "microseconds an edge of denoise"),
         ("denoise_peak_gib", "peak memory of denoise, GiB"),
     ]
     for axes, (key, title) in zip(figure.subplots(1, 2), panels, strict=True):
@@ -123,8 +190,16 @@ def main() -> None:
     )
     parser.add_argument("--picture", type=Path, default=PICTURE, help="picture to draw")
     parser.add_argument(
-        "--model", type=Path, help="a model file (default: one trained on the smallest graph)"
+        "--model",
+        type=Path,
+        help="a model file (default: one trained here, and kept there if --keep is given)",
     )
+    parser.add_argument("--train-edges", type=float, help="size to train on (default: the smallest one)")
+    parser.add_argument(
+        "--settings", nargs="*", default=EPOCHS, help="settings to train with, section.key=value"
+    )
+    parser.add_argument("--keep", type=Path, help="folder where graphs and the model stay for another run")
+    parser.add_argument("--limit", type=float, help="most seconds of generating and of cleaning one graph")
     parser.add_argument(
         "what",
         nargs="?",
@@ -133,14 +208,20 @@ def main() -> None:
         help="denoise at every size (default), a hub of a million neighbours, or training at the smallest size",
     )
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=arguments.work) as folder:
+    with tempfile.TemporaryDirectory(dir=arguments.work) as temporary:
+        folder = arguments.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         work: dict[str, Any] = {
             "features": arguments.features,
             "seed": arguments.seed,
             "device": arguments.device,
-            "model": arguments.model or Path(folder) / "model.safetensors",
-            "store": Path(folder) / "store",
-            "out": Path(folder) / "out",
+            "settings": arguments.settings,
+            "folder": folder,
+            "keep": arguments.keep is not None,
+            "model": arguments.model or folder / "model.safetensors",
+            "store": folder / "store",
+            "warm": folder / "warm",
+            "out": Path(temporary) / "out",
         }
         torch.set_num_threads(arguments.threads)
         if arguments.what == "hub":
@@ -153,13 +234,12 @@ def main() -> None:
             metrics = in_child(learn, work, arguments.threads) | {"edges": work["edges"]}
             write_record(arguments.results, "large_training", metrics, Config().to_dict())
             return
-        rows = []
-        for edges in sorted(int(size) for size in arguments.edges):
-            rows.append(measure(work | {"edges": edges}, arguments.threads))
-            print(rows[-1], flush=True)
+        rows = measure_sizes(work, arguments)
+    if not rows:
+        sys.exit("no size was measured: see the records")
     costs = [row["microseconds_an_edge"] for row in rows]
     metrics = {"sizes": rows, "ratio": round(max(costs) / min(costs), 3), "device": arguments.device}
-    write_record(arguments.results, "large", metrics, Config().with_overrides(EPOCHS).to_dict())
+    write_record(arguments.results, "large", metrics, Config().with_overrides(arguments.settings).to_dict())
     draw(rows, arguments.picture)
 
 

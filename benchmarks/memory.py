@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import queue
 import resource
 import time
 from collections.abc import Callable
@@ -57,13 +58,28 @@ def _measured(
     answer.put({name: round(value, 3) for name, value in found.items()} | {"result": result})
 
 
-def in_child(job: Callable[..., object], argument: object, threads: int) -> dict[str, Any]:
-    """Run a job in a fresh process and return its peak memory, seconds of the clock and of the CPU, and result."""
+def in_child(
+    job: Callable[..., object], argument: object, threads: int, limit: float | None = None
+) -> dict[str, Any]:
+    """Run a job in a fresh process and return its peak memory, seconds of the clock and of the CPU, and result.
+
+    A job that fails, or that takes longer than the limit in seconds, raises an error here.
+    """
     context = multiprocessing.get_context("spawn")
     answer = context.Queue()
     child = context.Process(target=_measured, args=(job, argument, threads, answer))
     child.start()
-    result: dict[str, Any] = answer.get()
+    start = time.perf_counter()
+    while True:
+        try:
+            result: dict[str, Any] = answer.get(timeout=1)
+            break
+        except queue.Empty:
+            if not child.is_alive():
+                raise RuntimeError(f"{job.__name__} ended with status {child.exitcode}") from None
+            if limit is not None and time.perf_counter() - start > limit:
+                child.kill()
+                raise TimeoutError(f"{job.__name__} took more than {limit:g} seconds") from None
     child.join()
     return result
 

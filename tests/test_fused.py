@@ -8,6 +8,7 @@ import warnings
 import pytest
 import torch
 
+from gdpnet import device
 from gdpnet.config import Config
 from gdpnet.errors import GDPNetError
 from gdpnet.prepared import prepare
@@ -86,7 +87,7 @@ def test_episodes_of_many_lengths_are_played_by_programs_of_several_sizes():
     sizes, lengths = fused._SHORTEST, episodes.length.tolist()
     try:
         fused._SHORTEST = 2
-        groups = fused._groups(episodes)
+        groups = fused.groups_of(episodes)
         assert len(groups) > 1
         assert sum(end - start for start, end, _ in groups) == episodes.count
         for start, end, size in groups:
@@ -115,11 +116,11 @@ def test_on_the_host_the_reference_plays(monkeypatch):
 
 
 def test_where_triton_is_missing_it_is_said_once(monkeypatch):
-    fused.has_triton.cache_clear()
-    monkeypatch.setattr(fused.importlib.util, "find_spec", lambda name: None)
+    device.has_triton.cache_clear()
+    monkeypatch.setattr(device.importlib.util, "find_spec", lambda name: None)
     with pytest.warns(UserWarning, match="Triton is not installed"):
-        assert not fused.has_triton()
+        assert not device.has_triton()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert not fused.has_triton()
-    fused.has_triton.cache_clear()
+        assert not device.has_triton()
+    device.has_triton.cache_clear()

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gdpnet.graph import features as feature_rows
 from gdpnet.graph import pairs
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
@@ -161,3 +162,34 @@ def test_the_state_of_circles_leaves_room_for_what_is_learned_after_what_the_gra
     assert names[:-LEARNED_PAIRS] == PAIR_NAMES["structure"]
     assert torch.equal(found[:, :-LEARNED_PAIRS], pair_features(TRIANGLE, "structure"))
     assert bool((found[:, -LEARNED_PAIRS:] == 0.0).all())
+
+
+# --- on a GPU ---
+
+
+@pytest.mark.parametrize(("directed", "features"), [(False, 130), (True, 4)])
+def test_the_kernel_finds_what_plain_tensors_find(directed, features):
+    pytest.importorskip("triton", reason="Triton is not installed")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    generator = torch.Generator().manual_seed(0)
+    hub = torch.stack([torch.arange(1, 36), torch.zeros(35, dtype=torch.long)])
+    links = torch.cat([hub, torch.randint(40, (2, 60), generator=generator)], dim=1)
+    graph = Graph.build(links, torch.randn(40, features, generator=generator), directed=directed)
+    graph = replace(graph, neighbour=graph.neighbour.int())  # as a store holds them
+    tables = pairs.pair_tables(graph, "structure").to(device)
+    assert int(graph.degree.max()) > 32
+    for first, last in ((0, 40), (7, 12)):
+        plain = pairs.look(tables, *tables.ends_of(first, last))
+        for one, other in zip(pairs.look_on_chip(tables, first, last), plain, strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_sums_over_neighbours_on_a_device_are_those_of_the_host():
+    graph = random_graph(3, nodes=30, links=80)
+    weight = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(0))
+    links = (graph.row_ptr, graph.neighbour)
+    plain = feature_rows.add_rows(graph.features, *links)
+    on_device = feature_rows.add_on_device(graph.features, graph.row_ptr, graph.neighbour.int())
+    torch.testing.assert_close(on_device, plain)
+    mixed = feature_rows._mix_dense(graph.features, graph.features, *links, weight)
+    torch.testing.assert_close(mixed, feature_rows.mix_rows(graph.features, *links, weight))

@@ -11,13 +11,14 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from gdpnet import atomic, streaming
+from gdpnet import atomic, inference, streaming
 from gdpnet.cli import main
 from gdpnet.errors import ConfigError, GDPNetError, GraphError, RunFolderError
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.mapped import open_store
 from gdpnet.graph.store import write_store
 from gdpnet.model import GDPNet
+from gdpnet.phases import Phases
 from gdpnet.representation.reader import Reader
 from gdpnet.streaming import denoise_to, embed_to
 from small import FAST, fitted, noisy_graph
@@ -150,6 +151,23 @@ def test_the_summary_is_that_of_the_whole(model, tmp_path):
     assert said["keep_auc"] == pytest.approx(roc_auc_score(~spurious, whole.keep_probability), abs=1e-3)
 
 
+def test_the_way_of_gpus_gives_the_same(monkeypatch, tmp_path):
+    pytest.importorskip("triton", reason="Triton is not installed")
+    model, graph = trained(representation={"width": 8}, inference={"episodes": 3})
+    whole = model.denoise(graph)
+    monkeypatch.setattr(inference, "can_share", lambda *_: True)
+    monkeypatch.setattr(streaming, "_threads", lambda device: 2)
+    phases = Phases()
+    said = denoise_to(
+        model, graph, tmp_path / "d", all_edges=True, edges_a_shard=80, phases=phases, threshold=0.5
+    )
+    assert np.allclose(rows(tmp_path / "d")["keep_probability"], whole.keep_probability, atol=1e-5)
+    assert said["edges"] == graph.num_edges
+    assert phases.seconds.keys() == {
+        "read", "node tables", "circles", "pair features", "first look", "decide", "write"
+    }  # fmt: skip
+
+
 # --- stopped and resumed ---
 
 
@@ -166,9 +184,13 @@ def stop_after(count: int, monkeypatch) -> None:
     monkeypatch.setattr(atomic, "_flush_to_disk", flush)
 
 
+@pytest.mark.parametrize("threads", [0, 3])
 @pytest.mark.parametrize("files", [3, 9, 17])
-def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(files, model, tmp_path, monkeypatch):
+def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(
+    files, threads, model, tmp_path, monkeypatch
+):
     graph = noisy_graph()
+    monkeypatch.setattr(streaming, "_threads", lambda device: threads)  # a GPU has threads that write
     denoise_to(model, graph, tmp_path / "whole", all_edges=True, edges_a_shard=60)
     with monkeypatch.context() as patch:
         stop_after(files, patch)

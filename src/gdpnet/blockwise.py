@@ -16,7 +16,8 @@ from torch import Tensor
 from gdpnet.config import Config
 from gdpnet.graph.graph import Graph
 from gdpnet.inference import CIRCLE_EPISODES, Selected, decide, keep_all, represent
-from gdpnet.prepared import Prepared, in_first_circles, prepare_nodes, with_block, with_circle
+from gdpnet.phases import Phases
+from gdpnet.prepared import Prepared, bring_dense, in_first_circles, prepare_nodes, with_block, with_circle
 from gdpnet.ragged import both_ways, cut_rows
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
@@ -41,9 +42,14 @@ class Blockwise:
         config: Config,
         seed: int,
         device: torch.device,
+        phases: Phases | None = None,
     ) -> None:
         self.policy, self.aggregators, self.config, self.seed = policy, aggregators, config, seed
+        self.device, self.phases = device, phases or Phases()
+        graph = bring_dense(graph, device)
+        self._mark("read")
         self.prepared, self.tables = prepare_nodes(graph, config, device)
+        self._mark("node tables")
         self.rows: NodeRows | None = None
         self.first: Float[Tensor, "edges"] | None = None
 
@@ -59,7 +65,10 @@ class Blockwise:
         assert self.policy is not None
         if self.rows is None:
             self._project(in_first_circles(self.prepared, self.config), keep_circle=False)
-        return self._play(block, self.seed + 1, CIRCLE_EPISODES)
+            self._mark("circles")
+        chosen = self._play(block, self.seed + 1, CIRCLE_EPISODES)
+        self._mark("first look")
+        return chosen
 
     def enter(
         self,
@@ -81,13 +90,16 @@ class Blockwise:
             else:
                 prepared = with_circle(prepared, self._mutual(weight.to(device)))
         self._project(prepared, keep_circle=represents)
+        self._mark("circles")
 
     def decide(self, block: Block) -> Selected:
         """Let the targets of a block decide for good."""
         if self.policy is None:
             return keep_all(self._block(block))
         chosen = self._play(block, self.seed)
-        return chosen.hearing(self.first) if self.first is not None else chosen
+        chosen = chosen.hearing(self.first) if self.first is not None else chosen
+        self._mark("decide")
+        return chosen
 
     def represent(
         self, chosen: Selected, block: Block, reader: Reader | None
@@ -121,7 +133,13 @@ class Blockwise:
         )
 
     def _block(self, block: Block) -> Prepared:
-        return with_block(self.prepared, self.tables, *block)
+        self._mark("write")  # whatever lies between two blocks
+        prepared = with_block(self.prepared, self.tables, *block)
+        self._mark("pair features")
+        return prepared
+
+    def _mark(self, phase: str) -> None:
+        self.phases.mark(phase, self.device)
 
     def _mutual(self, weight: Float[Tensor, "edges"]) -> Float[Tensor, "edges"]:
         if not self.config.inference.both_ways:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import warnings
+from functools import cache
+
 import torch
 
 from gdpnet.errors import ConfigError
@@ -15,3 +19,12 @@ def pick_device(name: str) -> torch.device:
     if name == "cuda" and not available:
         raise ConfigError("the device cuda was asked for, but torch finds no CUDA GPU on this machine")
     return torch.device("cuda" if name != "cpu" and available else "cpu")
+
+
+@cache
+def has_triton() -> bool:
+    """Say whether Triton is there; where it is not, say so once."""
+    if importlib.util.find_spec("triton") is not None:
+        return True
+    warnings.warn("Triton is not installed: episodes are played step by step, which is slower", stacklevel=2)
+    return False

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,10 +21,14 @@ from gdpnet.representation.reader import Reader
 from gdpnet.selection.episodes import Episodes, View, begin_episodes, split_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Play, Rollout, roll_out
+from gdpnet.selection.shared import can_share, play_shared
 from gdpnet.sight import NodeRows, make_view
 
 _CANDIDATES_AT_ONCE = 1 << 17
+_MOST_CANDIDATES_ON_DEVICE = 1 << 24
 _EDGES_AT_ONCE = 1 << 17
+
+T = TypeVar("T")
 
 CIRCLE_EPISODES = 2
 """Sampled episodes of the nodes around a target: fewer than its own, as they enter only as a mean over many."""
@@ -49,9 +54,7 @@ def roll_outs(
     number = torch.arange(copies, device=targets.device).repeat(targets.numel())
     targets = targets.repeat_interleave(copies)
     shift = torch.zeros_like(targets) if row_shift is None else row_shift.repeat_interleave(copies)
-    degree = prepared.row_ptr[targets + 1] - prepared.row_ptr[targets]
-    part = (degree.cumsum(0) - 1).clamp(min=0) // _CANDIDATES_AT_ONCE
-    sizes = torch.unique_consecutive(part, return_counts=True)[1].tolist() if targets.numel() else []
+    sizes = _batches(prepared, targets, _CANDIDATES_AT_ONCE)
     for some, shifts, numbers in zip(
         torch.split(targets, sizes), torch.split(shift, sizes), torch.split(number, sizes), strict=True
     ):
@@ -65,23 +68,31 @@ def roll_outs(
             seed=seed,
         )
         for few in split_episodes(episodes, 2 * _CANDIDATES_AT_ONCE):
-            yield from _in_halves(policy, view, few, play)
+            for _, rollout in _in_halves(few, lambda batch: roll_out(policy, view, batch, play)):
+                yield rollout
 
 
-def _in_halves(policy: Policy, view: View, episodes: Episodes, play: Play) -> Iterator[Rollout]:
+def _batches(prepared: Prepared, targets: Int[Tensor, "targets"], most: int) -> list[int]:
+    """Return the numbers of targets to play together, so that they have about ``most`` candidates."""
+    degree = prepared.row_ptr[targets + 1] - prepared.row_ptr[targets]
+    part = (degree.cumsum(0) - 1).clamp(min=0) // most
+    return torch.unique_consecutive(part, return_counts=True)[1].tolist() if targets.numel() else []
+
+
+def _in_halves(episodes: Episodes, play_all: Callable[[Episodes], T]) -> Iterator[tuple[Episodes, T]]:
     """Play a batch; where the device has too little memory for it, play its halves, and say so once."""
     try:
-        rollout = roll_out(policy, view, episodes, play)
+        played = play_all(episodes)
     except torch.OutOfMemoryError:
         if episodes.count < 2:
             raise
         _say_that_memory_is_short()
         halves = split_episodes(episodes, max(int(episodes.length[0]), episodes.row.numel() // 2))
     else:
-        yield rollout
+        yield episodes, played
         return
     for half in halves:
-        yield from _in_halves(policy, view, half, play)
+        yield from _in_halves(half, play_all)
 
 
 @cache
@@ -194,14 +205,62 @@ def decide(
     kept = torch.zeros(edges, device=prepared.device)
     decided = torch.zeros(edges, dtype=torch.bool, device=prepared.device)
     play = play_of(config, greedy=greedy)
-    for rollout in roll_outs(policy, view, prepared, targets, config, play, seed, shift, copies=episodes):
-        edge = rollout.episodes.edge - prepared.first_edge
-        total.index_add_(0, edge, rollout.keep_probability)
-        kept.index_add_(0, edge, rollout.selected.float())
-        decided[edge] = True
+    plain = shift is None and prepared.given_weight is None
+    if plain and can_share(view, prepared.device, config.policy.max_candidates):
+        played = _play_copies(policy, view, prepared, targets, config, play, seed, episodes)
+    else:
+        found = roll_outs(policy, view, prepared, targets, config, play, seed, shift, copies=episodes)
+        played = ((each.episodes.edge, each.keep_probability, each.selected.float()) for each in found)
+    for edge, chance, times in played:
+        place = edge - prepared.first_edge
+        total.index_add_(0, place, chance)
+        kept.index_add_(0, place, times)
+        decided[place] = True
     probability = torch.where(decided, total / episodes, 1.0)
     kept_often = kept > 0 if greedy else probability > 0.5
     return Selected(probability, kept_often | ~decided, decided, prepared)
+
+
+def _play_copies(
+    policy: Policy,
+    view: View,
+    prepared: Prepared,
+    targets: Int[Tensor, "targets"],
+    config: Config,
+    play: Play,
+    seed: int,
+    copies: int,
+) -> Iterator[tuple[Int[Tensor, "some"], Float[Tensor, "some"], Float[Tensor, "some"]]]:
+    """Play all targets on a GPU, every copy over the same rows; yield edges, summed keep chances, times kept."""
+    most = candidates_at_once(policy, prepared.device)
+    for some in torch.split(targets, _batches(prepared, targets, most)):
+        episodes = begin_episodes(
+            prepared.row_ptr,
+            prepared.neighbour,
+            some,
+            max_candidates=config.policy.max_candidates,
+            seed=seed,
+            shared_keys=True,
+        )
+        for few in split_episodes(episodes, 2 * most):
+            for batch, (chance, times) in _in_halves(
+                few, lambda batch: play_shared(policy, view, batch, play, copies)
+            ):
+                yield batch.edge, chance, times
+
+
+def candidates_at_once(policy: Policy, device: torch.device) -> int:
+    """Return how many candidates a GPU plays together: half of its free memory, sixteen million at most.
+
+    A candidate has three rows as wide as a representation and one as wide as the policy's first layer, and about
+    half a kilobyte of numbers beside them.
+    """
+    if device.type != "cuda":
+        return _CANDIDATES_AT_ONCE
+    free = torch.cuda.mem_get_info(device)[0]
+    free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    each = 4 * (3 * policy.neighbour_weight.shape[0] + policy.first_bias.numel()) + 512
+    return max(_CANDIDATES_AT_ONCE, min(free // 2 // each, _MOST_CANDIDATES_ON_DEVICE))
 
 
 @torch.no_grad()

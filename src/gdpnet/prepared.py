@@ -133,8 +133,20 @@ def _within_reach(prepared: Prepared, tables: PairTables, config: Config) -> Pre
     )
 
 
+def bring_dense(graph: Graph, device: torch.device) -> Graph:
+    """Bring the edges and dense features of a graph to a GPU whole; one with sparse features stays."""
+    if device.type == "cpu" or not isinstance(graph.features, Tensor):
+        return graph
+    there = {name: getattr(graph, name).to(device) for name in ("row_ptr", "neighbour", "features")}
+    return replace(graph, **there)
+
+
 def prepare_nodes(graph: Graph, config: Config, device: torch.device) -> tuple[Prepared, PairTables]:
-    """Prepare what belongs to nodes alone, and the tables that blocks of edges are prepared from."""
+    """Prepare what belongs to nodes alone, and the tables that blocks of edges are prepared from.
+
+    Dense features are worked on where they will lie; what is made of sparse ones is made on the host.
+    """
+    graph = bring_dense(graph, device)
     features = normalise(graph.features, config.features.normalise)
     state = config.policy.state if config.training.selection else "paper"
     tables = pair_tables(graph, state, features if config.features.normalise == "l2" else None)

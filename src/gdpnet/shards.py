@@ -11,13 +11,17 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float
+from torch import Tensor
 
 from gdpnet.atomic import atomic_path
+from gdpnet.background import Background
 from gdpnet.errors import GDPNetError, RunFolderError
 from gdpnet.graph.tables import write_table
 from gdpnet.run_folder import write_json
@@ -54,27 +58,31 @@ class ShardFolder:
 
     def write(self, number: int, table: Any) -> None:
         """Write a shard whole or not at all."""
-        with self._saying_what_stays():
-            write_table(table, self.part(number))
+        write_table(table, self.part(number))
 
     def column(
-        self, name: str, offsets: np.ndarray, compute: Callable[[tuple[int, int]], np.ndarray]
-    ) -> Float[np.ndarray, "rows edges"]:
+        self,
+        name: str,
+        offsets: np.ndarray,
+        compute: Callable[[tuple[int, int]], Tensor],
+        writing: Background,
+        device: torch.device,
+    ) -> Float[Tensor, "rows edges"]:
         """Return some numbers of every edge, block by block: computed, or read where a stopped run left them.
 
         ``compute`` gives the rows of numbers of one block's edges; ``offsets`` says where each block's edges begin.
+        What is computed is written for a later run to go on with.
         """
-        whole: np.ndarray | None = None
+        whole: Tensor | None = None
         for number, block in enumerate(self.blocks):
             path = self.path / "work" / f"{name}-{number:05d}.npy"
             if path.is_file():
-                values = np.load(path, allow_pickle=False)
+                values = torch.from_numpy(np.load(path, allow_pickle=False)).to(device)
             else:
                 values = compute(block)
-                with self._saying_what_stays(), atomic_path(path) as temporary, temporary.open("wb") as file:
-                    np.save(file, values)
+                writing.do(partial(_save, path, values.cpu().numpy()))
             if whole is None:
-                whole = np.empty((values.shape[0], int(offsets[-1])), dtype=np.float32)
+                whole = torch.empty(values.shape[0], int(offsets[-1]), device=device)
             whole[:, offsets[number] : offsets[number + 1]] = values
         assert whole is not None
         return whole
@@ -87,7 +95,7 @@ class ShardFolder:
             left.unlink()
 
     @contextmanager
-    def _saying_what_stays(self) -> Iterator[None]:
+    def saying_what_stays(self) -> Iterator[None]:
         """Add to an error of writing how much is there and how to go on."""
         try:
             yield
@@ -97,6 +105,12 @@ class ShardFolder:
             raise GDPNetError(
                 f"{error}; {done} of {total} shards are finished and stay valid; the same command goes on from there"
             ) from error
+
+
+def _save(path: Path, values: np.ndarray) -> None:
+    """Write an array whole or not at all."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.save(file, values)
 
 
 def open_shards(path: Path, about: dict[str, Any], blocks: list[tuple[int, int]]) -> ShardFolder:

@@ -18,6 +18,7 @@ from gdpnet.selection.episodes import Episodes, Met, Tables, View
 from gdpnet.selection.policy import agreement
 
 _MEET_CHUNK = 1 << 12
+_MEET_CHUNK_ON_DEVICE = 1 << 20
 _PROJECT_ROWS = 1 << 17
 _ROUND = 16
 
@@ -102,14 +103,14 @@ class _Sight:
 
     @torch.no_grad()
     def meet(self, episodes: Episodes) -> Met:
-        """Return the candidates as their targets meet them, in chunks that fit the cache."""
+        """Return the candidates as their targets meet them, in chunks that fit the cache, or a GPU's memory."""
         count = episodes.row.numel()
         given = self.own.new_empty(count, self.own.shape[1])
         embedded, beliefs = torch.empty_like(given), given.new_empty(count, self.head_bias.shape[0])
         target_row = episodes.target_row.index_select(0, episodes.owner)
         edge = episodes.edge - self.prepared.first_edge
         pairs = self.prepared.pairs.index_select(0, edge)
-        chunk = _MEET_CHUNK if given.device.type == "cpu" else max(count, 1)
+        chunk = _MEET_CHUNK if given.device.type == "cpu" else _MEET_CHUNK_ON_DEVICE
         for start in range(0, count, chunk):
             part = slice(start, min(start + chunk, count))
             row = episodes.row[part]

@@ -30,6 +30,11 @@ class Tally:
         self.bins += np.bincount(noise * BINS + place, minlength=2 * BINS).reshape(2, BINS)
         self.kept += np.bincount(noise * 2 + kept, minlength=4).reshape(2, 2)
 
+    def merge(self, other: Tally) -> None:
+        """Take in what another tally counted."""
+        self.bins += other.bins
+        self.kept += other.kept
+
     def summary(self) -> dict[str, Any]:
         """Return the share kept, and against known noise what was removed, kept and told apart."""
         edges, kept = int(self.kept.sum()), int(self.kept[:, 1].sum())

@@ -73,7 +73,11 @@ Shards = Annotated[
     ),
 ]
 EdgesAShard = Annotated[
-    int, typer.Option(help="edges of the targets of one shard, decided on together", min=1, show_default=True)
+    int | None,
+    typer.Option(
+        help="edges of the targets of one shard, decided on together (default: 1,048,576, on a GPU 4,194,304)",
+        min=1,
+    ),
 ]
 Directed = Annotated[
     bool | None,

@@ -38,7 +38,7 @@ from gdpnet.graph.datasets import DATASETS, is_present
 from gdpnet.graph.files import edge_table, write_table
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.tables import SUFFIXES
-from gdpnet.streaming import EDGES_A_SHARD, decided_edges, denoise_to, embed_to
+from gdpnet.streaming import decided_edges, denoise_to, embed_to
 
 
 @app.command()
@@ -72,7 +72,7 @@ def embed(
     nodes: NodeIds = None,
     nodes_from: NodeFile = None,
     shards: Shards = False,
-    edges_a_shard: EdgesAShard = EDGES_A_SHARD,
+    edges_a_shard: EdgesAShard = None,
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
     columns: ColumnNames = None,
@@ -146,7 +146,7 @@ def denoise(
         bool, typer.Option("--one-way", help="decide on each direction of a link by itself")
     ] = False,
     shards: Shards = False,
-    edges_a_shard: EdgesAShard = EDGES_A_SHARD,
+    edges_a_shard: EdgesAShard = None,
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
     columns: ColumnNames = None,

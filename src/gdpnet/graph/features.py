@@ -24,6 +24,9 @@ _ROWS = 1 << 16
 _LINKS = 1 << 20
 """Edges worked on at once, likewise."""
 
+_LINKS_ON_DEVICE = 1 << 24
+"""The same on a GPU, where eight bytes are made for each."""
+
 
 _MOST_KEYS = 1 << 63
 """Keys of row and column must stay below this; in larger matrices rows are searched without keys."""
@@ -206,28 +209,54 @@ def mix_rows(
     """Return for each node the mean of its own row and its neighbours' rows, the latter weighted."""
     if isinstance(features, SparseRows):
         return mix_into(features, features, row_ptr, neighbour, weight)
-    rows, ptr, to, by = (part.cpu() for part in (features, row_ptr, neighbour, weight))
-    mixed = torch.empty_like(rows)
-    for first, last in cut_rows(ptr, _LINKS):
-        edges = slice(int(ptr[first]), int(ptr[last]))
-        part = mix_into(rows[first:last], rows, ptr[first : last + 1] - edges.start, to[edges], by[edges])
+    mixed = torch.empty_like(features)
+    for first, last in cut_rows(row_ptr, _links_at_once(features)):
+        edges = slice(int(row_ptr[first]), int(row_ptr[last]))
+        links = (row_ptr[first : last + 1] - edges.start, neighbour[edges], weight[edges])
+        part = mix_into(features[first:last], features, *links)
         assert isinstance(part, Tensor)
         mixed[first:last] = part
-    return mixed.to(features.device)
+    return mixed
+
+
+def _links_at_once(features: Features) -> int:
+    return _LINKS if features.device.type == "cpu" else _LINKS_ON_DEVICE
 
 
 def add_rows(
     features: Features, row_ptr: Int[Tensor, "offsets"], neighbour: Int[Tensor, "edges"]
 ) -> Features:
-    """Return for each node the sum of its neighbours' rows, all of them on the host."""
+    """Return for each node the sum of its neighbours' rows; sparse ones must be on the host."""
     if isinstance(features, SparseRows):
         return SparseRows.from_scipy(_links(row_ptr, neighbour, features) @ features.to_scipy())
     total = torch.empty_like(features)
-    for first, last in cut_rows(row_ptr, _LINKS):
+    for first, last in cut_rows(row_ptr, _links_at_once(features)):
         edges = slice(int(row_ptr[first]), int(row_ptr[last]))
-        links = _links(row_ptr[first : last + 1] - edges.start, neighbour[edges], features)
-        total[first:last] = torch.from_numpy(links @ features.numpy())
+        bounds = row_ptr[first : last + 1] - edges.start
+        if features.device.type == "cpu":
+            total[first:last] = torch.from_numpy(
+                _links(bounds, neighbour[edges], features) @ features.numpy()
+            )
+        else:
+            total[first:last] = add_on_device(features, bounds, neighbour[edges])
     return total
+
+
+def add_on_device(
+    given: Float[Tensor, "nodes features"],
+    row_ptr: Int[Tensor, "offsets"],
+    neighbour: Int[Tensor, "edges"],
+    weight: Float[Tensor, "edges"] | None = None,
+) -> Float[Tensor, "rows features"]:
+    """Add up the rows that some targets' neighbours give, weighted or not, without leaving their device."""
+    return F.embedding_bag(
+        neighbour.long(),  # as the offsets are
+        given,
+        row_ptr,
+        mode="sum",
+        per_sample_weights=weight,
+        include_last_offset=True,
+    )
 
 
 def _links(row_ptr: Tensor, neighbour: Tensor, features: Features) -> sp.csr_matrix:
@@ -264,7 +293,7 @@ def mix_into(
 
 def _mix_dense(own: Tensor, given: Tensor, row_ptr: Tensor, neighbour: Tensor, weight: Tensor) -> Tensor:
     """Mix dense rows without leaving their device."""
-    heard = project(SparseRows(row_ptr, neighbour, weight, given.shape[0]), given)
+    heard = add_on_device(given, row_ptr, neighbour, weight)
     total = 1.0 + sum_by_owner(weight, owners_of(row_ptr.diff()), row_ptr.numel() - 1)
     return (own + heard) / total[:, None]
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
 
+from gdpnet.background import in_order
 from gdpnet.errors import GraphError
 from gdpnet.graph.buckets import Buckets
 from gdpnet.graph.graph import SPLITS
@@ -86,8 +88,8 @@ class GeneratedSettings:
 def generate_store(settings: GeneratedSettings, seed: int, folder: Path) -> None:
     """Write a generated graph to a new folder as a store; one seed, one graph.
 
-    What is held at once is some ten bytes a node and a few buckets of edges; links lie in files on the way, twelve
-    bytes a directed edge.
+    What is held at once is some ten bytes a node and a few buckets of edges for each thread that helps; links lie
+    in files on the way, twelve bytes a directed edge.
     """
     names = tuple(f"class {number}" for number in range(settings.classes))
     with new_store(folder, names, None if settings.features else settings.nodes) as store:
@@ -121,21 +123,35 @@ def _draw_links(drawn: Buckets, settings: GeneratedSettings, seed: int) -> tuple
         for spurious in (0, 1):
             # the rarer new ones become, the more are drawn to find them
             most = math.ceil(missing[spurious] * (1.05 + 0.3 * turn)) + 64 if missing[spurious] > 0 else 0
-            for number, start in enumerate(range(0, most, _CHUNK)):
-                size = min(_CHUNK, most - start)
-                rng = np.random.default_rng([seed, 1, turn, spurious, number])
-                code = _some_links(rng, size, bool(spurious), settings)
-                drawn.put(code, (code >> 1) % drawn.count)
-        found = np.zeros(2, dtype=np.int64)
-        for number in range(drawn.count):
-            code = np.sort(drawn.take(number))
-            code = code[np.diff(code >> 1, prepend=-1) > 0]
-            drawn.replace(number, code)
-            found += (code.size - int((code & 1).sum()), int((code & 1).sum()))
+            sizes = [min(_CHUNK, most - start) for start in range(0, most, _CHUNK)]
+            draw = partial(_draw_chunk, settings, [seed, 1, turn, spurious], drawn.count)
+            for code, bucket in in_order(draw, enumerate(sizes)):
+                drawn.put(code, bucket)
+        found = sum(
+            in_order(partial(_without_repeats, drawn), range(drawn.count)), start=np.zeros(2, np.int64)
+        )
     raise GraphError(
         f"{settings.edges:,} edges do not find room among {settings.nodes:,} nodes in {settings.classes} classes: "
         "ask for fewer edges or more nodes"
     )
+
+
+def _draw_chunk(
+    settings: GeneratedSettings, seed: list[int], buckets: int, chunk: tuple[int, int]
+) -> tuple[Int[np.ndarray, "links"], Int[np.ndarray, "links"]]:
+    """Draw some links, and say which bucket each belongs to."""
+    number, size = chunk
+    code = _some_links(np.random.default_rng([*seed, number]), size, bool(seed[-1]), settings)
+    return code, (code >> 1) % buckets
+
+
+def _without_repeats(drawn: Buckets, number: int) -> Int[np.ndarray, "2"]:
+    """Leave every link of a bucket there once; return how many are genuine and how many spurious."""
+    code = np.sort(drawn.take(number))
+    code = code[np.diff(code >> 1, prepend=-1) > 0]
+    drawn.replace(number, code)
+    spurious = int((code & 1).sum())
+    return np.array([code.size - spurious, spurious], dtype=np.int64)
 
 
 def _some_links(
@@ -217,15 +233,19 @@ def _write_edges(store: StoreWriter, sorted_in: Buckets, settings: GeneratedSett
         store.array("neighbour", index_type(nodes), (edges,)) as neighbour,
         store.array("spurious", bool, (edges,)) as spurious,
     ):
-        for number in range(sorted_in.count):
-            code = np.sort(sorted_in.take(number))
-            target, other = np.divmod(code >> 1, nodes)
+        for first, counts, other, bit in in_order(partial(_sorted, sorted_in, nodes), range(sorted_in.count)):
             neighbour.append(other)
-            spurious.append(code & 1)
-            if target.size:
-                counts = np.bincount(target - target[0])
-                degree[target[0] + 1 : target[0] + 1 + counts.size] += counts
+            spurious.append(bit)
+            degree[first + 1 : first + 1 + counts.size] += counts
     store.whole("row_ptr", np.cumsum(degree))
+
+
+def _sorted(sorted_in: Buckets, nodes: int, number: int) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+    """Sort a bucket; return its first target, the degrees from there on, the neighbours, and what is spurious."""
+    code = np.sort(sorted_in.take(number))
+    target, other = np.divmod(code >> 1, nodes)
+    first = int(target[0]) if target.size else 0
+    return first, np.bincount(target - first), other.astype(index_type(nodes)), (code & 1).astype(bool)
 
 
 def _split(settings: GeneratedSettings, seed: int) -> Int[np.ndarray, "nodes"]:
@@ -251,10 +271,15 @@ def _write_features(store: StoreWriter, label: np.ndarray, settings: GeneratedSe
     rng = np.random.default_rng([seed, 4])
     centre = rng.standard_normal((settings.classes, width)) * settings.signal / math.sqrt(2 * width)
     with store.array("features", np.float32, (settings.nodes, width)) as file:
-        for number, rows in enumerate(_row_chunks(settings.nodes, width)):
+
+        def some(chunk: tuple[int, slice]) -> np.ndarray:
+            number, rows = chunk
             rng = np.random.default_rng([seed, 5, number])
             noise = rng.standard_normal((rows.stop - rows.start, width), dtype=np.float32)
-            file.append(noise + centre.astype(np.float32)[label[rows]])
+            return noise + centre.astype(np.float32)[label[rows]]
+
+        for rows in in_order(some, enumerate(_row_chunks(settings.nodes, width))):
+            file.append(rows)
 
 
 def _row_chunks(rows: int, width: int) -> Iterator[slice]:

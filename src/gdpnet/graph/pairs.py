@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet.device import has_triton
 from gdpnet.graph.features import Features, SparseRows, add_rows, normalise
 from gdpnet.graph.graph import Graph
 from gdpnet.ragged import find_in_rows, owners_of, ranges
@@ -106,7 +107,7 @@ def pair_tables(graph: Graph, state: str, unit: Features | None = None) -> PairT
     if state == "pairs":
         return PairTables(state, row_ptr, neighbour, unit, None)
     circle = add_rows(unit, row_ptr, neighbour)
-    everyone = torch.arange(graph.num_nodes)
+    everyone = torch.arange(graph.num_nodes, device=row_ptr.device)
     lengths = [
         _row_dots(left, everyone, right, everyone)
         for left, right in ((unit, unit), (circle, circle), (unit, circle))
@@ -124,53 +125,108 @@ def pairs_of(
 ) -> tuple[Float[Tensor, "some pairs"], Int[Tensor, "some"]]:
     """Return the pair features of the edges of some targets, and the edge that runs the other way, -1 for none."""
     target, neighbour = tables.ends_of(first, last)
-    back = find_in_rows(tables.row_ptr, tables.neighbour, neighbour, target)
-    mutual = (back >= 0).float()
-    return _columns(tables, target, neighbour, torch.ones_like(mutual), mutual), back
+    if tables.unit is None or tables.circle is None:
+        back = find_in_rows(tables.row_ptr, tables.neighbour, neighbour, target)
+        return _few_columns(tables, target, neighbour), back
+    on_chip = tables.row_ptr.is_cuda and isinstance(tables.unit, Tensor) and has_triton()
+    found = look_on_chip(tables, first, last) if on_chip else look(tables, target, neighbour)
+    mutual = (found.back >= 0).float()
+    return _columns(tables, target, neighbour, found, torch.ones_like(mutual), mutual), found.back
 
 
 def pairs_between(
     tables: PairTables, target: Int[Tensor, "some"], neighbour: Int[Tensor, "some"]
 ) -> Float[Tensor, "some pairs"]:
     """Return the pair features of any two nodes, linked or not."""
-    ends = (target, neighbour), (neighbour, target)
-    direct, mutual = ((find_in_rows(tables.row_ptr, tables.neighbour, *two) >= 0).float() for two in ends)
-    return _columns(tables, target, neighbour, direct, mutual)
+    if tables.unit is None or tables.circle is None:
+        return _few_columns(tables, target, neighbour)
+    found = look(tables, target, neighbour)
+    there = find_in_rows(tables.row_ptr, tables.neighbour, target, neighbour)
+    direct, mutual = (there >= 0).float(), (found.back >= 0).float()
+    return _columns(tables, target, neighbour, found, direct, mutual)
+
+
+def _few_columns(
+    tables: PairTables, target: Int[Tensor, "some"], neighbour: Int[Tensor, "some"]
+) -> Float[Tensor, "some pairs"]:
+    """Return the columns of states that do not look at the graph around."""
+    if tables.unit is None:
+        return torch.zeros(target.numel(), 0, device=target.device)
+    return _row_dots(tables.unit, target, tables.unit, neighbour)[:, None]
 
 
 def _columns(
     tables: PairTables,
     target: Int[Tensor, "some"],
     neighbour: Int[Tensor, "some"],
+    found: Looked,
     direct: Float[Tensor, "some"],
     mutual: Float[Tensor, "some"],
 ) -> Float[Tensor, "some pairs"]:
     """Return the columns of some pairs; those with an edge to the target are ``direct``, from it ``mutual``."""
-    if tables.unit is None:
-        return torch.zeros(target.numel(), 0, device=target.device)
-    cosine = _row_dots(tables.unit, target, tables.unit, neighbour)
-    if tables.circle is None:
-        return cosine[:, None]
-    common, adamic_adar = _common_neighbours(tables, target, neighbour)
     degree = tables.row_ptr.diff()
     columns = [
-        cosine,
-        common.log1p(),
-        adamic_adar.log1p(),
-        *_circle_cosines(tables, target, neighbour, cosine, direct, mutual),
+        found.cosine,
+        found.common.log1p(),
+        found.adamic_adar.log1p(),
+        *_circle_cosines(tables, target, neighbour, found, direct, mutual),
         degree[target].float().log1p(),
         degree[neighbour].float().log1p(),
     ]
     if tables.state == "circles":
-        columns += [torch.zeros_like(cosine)] * LEARNED_PAIRS
+        columns += [torch.zeros_like(found.cosine)] * LEARNED_PAIRS
     return torch.stack(columns, dim=1)
+
+
+class Looked(NamedTuple):
+    """What is found of edges by looking at the rows of their two nodes."""
+
+    common: Float[Tensor, "some"]
+    adamic_adar: Float[Tensor, "some"]
+    cosine: Float[Tensor, "some"]
+    near: Float[Tensor, "some"]
+    """Inner product of the target and the sum over the neighbour's neighbours."""
+    far: Float[Tensor, "some"]
+    """Inner product of the neighbour and the sum over the target's neighbours."""
+    between: Float[Tensor, "some"]
+    """Inner product of both sums."""
+    back: Int[Tensor, "some"]
+
+
+def look(tables: PairTables, target: Int[Tensor, "some"], neighbour: Int[Tensor, "some"]) -> Looked:
+    """Look at some edges with plain tensors, on any device: the reference."""
+    unit, circle = tables.unit, tables.circle
+    assert unit is not None
+    assert circle is not None
+    return Looked(
+        *_common_neighbours(tables, target, neighbour),
+        _row_dots(unit, target, unit, neighbour),
+        _row_dots(unit, target, circle, neighbour),
+        _row_dots(unit, neighbour, circle, target),
+        _row_dots(circle, target, circle, neighbour),
+        find_in_rows(tables.row_ptr, tables.neighbour, neighbour, target),
+    )
+
+
+def look_on_chip(tables: PairTables, first: int, last: int) -> Looked:
+    """Look at the edges of some targets on an NVIDIA GPU, a warp an edge; features must be dense."""
+    from gdpnet.pair_kernel import launch_pairs
+
+    target, edges = tables.ends_of(first, last)[0], tables.edges_of(first, last)
+    assert isinstance(tables.unit, Tensor)
+    assert isinstance(tables.circle, Tensor)
+    columns, back = launch_pairs(
+        tables.row_ptr, tables.neighbour, tables.unit, tables.circle, _rarity(tables), target, edges.start
+    )
+    common, rare, cosine, near, far, between = columns.unbind()
+    return Looked(common, rare, cosine, near, far, between, back)
 
 
 def _circle_cosines(
     tables: PairTables,
     target: Int[Tensor, "some"],
     neighbour: Int[Tensor, "some"],
-    cosine: Float[Tensor, "some"],
+    found: Looked,
     direct: Float[Tensor, "some"],
     mutual: Float[Tensor, "some"],
 ) -> tuple[Float[Tensor, "some"], Float[Tensor, "some"], Float[Tensor, "some"]]:
@@ -184,14 +240,11 @@ def _circle_cosines(
     assert unit is not None
     assert length is not None
     assert inner is not None
-    assert tables.unit is not None
-    assert tables.circle is not None
-    near = _row_dots(tables.unit, target, tables.circle, neighbour) - mutual * unit[target]
-    far = _row_dots(tables.unit, neighbour, tables.circle, target) - direct * unit[neighbour]
+    near = found.near - mutual * unit[target]
+    far = found.far - direct * unit[neighbour]
     near_length = (length[neighbour] - mutual * (2.0 * near + unit[target])).clamp(min=0.0).sqrt()
     far_length = (length[target] - direct * 2.0 * far - direct * unit[neighbour]).clamp(min=0.0).sqrt()
-    between = _row_dots(tables.circle, target, tables.circle, neighbour)
-    both = between - direct * inner[neighbour] + mutual * (direct * cosine - inner[target])
+    both = found.between - direct * inner[neighbour] + mutual * (direct * found.cosine - inner[target])
     return (
         _ratio(near, near_length),
         _ratio(far, far_length),
@@ -276,7 +329,7 @@ def _common_neighbours(
     tables: PairTables, target: Int[Tensor, "some"], neighbour: Int[Tensor, "some"]
 ) -> tuple[Float[Tensor, "some"], Float[Tensor, "some"]]:
     """Count the common neighbours of each edge's nodes, plainly and each by 1 / log of its degree."""
-    rarity = 1.0 / tables.row_ptr.diff().float().clamp(min=2.0).log()
+    rarity = _rarity(tables)
     common = torch.zeros(target.numel(), dtype=torch.double, device=target.device)
     adamic_adar = torch.zeros_like(common)
     rows = Rows(tables.row_ptr, tables.neighbour, partial(find_in_rows, tables.row_ptr, tables.neighbour))
@@ -284,3 +337,8 @@ def _common_neighbours(
         common.index_add_(0, edge, common.new_ones(1).expand_as(edge))
         adamic_adar.index_add_(0, edge, rarity[tables.neighbour[place]].double())
     return common.float(), adamic_adar.float()
+
+
+def _rarity(tables: PairTables) -> Float[Tensor, "nodes"]:
+    """Return what each node counts for as a common neighbour: 1 / log of its degree."""
+    return 1.0 / tables.row_ptr.diff().float().clamp(min=2.0).log()

@@ -105,13 +105,15 @@ def begin_episodes(
     copy: Int[Tensor, "targets"] | None = None,
     max_candidates: int,
     seed: int,
+    shared_keys: bool = False,
 ) -> Episodes:
     """Lay out one episode for each target that has neighbours.
 
     A target with more than ``max_candidates`` neighbours plays one episode for each of several random parts of
     equal size, so that every neighbour is decided on and no episode is longer than the bound. ``row_shift`` is
     added to node numbers to give rows, a shift a target. A target may stand several times to be played several
-    times; ``copy`` then tells these apart, so that each has random draws of its own.
+    times; ``copy`` then tells these apart, so that each has random draws of its own. With ``shared_keys`` keys leave
+    the copy out: whoever plays the same episode several times folds it in.
     """
     degree = row_ptr[targets + 1] - row_ptr[targets]
     owner, edge = ranges(row_ptr[targets], degree)
@@ -129,7 +131,7 @@ def begin_episodes(
     owner, edge = owner[order], edge[order]
     target_of = owners_of(parts)[by_length]
     shift = torch.zeros_like(targets) if row_shift is None else row_shift
-    copy = torch.zeros_like(targets) if copy is None else copy
+    copies = torch.zeros_like(targets) if copy is None else copy
     part_number = by_length - offsets_of(parts)[:-1][target_of]
     return Episodes(
         target=targets[target_of],
@@ -137,8 +139,10 @@ def begin_episodes(
         offsets=offsets_of(length[by_length]),
         row=neighbour[edge] + shift[owner],
         edge=edge,
-        key=keys(seed, targets[owner], neighbour[edge], copy[owner]),
-        ending_key=keys(seed + 1, targets[target_of], part_number, copy[target_of]),
+        key=keys(seed, targets[owner], neighbour[edge], *([] if shared_keys else [copies[owner]])),
+        ending_key=keys(
+            seed + 1, targets[target_of], part_number, *([] if shared_keys else [copies[target_of]])
+        ),
     )
 
 

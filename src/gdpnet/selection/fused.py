@@ -5,12 +5,9 @@ The kernel itself is in `kernel.py`, which imports Triton and is imported only w
 
 from __future__ import annotations
 
-import importlib.util
-import warnings
-from functools import cache
-
 import torch
 
+from gdpnet.device import has_triton
 from gdpnet.errors import GDPNetError
 from gdpnet.ragged import ranges
 from gdpnet.selection.episodes import Episodes, Met, View
@@ -31,15 +28,6 @@ def can_fuse(view: View, episodes: Episodes) -> bool:
     return has_triton() and int(episodes.length[0]) <= LONGEST
 
 
-@cache
-def has_triton() -> bool:
-    """Say whether Triton is there; where it is not, say so once."""
-    if importlib.util.find_spec("triton") is not None:
-        return True
-    warnings.warn("Triton is not installed: episodes are played step by step, which is slower", stacklevel=2)
-    return False
-
-
 def play_fused(policy: Policy, view: View, episodes: Episodes, met: Met, play: Play) -> Played:
     """Play every episode of a batch to its end, each in a program of its own."""
     from gdpnet.selection.kernel import launch
@@ -47,7 +35,7 @@ def play_fused(policy: Policy, view: View, episodes: Episodes, met: Met, play: P
     tables = view.tables
     assert tables is not None
     half = policy.neighbour_half(met.embedded, met.beliefs, met.pairs)
-    out = launch(policy, tables, episodes, met, half, play, _groups(episodes))
+    out = launch(policy, tables, episodes, met, half, play, groups_of(episodes))
     if not bool(torch.isfinite(out.scores).all()):
         raise GDPNetError("training diverged: scores are no longer numbers; lower the learning rates")
     first = episodes.offsets[:-1] + torch.arange(episodes.count, device=episodes.offsets.device)
@@ -65,7 +53,7 @@ def play_fused(policy: Policy, view: View, episodes: Episodes, met: Met, play: P
     )
 
 
-def _groups(episodes: Episodes) -> list[tuple[int, int, int]]:
+def groups_of(episodes: Episodes) -> list[tuple[int, int, int]]:
     """Cut the episodes, longest first, into runs of like length: first, last, and the size that holds them."""
     bounds = [LONGEST]
     while bounds[-1] > _SHORTEST:
