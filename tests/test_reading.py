@@ -240,7 +240,7 @@ def with_reader(graph: Graph, lead: int, monkeypatch) -> GDPNet:
     def claims(*arguments):
         return replace(fit_reader(*arguments), gains=lead, losses=0, validation_f1=0.125)
 
-    monkeypatch.setattr("gdpnet.model.fit_reader", claims)
+    monkeypatch.setattr("gdpnet.concluding.fit_reader", claims)
     return fitted(graph, READS)
 
 
@@ -294,7 +294,7 @@ def test_a_reader_that_would_be_too_large_is_not_fitted(graph, monkeypatch):
     weights = 3 * graph.num_features * 4 * READS.representation.width
     fitted_readers = []
     monkeypatch.setattr(
-        "gdpnet.model.fit_reader", lambda *given: fitted_readers.append(1) or fit_reader(*given)
+        "gdpnet.concluding.fit_reader", lambda *given: fitted_readers.append(1) or fit_reader(*given)
     )
     for most, expected in ((weights, 1), (weights - 1, 1)):  # the second adds none
         monkeypatch.setattr("gdpnet.reading.MOST_WEIGHTS", most)

@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from gdpnet.columns import OWN, Columns, as_read
+from gdpnet.concluding import conclude_clusters, conclude_labelled, conclude_links
 from gdpnet.config import (
     Config,
     FeaturesSettings,
@@ -36,11 +37,10 @@ from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.graph.links import Pairs, split_links
 from gdpnet.graph.weights import times_weights
 from gdpnet.inference import Selected, represent, select
-from gdpnet.linking import embed_links, fit_linker
+from gdpnet.linking import embed_links
 from gdpnet.model_file import checksum, read_tensors, write_tensors
 from gdpnet.networks import build_networks
 from gdpnet.prepared import prepare
-from gdpnet.reading import fit_reader, is_worth_a_reader
 from gdpnet.representation.infomax import Encoder
 from gdpnet.representation.reader import Reader
 from gdpnet.representation.spreading import Linker, inner_products
@@ -48,21 +48,16 @@ from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel, Task,
 from gdpnet.run_folder import RunFolder, read_checkpoint, write_checkpoint
 from gdpnet.scene import Scene, make_scene
 from gdpnet.selection.policy import Policy
-from gdpnet.threshold import KEEP_ALL, WITHOUT_VALIDATION, Choice, choose_threshold, edge_weights
+from gdpnet.threshold import Choice, edge_weights
 from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs
 from gdpnet.unlabelled import (
     UNLABELLED,
     begin_study,
     condense,
-    encoder_over,
     fit_basis,
-    group_rows,
     spread_rows,
 )
 from gdpnet.version import __version__
-
-_LOOKING_BACK = 1 << 21
-"""Seed of the decisions that the threshold and the reader are chosen on."""
 
 SECTIONS = tuple(item.name for item in dataclasses.fields(Config))
 
@@ -76,6 +71,7 @@ class GDPNet(BaseEstimator):
     its name, its section of settings, or a `gdpnet.representation.tasks.Task` of the user's own.
     """
 
+    config_: Config
     device_: torch.device
     policy_: Policy | None
     reader_: Reader | None
@@ -191,10 +187,7 @@ class GDPNet(BaseEstimator):
         renew = study.renew if study and config.training.selection else None
         train_epochs(state, scene, config, self.seed, after, renew)
         self._take_over(state, graph, config, device)
-        if study is None:
-            self._look_back(scene, config)
-        else:
-            self._conclude(graph, scene, config, held_out)
+        self._conclude(scene, graph, held_out)
         return self
 
     def _task_for(self, graph: Graph) -> Task:
@@ -218,52 +211,20 @@ class GDPNet(BaseEstimator):
         self.best_epoch_ = state.best_epoch
         self.validation_f1_: float = state.best_f1
 
-    def _look_back(self, scene: Scene, config: Config) -> None:
-        """Decide on every edge once more with the best weights; choose the threshold and the reader on that."""
-        bank = self.aggregators_
-        train, whole = (
-            select(
-                self.policy_,
-                bank,
-                prepared,
-                torch.arange(prepared.num_nodes, device=self.device_),
-                config,
-                _LOOKING_BACK,
-                member,
-            )
-            for prepared, member in ((scene.train, scene.member), (scene.whole, scene.member_in_whole))
-        )
-        self.threshold_ = choose_threshold(
-            self.aggregators_, scene, train, whole, selection=self.policy_ is not None
-        )
-        if is_worth_a_reader(scene, bank, config):
-            found = fit_reader(bank, scene, train, whole, config, self.seed)
-            if found.is_better:
-                self.reader_, self.validation_f1_ = found.reader, found.validation_f1
-
-    def _conclude(self, graph: Graph, scene: Scene, config: Config, pairs: Pairs | None) -> None:
-        """Where no label is read: decide on every edge once more, and fit what the task asks for to what is kept."""
-        everyone = torch.arange(scene.whole.num_nodes, device=self.device_)
-        chosen = select(
-            self.policy_,
-            self.aggregators_,
-            scene.whole,
-            everyone,
-            config,
-            _LOOKING_BACK,
-            scene.member_in_whole,
-        )
-        weight = scene.whole.both_ways(chosen.probability)
-        self.threshold_ = Choice(KEEP_ALL if self.policy_ is None else WITHOUT_VALIDATION)
-        if pairs is None:
-            self.encoder_ = encoder_over(scene.whole, weight, self.seed)
-            rows = spread_rows(scene.whole, weight, self.encoder_)
-            self.centres_ = group_rows(rows, self.aggregators_.classes, self.seed)[1]
-            return
-        kept = None if self.policy_ is None else weight.cpu()
-        found = fit_linker(as_read(graph, config), kept, pairs, self.seed, self.device_)
-        self.linker_, self.validation_f1_ = found.linker, found.score
-        self.selects_ = found.selects
+    def _conclude(self, scene: Scene, graph: Graph, pairs: Pairs | None) -> None:
+        """Choose and fit what the task needs beside the networks that were trained."""
+        config, seed = self.config_, self.seed
+        if config.task.kind not in UNLABELLED:
+            found = conclude_labelled(self.policy_, self.aggregators_, scene, config, seed)
+        elif pairs is None:
+            found = conclude_clusters(self.policy_, self.aggregators_, scene, config, seed)
+        else:
+            read = as_read(graph, config)
+            found = conclude_links(self.policy_, self.aggregators_, scene, config, seed, read, pairs)
+        self.threshold_, self.reader_, self.selects_ = found.threshold, found.reader, found.selects
+        self.linker_, self.encoder_, self.centres_ = found.linker, found.encoder, found.centres
+        if found.score is not None:
+            self.validation_f1_ = found.score
 
     def _assemble(
         self,
