@@ -307,6 +307,12 @@ def test_candidates_two_hops_away_are_trained_with_and_told(base, tmp_path, caps
     assert len(rows_of(tmp_path / "edges.csv")) == read_graph(base / "graph").num_edges
 
 
+def test_clusters_with_candidates_from_afar_are_refused_before_a_folder_is_made(base, tmp_path, capsys):
+    said = refuse(capsys, *train_words(base, tmp_path / "far"), "--hops", "2", "--task", "clusters")
+    assert said == "policy.hops must be 1 where the task is clusters: it reads links alone"
+    assert not (tmp_path / "far").exists()
+
+
 def test_a_model_is_used_on_a_graph_that_it_never_saw(base, tmp_path, capsys):
     write_folder(tmp_path / "unseen", noisy_graph(nodes=60, seed=5))
     out = succeed(capsys, "predict", base / "run", tmp_path / "unseen", "--out", tmp_path / "p.csv", "--json")

@@ -158,10 +158,6 @@ class GDPNet(BaseEstimator):
         graph has training links alone and ``held_out`` the validation pairs; without, one link in twenty is held out.
         """
         config, device = self.config, pick_device(self.device)
-        if config.task.kind in UNLABELLED and config.policy.hops > 1:
-            raise ConfigError(
-                f"policy.hops must be 1 where the task is {config.task.kind}: it reads links alone"
-            )
         if config.task.kind == "links" and held_out is None:
             split = split_links(graph, self.seed, test=0.0)
             graph, held_out = split.train, split.validation
