@@ -336,3 +336,18 @@ def test_figures_plan_portraits_variants_and_shares(tmp_path, monkeypatch):
     }
     assert ("random-links", 0.0, "gdpnet:discount-0.9") in trials
     assert ("hidden-labels", 0.5, "gat") in trials
+
+
+def task_record(method: str, seed: int, nmi: float) -> dict:
+    about = {"kind": "task", "task": "clusters", "graph": "cora", "noise": "random-links", "rate": 1.0}
+    metrics = {"nmi": nmi, "ari": nmi / 2, "accuracy": nmi + 0.1}
+    return about | {"method": method, "seed": seed, "config": {}, "metrics": metrics, "commit": "abc"}
+
+
+def test_tasks_without_labels_have_a_table_of_their_own():
+    records = [task_record("gdpnet", 0, 0.4), task_record("gdpnet", 1, 0.5), task_record("dgi", 0, 0.3)]
+    (grid,) = grids_of(records)
+    assert grid.title == "Clusters: cora, random-links"
+    assert grid.columns == ("method", "rate 1")
+    assert grid.rows[0][1] == ("0.450 ± 0.071 (2)", "0.225, 0.550", True)
+    assert grid.rows[1][1] == ("0.300 ± 0.000 (1)", "0.150, 0.400", False)

@@ -16,6 +16,10 @@ from gdpnet.experiments.reproduction.portraits import KIND as PORTRAIT
 from gdpnet.experiments.reproduction.reported import NAMES
 from gdpnet.experiments.reproduction.tables import TABLES, TITLES, Table, make_table
 from gdpnet.experiments.robustness import LINK_METRICS, Row, newest_records, summarise
+from gdpnet.experiments.tasks import KIND as TASK
+from gdpnet.experiments.tasks import MEASURES
+from gdpnet.experiments.tasks import Row as TaskRow
+from gdpnet.experiments.tasks import summarise as summarise_tasks
 from gdpnet.experiments.tuning import KIND as SEARCH
 
 _STYLE = """
@@ -56,6 +60,7 @@ def grids_of(records: list[dict[str, Any]]) -> list[Grid]:
     """Return every table that the records have something for."""
     grids = [_paper_grid(make_table(name, records)) for name in TABLES]
     grids += _robustness_grids(summarise(records))
+    grids += task_grids(summarise_tasks(records))
     grids += [_claims_grid(records), _settings_grid(records)]
     return [grid for grid in grids if grid.rows]
 
@@ -101,6 +106,48 @@ def _robustness_grids(rows: list[Row]) -> list[Grid]:
         judged = [mine[place] for name in order for rate in rates if (place := (name, rate)) in mine]
         grids.append(_links_grid(graph, noise, [row for row in judged if row.links]))
     return grids
+
+
+def task_grids(rows: list[TaskRow]) -> list[Grid]:
+    """Return one table a task, graph and kind of noise: a line a method, a column a rate."""
+    grids = []
+    for task, graph, noise in sorted({(row.task, row.graph, row.noise) for row in rows}):
+        mine = {
+            (row.method, row.rate): row
+            for row in rows
+            if (row.task, row.graph, row.noise) == (task, graph, noise)
+        }
+        rates = sorted({rate for _, rate in mine})
+        first, *others = MEASURES[task]
+        best = {
+            rate: max(
+                (row.mean[first] for (_, at), row in mine.items() if at == rate and row.seeds), default=0.0
+            )
+            for rate in rates
+        }
+        lines = tuple(
+            (
+                (NAMES.get(method, method), "", False),
+                *(_task_cell(mine.get((method, rate)), first, others, best[rate]) for rate in rates),
+            )
+            for method in dict.fromkeys(method for method, _ in mine)
+        )
+        told = MEASURES[task]
+        below = ", ".join(told[name] for name in others)
+        about = f"{told[first]}, mean ± deviation (seeds); best in bold. Below: {below}."
+        columns = ("method", *(f"rate {rate:g}" for rate in rates))
+        grids.append(Grid(f"{task.capitalize()}: {graph}, {noise}", about, columns, lines))
+    return grids
+
+
+def _task_cell(row: TaskRow | None, first: str, others: list[str], best: float) -> tuple[str, str, bool]:
+    if row is None:
+        return "", "", False
+    if not row.seeds:
+        return "failed", "", False
+    failed = f", {row.failed} failed" if row.failed else ""
+    text = f"{row.mean[first]:.3f} ± {row.deviation[first]:.3f} ({row.seeds}{failed})"
+    return text, ", ".join(f"{row.mean[name]:.3f}" for name in others), row.mean[first] == best
 
 
 def _links_grid(graph: str, noise: str, rows: list[Row]) -> Grid:
@@ -260,6 +307,7 @@ def _text_cell(text: str, second: str, best: bool) -> str:
 
 def _about(records: list[dict[str, Any]]) -> str:
     used = [*newest_records(records), *of_kind(records, SEARCH), *of_kind(records, PORTRAIT)]
+    used += of_kind(records, TASK)
     commits = sorted({record["commit"] for record in used})
     datasets = ", ".join(sorted({record["graph"] for record in used}))
     return (
