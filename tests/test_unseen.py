@@ -1,6 +1,7 @@
 """Nodes and graphs that were not there in training, feature columns by name, and one-way edges."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ import torch
 from pyarrow import csv
 
 from gdpnet.cli import main
+from gdpnet.cli.options import GraphSource
 from gdpnet.errors import GraphError
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.files import Columns, read_graph, write_npz, write_tables
@@ -280,3 +282,29 @@ def test_noise_and_comparisons_keep_the_direction(tmp_path):
     text = records.read_text(encoding="utf-8")
     assert text.count("(directed)") == 2
     assert '"error"' not in text
+
+
+def test_what_a_run_knows_of_its_graph_stays_unless_the_very_thing_is_said():
+    record = GraphSource(Path("/data"), Columns(label="topic"), True).to_record()
+    assert GraphSource(directed=False).or_from(record) == GraphSource(
+        Path("/data"), Columns(label="topic"), False
+    )
+    assert GraphSource(data_dir=Path("/else")).or_from(record).columns == Columns(label="topic")
+    assert GraphSource(columns=Columns(label="kind")).or_from(record).directed is True
+
+
+@pytest.mark.parametrize("name", ["id", "label", "split"])
+def test_a_feature_with_the_name_of_another_column_does_not_overwrite_it(tmp_path, name):
+    rows = np.arange(6.0).reshape(3, 2)
+    graph = Graph.build([[0, 1], [1, 2]], rows, [0, 1, 0], split=[1, 2, 3], class_names=["a", "b"])
+    write_tables(graph.with_feature_names([name, "x"]), tmp_path / "graph")
+    again = read_graph(tmp_path / "graph")
+    assert again.labels.tolist() == [0, 1, 0]
+    assert again.node_ids.tolist() == [0, 1, 2]
+    assert np.allclose(again.features.numpy(), rows)
+
+
+def test_names_must_be_as_many_as_columns():
+    graph = Graph.build([[0], [1]], np.ones((2, 3)))
+    with pytest.raises(GraphError, match="there must be a name for each of 3 feature columns, found 1"):
+        graph.with_feature_names(["a"])

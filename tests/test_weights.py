@@ -292,7 +292,7 @@ def test_the_command_line_trains_on_weights_and_writes_those_of_the_cleaned_grap
 def test_a_weight_that_is_not_above_zero_is_refused_at_every_door(tmp_path, capsys, bad):
     edges = np.array([[0, 1], [1, 2]])
     graph = Graph.build(edges, np.ones((3, 1)))
-    sentence = f"edge weights must be above zero, found {bad:g} on edge number 2; leave out an edge that"
+    sentence = rf"edge weights must be above zero \(.*\), found {bad:g} on edge number 2"
     with pytest.raises(GraphError, match=f"^{sentence}"):
         with_weights(graph, edges, np.array([1.0, bad]), directed=False)
     network = nx.Graph()
@@ -310,3 +310,18 @@ def test_a_weight_that_is_not_above_zero_is_refused_at_every_door(tmp_path, caps
     assert code == 2
     assert "above zero" in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("weight", "sentence"),
+    [
+        ([1.0, 1e-50], "be above zero"),
+        ([1.0, 1e40], "be finite"),
+        ([1.0, 2e6], "be at most 1,000,000"),
+        ([1.0], r"there must be one weight an edge \(2\), found an array of shape \(1,\)"),
+    ],
+)
+def test_weights_that_single_precision_cannot_use_are_refused(weight, sentence):
+    edges = np.array([[0, 1], [1, 2]])
+    with pytest.raises(GraphError, match=sentence):
+        with_weights(Graph.build(edges, np.ones((3, 1))), edges, np.array(weight), directed=False)

@@ -51,12 +51,12 @@ class Columns:
                     "the model reads the links of graphs without features (--features structural), this graph has "
                     f"{graph.num_features} features"
                 )
-        elif self.kind == ONE_HOT and not graph.has_features:
-            if graph.num_features != self.width or _sum_of_ids(graph) != self.nodes:
+        elif self.kind == ONE_HOT:
+            if graph.has_features or graph.num_features != self.width or _sum_of_ids(graph) != self.nodes:
                 raise GraphError(
                     "the model was trained on one-hot features, a column for each node of its own graph, and this "
-                    "graph has other nodes or another order of them; train with --features structural for a model "
-                    "that reads new nodes and other graphs"
+                    "graph has features, other nodes or another order of them; train with --features structural "
+                    "for a model that reads new nodes and other graphs"
                 )
         elif graph.num_features != self.width:
             raise GraphError(

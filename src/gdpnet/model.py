@@ -35,6 +35,7 @@ from gdpnet.errors import ConfigError, GraphError, ModelFileError, nearest
 from gdpnet.explanation import Explanation, explain_node
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.graph.links import Pairs, split_links
+from gdpnet.graph.noise_links import is_directed
 from gdpnet.graph.weights import times_weights
 from gdpnet.inference import Selected, represent, select
 from gdpnet.linking import embed_links
@@ -254,8 +255,7 @@ class GDPNet(BaseEstimator):
         self._check_fitted()
         if self.linker_ is None and self.centres_ is None:
             return self._represent(graph, nodes)[0].cpu().numpy()
-        found = self._spread(graph).cpu().numpy()
-        return found if nodes is None else found[torch.as_tensor(nodes).numpy()]
+        return self._spread(graph).cpu().numpy()[_numbers(graph, nodes).numpy()]
 
     def _spread(self, graph: Graph) -> Tensor:
         """Return the representations of all nodes, where no label was read."""
@@ -272,6 +272,8 @@ class GDPNet(BaseEstimator):
         self.check_graph(graph)
         if self.linker_ is None:
             raise ConfigError(f"links are foretold by a model of task links, found {self.config_.task.kind}")
+        if is_directed(graph):
+            raise GraphError("links to be foretold must run both ways, found a graph with one-way edges")
         pairs = torch.as_tensor(ends).long()
         if pairs.dim() != 2 or pairs.shape[0] != 2:
             raise GraphError(f"pairs must be two rows of node numbers, found shape {tuple(pairs.shape)}")
@@ -439,9 +441,7 @@ class GDPNet(BaseEstimator):
         return graph if self.basis_ is None else condense(graph, self.basis_)
 
     def _represent(self, graph: Graph, nodes: Tensor | None) -> tuple[Tensor, Tensor]:
-        targets = torch.arange(graph.num_nodes) if nodes is None else torch.as_tensor(nodes).long()
-        if targets.numel() and not (int(targets.min()) >= 0 and int(targets.max()) < graph.num_nodes):
-            raise GraphError(f"node numbers must lie between 0 and {graph.num_nodes - 1}")
+        targets = _numbers(graph, nodes)
         chosen = self._select(graph, torch.unique(targets))
         weight = chosen.weight(self.config_.inference.mode)
         return represent(self.aggregators_, chosen.prepared, targets.to(self.device_), weight, self.reader_)
@@ -469,3 +469,11 @@ def _columns_in(about: dict[str, Any]) -> Columns:
     if columns.width != width:
         raise ValueError(f"it tells of {columns.width} and of {width} features")
     return columns
+
+
+def _numbers(graph: Graph, nodes: Tensor | None) -> Tensor:
+    """Return the numbers of the nodes asked for, all if none are named."""
+    numbers = torch.arange(graph.num_nodes) if nodes is None else torch.as_tensor(nodes).long()
+    if numbers.numel() and not (int(numbers.min()) >= 0 and int(numbers.max()) < graph.num_nodes):
+        raise GraphError(f"node numbers must lie between 0 and {graph.num_nodes - 1}")
+    return numbers

@@ -193,4 +193,4 @@ def given_to_target(
     if share is None:
         return circle
     own, whole = (part.reshape(-1, *[1] * (circle.dim() - 1)) for part in share)
-    return (circle * whole - target * own) / (whole - own)
+    return (circle * whole - target * own) / (whole - own).clamp(min=0.5)

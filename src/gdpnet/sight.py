@@ -186,7 +186,7 @@ def _share_back(prepared: Prepared) -> Float[Tensor, "block 2"] | None:
         return None
     weight = prepared.edge_weight[prepared.block]
     whole = prepared.circle_weight[prepared.block_target]
-    return torch.stack([whole, -weight], dim=1) / (whole - weight)[:, None]
+    return torch.stack([whole, -weight], dim=1) / (whole - weight).clamp(min=0.5)[:, None]
 
 
 def _share_of_each(prepared: Prepared) -> Float[Tensor, "block 2"] | None:
@@ -200,7 +200,7 @@ def _share_of_each(prepared: Prepared) -> Float[Tensor, "block 2"] | None:
     if share is None:
         return None
     own, whole = share
-    return torch.stack([whole, -own], dim=1) / (whole - own)[:, None]
+    return torch.stack([whole, -own], dim=1) / (whole - own).clamp(min=0.5)[:, None]
 
 
 def _member_rows(

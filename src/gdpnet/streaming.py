@@ -168,7 +168,7 @@ def _begin(
             "a model without labels reads the whole graph at once and writes no shards; "
             f"this one was trained for {model.config_.task.kind}"
         )
-    if model.config_.policy.hops > 1:
+    if model.config_.policy.hops > 1 and model.policy_ is not None:
         raise ConfigError(
             f"candidates {model.config_.policy.hops} hops away are looked for in the whole graph at once, which "
             "writes no shards"

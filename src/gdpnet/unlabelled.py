@@ -58,7 +58,7 @@ def condense(graph: Graph, basis: Float[Tensor, "features rank"]) -> Graph:
 def clusters_of(graph: Graph, config: Config) -> int:
     """Return how many clusters to find, or say why they cannot be found."""
     links = config.task.kind == "links"
-    if config.policy.hops > 1:
+    if config.policy.hops > 1 and config.training.selection:
         raise ConfigError(f"policy.hops must be 1 where the task is {config.task.kind}: it reads links alone")
     count = config.task.clusters or (min(_COMMUNITIES, graph.num_nodes) if links else graph.num_classes)
     if count == 0:

@@ -129,13 +129,17 @@ class GraphSource:
         return record | {"data_dir": None if self.data_dir is None else str(self.data_dir.resolve())}
 
     def or_from(self, record: Mapping[str, Any]) -> GraphSource:
-        """Return these options, or those of the record where none is given."""
-        if self != GraphSource() or not record:
+        """Return these options, each as in the record where it is not given."""
+        if not record:
             return self
         columns = dict(record["columns"])
         columns["features"] = None if columns["features"] is None else tuple(columns["features"])
-        data_dir = None if record["data_dir"] is None else Path(record["data_dir"])
-        return GraphSource(data_dir, Columns(**columns), record["directed"])
+        known_dir = None if record["data_dir"] is None else Path(record["data_dir"])
+        return GraphSource(
+            self.data_dir or known_dir,
+            Columns(**columns) if self.columns == USUAL_COLUMNS else self.columns,
+            record["directed"] if self.directed is None else self.directed,
+        )
 
     def directed_as(self, record: Mapping[str, Any]) -> GraphSource:
         """Return these options, with the direction of the record where none is given."""
@@ -159,6 +163,8 @@ def source_of(data_dir: Path | None, columns: list[str] | None, directed: bool |
         if role not in known:
             raise ConfigError(f"there is no column role '{role}'{nearest(role, known)}")
         named[role] = tuple(name.split(",")) if role == "features" else name
+        if role == "features" and len(set(named[role])) != len(named[role]):
+            raise ConfigError(f"--column features must name each column once, found '{name}'")
     return GraphSource(data_dir, Columns(**named), directed)
 
 

@@ -249,7 +249,9 @@ def _node_table(graph: Graph) -> Any:
         )
     if not isinstance(graph.features, SparseRows):
         dense = graph.features.numpy()
-        names = graph.feature_names or [f"f{place}" for place in range(graph.num_features)]
+        names = graph.feature_names or ()
+        if len(set(names)) != graph.num_features or not {"id", "label", "split"}.isdisjoint(names):
+            names = tuple(f"f{place}" for place in range(graph.num_features))
         table |= {name: pa.array(dense[:, place]) for place, name in enumerate(names)}
     return pa.table(table)
 

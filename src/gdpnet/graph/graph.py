@@ -129,6 +129,14 @@ class Graph:
             truth=truth,
         )
 
+    def with_feature_names(self, names: Sequence[str]) -> Graph:
+        """Return the graph with a name for each of its feature columns."""
+        if len(names) != self.num_features:
+            raise GraphError(
+                f"there must be a name for each of {self.num_features} feature columns, found {len(names)}"
+            )
+        return replace(self, feature_names=tuple(str(name) for name in names))
+
     def with_notes(self, *notes: str) -> Graph:
         """Return the graph with more notes of what happened to it on entry."""
         return replace(self, notes=(*self.notes, *notes))

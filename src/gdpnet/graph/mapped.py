@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from gdpnet.errors import GraphError
 from gdpnet.graph.features import Features, SparseRows
 from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph, Truth
 from gdpnet.graph.store import ABOUT, FORMAT, PIECE, VERSION
+from gdpnet.graph.weights import MOST
 
 _KINDS = {
     "row_ptr": ("int64",),
@@ -51,7 +51,7 @@ def open_store(folder: Path) -> Graph:
         _check_sizes(arrays, width)
         graph = _graph_of(arrays, names, width)
         if told := about.get("feature_names"):
-            graph = replace(graph, feature_names=tuple(str(name) for name in told))
+            graph = graph.with_feature_names(told)
         _check_edges(graph, folder)
         _check_nodes(graph, folder)
     except KeyError as error:
@@ -199,6 +199,10 @@ def _check_edges(graph: Graph, folder: Path) -> None:
         for _, piece in _pieces(folder, "edge_weight"):
             if float(piece.min()) <= 0:
                 raise GraphError(f"edge_weight.npy must hold numbers above zero, found {piece.min():g}")
+            if float(piece.max()) > MOST:
+                raise GraphError(
+                    f"edge_weight.npy must hold numbers up to {MOST:,.0f}, found {piece.max():g}"
+                )
 
 
 def _owners(row_ptr: np.ndarray, start: int, stop: int) -> np.ndarray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +122,7 @@ def _from_ours(arrays: Arrays) -> Graph:
     if graph.num_nodes != nodes:
         raise GraphError(f"there must be one feature row a node ({nodes}), found {graph.num_nodes}")
     if "feature_names" in arrays:
-        graph = replace(graph, feature_names=tuple(arrays["feature_names"].tolist()))
+        graph = graph.with_feature_names(arrays["feature_names"].tolist())
     if "edge_weight" in arrays:
         return with_weights(graph, edge_index, arrays["edge_weight"], directed=True)
     return graph

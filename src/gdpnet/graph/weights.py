@@ -13,11 +13,14 @@ from gdpnet.errors import GraphError
 from gdpnet.graph.graph import Graph
 from gdpnet.ragged import both_ways
 
+MOST = 1_000_000.0
+"""Beyond this a node that weighs one is lost beside its neighbour in single precision."""
+
 
 def with_weights(
     graph: Graph,
     edge_index: Int[np.ndarray, "2 given"],
-    weight: Float[np.ndarray, "given"],
+    weight: Float[np.ndarray, "*any"],
     *,
     directed: bool,
 ) -> Graph:
@@ -25,22 +28,33 @@ def with_weights(
 
     Of duplicate edges the first counts; without direction, a link given one way weighs the same both ways.
     """
-    if not np.isfinite(weight).all():
-        bad = int((~np.isfinite(weight)).argmax())
-        raise GraphError(f"edge weights must be finite, found {weight[bad]} on edge number {bad + 1}")
-    if (weight <= 0).any():
-        bad = int((weight <= 0).argmax())
-        raise GraphError(
-            f"edge weights must be above zero, found {weight[bad]:g} on edge number {bad + 1}; leave out an edge "
-            "that shall not count"
-        )
+    weight = checked_weights(weight, edge_index.shape[1])
     source, target = edge_index[:, edge_index[0] != edge_index[1]]
     value = weight[edge_index[0] != edge_index[1]]
     if not directed:
         source, target = np.concatenate([source, target]), np.concatenate([target, source])
         value = np.concatenate([value, value])
     _, first = np.unique(target.astype(np.int64) * graph.num_nodes + source, return_index=True)
-    return replace(graph, edge_weight=torch.from_numpy(value[first].astype(np.float32)))
+    return replace(graph, edge_weight=torch.from_numpy(value[first]))
+
+
+def checked_weights(weight: Float[np.ndarray, "*any"], edges: int) -> Float[np.ndarray, "given"]:
+    """Return weights in single precision, or say which of them cannot be used."""
+    if weight.shape != (edges,):
+        raise GraphError(
+            f"there must be one weight an edge ({edges}), found an array of shape {weight.shape}"
+        )
+    with np.errstate(over="ignore", under="ignore"):
+        single = weight.astype(np.float32)
+    for bad, rule in (
+        (~np.isfinite(single), "be finite"),
+        (single <= 0, "be above zero (leave out an edge that shall not count)"),
+        (single > MOST, f"be at most {MOST:,.0f} (the node itself weighs one; divide them by their mean)"),
+    ):
+        if bad.any():
+            place = int(bad.argmax())
+            raise GraphError(f"edge weights must {rule}, found {weight[place]:g} on edge number {place + 1}")
+    return single
 
 
 def times_weights(graph: Graph, share: Float[Tensor, "edges"]) -> Float[Tensor, "edges"]:
