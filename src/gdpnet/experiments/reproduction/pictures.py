@@ -137,6 +137,11 @@ def _training_share(rows: list[Row]) -> Figure | None:
     return _panels(sorted({row.graph for row in hidden}), draw, 3.8)
 
 
+def _range(numbers: list[int]) -> str:
+    """Return a number, or the least and the largest of several."""
+    return str(numbers[0]) if len(set(numbers)) == 1 else f"{min(numbers)} to {max(numbers)}"
+
+
 def _variants(rows: list[Row], prefix: str, values: tuple[str, ...], title: str) -> Figure | None:
     """Draw one line a dataset over the values of a setting."""
     mine = {(row.graph, row.method): row for row in rows if (row.noise, row.rate) == CLEAN and row.seeds}
@@ -154,7 +159,7 @@ def _variants(rows: list[Row], prefix: str, values: tuple[str, ...], title: str)
             [float(value) for value, _ in line],
             [row.mean for _, row in line],
             yerr=[row.deviation for _, row in line],
-            label=f"{graph} ({max(row.seeds for _, row in line)} seeds)",
+            label=f"{graph} ({_range([row.seeds for _, row in line])} seeds)",
             marker="o",
             capsize=2,
         )
