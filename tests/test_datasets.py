@@ -191,7 +191,8 @@ def test_a_failed_download_says_where_the_files_can_be_put(tmp_path, monkeypatch
     with pytest.raises(
         DatasetError, match=r"cannot be downloaded \(no network\); put its raw files there or"
     ):
-        load_dataset("dblp", tmp_path)
+        load_dataset("dblp", tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []  # nothing is left behind, and what was there stays
 
 
 def test_the_data_folder_is_the_one_given_then_that_of_the_environment_then_the_users_cache(

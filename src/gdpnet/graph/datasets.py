@@ -156,6 +156,13 @@ def _raw_folder(name: str, data_dir: Path | None, download: bool) -> Path:
     return raw
 
 
+def _remove_empty(path: Path, before: Path) -> None:
+    """Remove empty folders from a path upwards to one that was there before: a failed download leaves none behind."""
+    while path != before and path.is_dir() and not any(path.iterdir()):
+        path.rmdir()
+        path = path.parent
+
+
 def _download(dataset: Dataset, folder: Path) -> None:
     """Let torch_geometric fetch the raw files; its own unpickling of them is never called."""
     from torch_geometric.datasets import CitationFull, Planetoid
@@ -163,11 +170,13 @@ def _download(dataset: Dataset, folder: Path) -> None:
     kind = Planetoid if dataset.collection == "Planetoid" else CitationFull
     source = kind.__new__(kind)
     source.name, source.root = dataset.folder, str(folder / dataset.collection)
-    raw = folder / dataset.collection / dataset.folder / "raw"
+    raw = (folder / dataset.collection / dataset.folder / "raw").absolute()
+    before = next(path for path in (raw, *raw.parents) if path.exists())
     try:
         raw.mkdir(parents=True, exist_ok=True)
         source.download()
     except Exception as error:
+        _remove_empty(raw, before)
         raise DatasetError(
             f"{dataset.collection} {dataset.folder} is not in {raw} and cannot be downloaded ({error}); "
             f"put its raw files there or point --data-dir or GDPNET_DATA at a folder that has them"
