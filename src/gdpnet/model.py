@@ -34,8 +34,7 @@ from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GraphError, ModelFileError, nearest
 from gdpnet.explanation import Explanation, explain_node
 from gdpnet.graph.graph import UNKNOWN, Graph
-from gdpnet.graph.links import Pairs, split_links
-from gdpnet.graph.noise_links import is_directed
+from gdpnet.graph.links import Pairs, check_mutual, split_links
 from gdpnet.graph.weights import times_weights
 from gdpnet.inference import Selected, represent, select
 from gdpnet.linking import embed_links
@@ -272,8 +271,7 @@ class GDPNet(BaseEstimator):
         self.check_graph(graph)
         if self.linker_ is None:
             raise ConfigError(f"links are foretold by a model of task links, found {self.config_.task.kind}")
-        if is_directed(graph):
-            raise GraphError("links to be foretold must run both ways, found a graph with one-way edges")
+        check_mutual(graph)
         pairs = torch.as_tensor(ends).long()
         if pairs.dim() != 2 or pairs.shape[0] != 2:
             raise GraphError(f"pairs must be two rows of node numbers, found shape {tuple(pairs.shape)}")

@@ -68,9 +68,10 @@ def denoise_to(
             edges = work.blocks.tables.edges_of(*block)
             chance = work.blocks.both_ways(found[0], block) if symmetric else found[0, edges]
             probability, kept = chance.cpu().numpy(), (chance >= least).cpu().numpy()
-            share = chance if threshold is not None else edge_weights(chance, least)
-            weight = None if graph.edge_weight is None else share.cpu().numpy()
-            writing.do(partial(write, number, block, edges, probability, kept, weight))
+            share = None
+            if graph.edge_weight is not None:
+                share = (chance if threshold is not None else edge_weights(chance, least)).cpu().numpy()
+            writing.do(partial(write, number, block, edges, probability, kept, share))
     work.blocks.phases.mark("write")
     summary = tally.summary() | {"threshold": least, "reason": reason, "shards": len(work.shards.blocks)}
     work.shards.finish(summary)

@@ -38,10 +38,15 @@ class LinkSplit:
     test: Pairs
 
 
-def check_links(graph: Graph) -> None:
-    """Refuse a graph whose links cannot be held out."""
+def check_mutual(graph: Graph) -> None:
+    """Refuse a graph with one-way edges."""
     if is_directed(graph):
         raise GraphError("links to be foretold must run both ways, found a graph with one-way edges")
+
+
+def check_links(graph: Graph) -> None:
+    """Refuse a graph whose links cannot be held out."""
+    check_mutual(graph)
     links = graph.num_edges // 2
     if links < LEAST_LINKS:
         raise GraphError(

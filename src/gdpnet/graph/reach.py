@@ -38,7 +38,7 @@ def reach(row_ptr: Int[Tensor, "offsets"], neighbour: Int[Tensor, "edges"], hops
     is what the target may hear through it.
     """
     nodes = row_ptr.numel() - 1
-    ones = np.ones(neighbour.numel(), dtype=np.int8)
+    ones = np.ones(neighbour.numel(), dtype=np.int32)  # a product counts paths
     links = sp.csr_matrix((ones, neighbour.numpy(), row_ptr.numpy()), shape=(nodes, nodes))
     rng = np.random.default_rng(_SEED)
     blocks = cut_rows(offsets_of(_paths(links, hops)), _PATHS)
@@ -54,10 +54,10 @@ def reach(row_ptr: Int[Tensor, "offsets"], neighbour: Int[Tensor, "edges"], hops
 
 def _paths(links: sp.csr_matrix, hops: int) -> Int[Tensor, "nodes"]:
     """Return how many paths of that length begin at each node, counted up to a bound that no sum can pass."""
-    count = np.ones(links.shape[0])
+    count = np.ones(links.shape[0], dtype=np.int64)
     for _ in range(hops):
-        count = np.minimum(links.astype(np.float64) @ count, float(_PATHS))
-    return torch.from_numpy(count.astype(np.int64))
+        count = np.minimum(links @ count, _PATHS)
+    return torch.from_numpy(count)
 
 
 def _reach_block(
@@ -67,12 +67,11 @@ def _reach_block(
     nodes = links.shape[0]
     rows = np.arange(last - first)
     frontier = links[first:last]
-    itself = sp.csr_matrix((np.ones(last - first, np.int8), (rows, rows + first)), shape=frontier.shape)
+    itself = sp.csr_matrix((np.ones(rows.size, np.int32), (rows, rows + first)), shape=frontier.shape)
     found, keys = frontier + itself, [_keys(frontier)]
     for _ in range(1, hops):
-        ahead = (frontier != 0).astype(np.int32) @ links.astype(np.int32)
-        key = np.setdiff1d(_keys(ahead), _keys(found), assume_unique=True)
-        ones = np.ones(key.size, np.int8)
+        key = np.setdiff1d(_keys(frontier @ links), _keys(found), assume_unique=True)
+        ones = np.ones(key.size, np.int32)
         frontier = sp.csr_matrix((ones, (key // nodes, key % nodes)), shape=frontier.shape)
         found = found + frontier
         keys.append(key)
