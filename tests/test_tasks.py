@@ -181,6 +181,12 @@ def test_a_saved_model_of_a_task_without_labels_says_the_same(tmp_path, kind):
         assert ((likely > 0) & (likely < 1)).all()
         with pytest.raises(ConfigError, match="learned no labels"):
             model.predict(graph)
+        one_way = graph.keep_edges(torch.arange(graph.num_edges) > 0)
+        with pytest.raises(GraphError, match="must run both ways"):
+            model.predict_links(one_way, [[0, 1], [2, 3]])
+    assert np.array_equal(model.embed(graph, torch.tensor([7, 3])), model.embed(graph)[[7, 3]])
+    with pytest.raises(GraphError, match="node numbers must lie between 0 and 119"):
+        model.embed(graph, torch.tensor([-1]))
 
 
 def test_the_task_may_be_a_name_and_brings_its_own_settings():
