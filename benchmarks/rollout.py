@@ -84,7 +84,7 @@ def state_products(
         job.prepared.pairs.shape[1],
         job.config.policy.hidden[0],
     )
-    looks = 1 + job.prepared.looks_around
+    looks = 1 + (job.prepared.learned_pairs > 0)
     shapes = [(states, width, first), (candidates, width + pairs, first)]
     shapes += [(states + looks * candidates, width, classes)]
     return partial(_multiply_all, [_product(*shape, generator) for shape in shapes])

@@ -13,7 +13,7 @@ from gdpnet.graph import features as feature_rows
 from gdpnet.graph import pairs
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
-from gdpnet.graph.pairs import LEARNED_PAIRS, PAIR_NAMES, pair_features
+from gdpnet.graph.pairs import PAIR_NAMES, pair_features
 from worlds import random_graph
 
 # the triangle 0, 1, 2 with 3 hanging on 2
@@ -155,13 +155,14 @@ def test_large_batches_are_cut_into_parts_without_changing_the_result(monkeypatc
         assert torch.allclose(whole, parts, atol=1e-6)
 
 
-def test_the_state_of_circles_leaves_room_for_what_is_learned_after_what_the_graph_tells():
-    names = PAIR_NAMES["circles"]
-    found = pair_features(TRIANGLE, "circles")
+@pytest.mark.parametrize("state", ["circles", "trust"])
+def test_states_leave_room_for_what_is_learned_after_what_the_graph_tells(state):
+    names, known = PAIR_NAMES[state], len(PAIR_NAMES["structure"])
+    found = pair_features(TRIANGLE, state)
     assert found.shape == (TRIANGLE.num_edges, len(names))
-    assert names[:-LEARNED_PAIRS] == PAIR_NAMES["structure"]
-    assert torch.equal(found[:, :-LEARNED_PAIRS], pair_features(TRIANGLE, "structure"))
-    assert bool((found[:, -LEARNED_PAIRS:] == 0.0).all())
+    assert names[:known] == PAIR_NAMES["structure"]
+    assert torch.equal(found[:, :known], pair_features(TRIANGLE, "structure"))
+    assert bool((found[:, known:] == 0.0).all())
 
 
 # --- on a GPU ---

@@ -281,14 +281,21 @@ class PlainEpisode:
     def pairs(self, neighbour: int, target: int, met: torch.Tensor) -> torch.Tensor:
         """Return what is known of a pair, with what the circles say of each other where they are looked at."""
         known = self.prepared.pairs[self.edge(neighbour, target)]
-        if self.config.policy.state != "circles" or self.config.representation.hops == 1:
+        if self.config.policy.state not in ("circles", "trust") or self.config.representation.hops == 1:
             return known
         circle = self.seen(target, neighbour)
         belief = self.beliefs(circle)
         length = float(circle.norm() * met.norm())
         cosine = float(circle @ met) / length if length else 0.0
         learned = [float(belief @ self.beliefs(met)), cosine, float(belief.max())]
-        return torch.cat([known[:-3], torch.tensor(learned)])
+        if self.config.policy.state == "trust":
+            learned += [self.trusted(target, neighbour), self.trusted(neighbour, target)]
+        return torch.cat([known[: -len(learned)], torch.tensor(learned)])
+
+    def trusted(self, node: int, without: int) -> float:
+        """Return the logarithm of one and the weight of a node's links to others."""
+        links = [self.edge(other, node) for other in self.neighbours(node) if other != without]
+        return math.log1p(sum(float(self.prepared.edge_weight[link]) for link in links))
 
     def state(self, target: int, kept: list[torch.Tensor]) -> torch.Tensor:
         """Return AGG of the target and what its kept neighbours give."""
@@ -393,6 +400,8 @@ def play_world(graph, config, world, play, seed, targets=None, members=None):
         (config_of("circles", hops=1), False),
         (config_of("circles", hops=2), False),
         (config_of("circles", hops=2, self_weight=True), True),
+        (config_of("trust", hops=2), False),
+        (config_of("trust", hops=2), True),
     ],
     ids=[
         "paper",
@@ -402,6 +411,8 @@ def play_world(graph, config, world, play, seed, targets=None, members=None):
         "circles and one hop",
         "circles",
         "circles, directed",
+        "trust",
+        "trust, directed",
     ],
 )
 @pytest.mark.parametrize("play", [Play(), Play(learned_order=False), TO_THE_END], ids=["all", "ro", "no end"])

@@ -7,7 +7,7 @@ import torch
 
 from gdpnet.config import Config
 from gdpnet.graph.graph import Graph
-from gdpnet.graph.pairs import LEARNED_PAIRS
+from gdpnet.graph.pairs import PAIR_NAMES
 from gdpnet.prepared import Prepared, prepare, with_circle
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import Episodes, Met, begin_episodes
@@ -16,6 +16,9 @@ from worlds import CPU
 
 # the path 0 - 1 - 2, whose nodes show (1,0), (0,1), (0,1)
 PATH = Graph.build([[0, 1], [1, 2]], [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], [0, 1, 1])
+
+OF_THE_GRAPH = len(PAIR_NAMES["structure"])
+"""Pair features that need nothing learned."""
 
 
 def believer(bias: float = 0.0) -> Aggregators:
@@ -47,7 +50,7 @@ def meet(prepared: Prepared, bank: Aggregators) -> tuple[Episodes, Met]:
 def learned(prepared: Prepared, bank: Aggregators | None = None) -> dict[tuple[int, int], list[float]]:
     """Return agreement, cosine and sureness of each target and neighbour."""
     episodes, met = meet(prepared, bank or believer())
-    rows = met.pairs[:, -LEARNED_PAIRS:].tolist()
+    rows = met.pairs[:, OF_THE_GRAPH:].tolist()
     targets = episodes.target[episodes.owner].tolist()
     return dict(zip(zip(targets, episodes.row.tolist(), strict=True), rows, strict=True))
 
@@ -85,14 +88,14 @@ def test_circles_that_say_nothing_agree_as_chance_would_and_point_nowhere():
 
 def test_with_one_hop_there_are_no_circles_to_compare():
     prepared = world(hops=1)
-    assert not prepared.looks_around
+    assert prepared.learned_pairs == 0
     assert all(row == [0.0, 0.0, 0.0] for row in learned(prepared).values())
 
 
 @pytest.mark.parametrize("state", ["paper", "pairs", "structure"])
 def test_other_states_are_shown_what_the_graph_tells_and_no_more(state):
     prepared = world(state)
-    assert not prepared.looks_around
+    assert prepared.learned_pairs == 0
     episodes, met = meet(prepared, believer())
     assert torch.equal(met.pairs, prepared.pairs[episodes.edge])
 
@@ -102,4 +105,21 @@ def test_looking_does_not_change_what_the_graph_tells():
     before = prepared.pairs.clone()
     episodes, met = meet(prepared, believer())
     assert torch.equal(prepared.pairs, before)
-    assert torch.equal(met.pairs[:, :-LEARNED_PAIRS], before[episodes.edge, :-LEARNED_PAIRS])
+    assert torch.equal(met.pairs[:, :OF_THE_GRAPH], before[episodes.edge, :OF_THE_GRAPH])
+
+
+def test_trust_counts_the_other_links_of_both_nodes_by_what_is_kept_of_them():
+    # edges by target: 1->0 | 0->1 2->1 | 1->2; node 1 selected 0 with chance 1/3
+    found = learned(with_circle(world("trust"), torch.tensor([1.0, 1 / 3, 1.0, 1.0])))
+    third, one = math.log(4 / 3), math.log(2.0)
+    # 0 has no other link than that to 1; 1 has that to 2, which is kept
+    assert found[0, 1][3:] == pytest.approx([0.0, one])
+    assert found[1, 0][3:] == pytest.approx([one, 0.0])
+    # without 2, node 1 is left with a third of the link to 0
+    assert found[1, 2][3:] == pytest.approx([third, 0.0])
+    assert found[2, 1][3:] == pytest.approx([0.0, third])
+
+
+def test_trust_is_shown_what_circles_say_as_well():
+    trusting, comparing = learned(world("trust")), learned(world("circles"))
+    assert {ends: row[:3] for ends, row in trusting.items()} == comparing

@@ -57,9 +57,9 @@ class PolicySettings(Section):
     state: str = setting(
         "circles",
         "what the policy sees beside [h_v, h_u]: nothing (paper), how features and predictions agree (pairs), "
-        "that and the graph around both nodes (structure), or that and what the nodes around them have selected "
-        "(circles)",
-        choices=("paper", "pairs", "structure", "circles"),
+        "that and the graph around both nodes (structure), that and what the nodes around them have selected "
+        "(circles), or that and how many other links of both nodes are trusted (trust)",
+        choices=("paper", "pairs", "structure", "circles", "trust"),
     )
     hops: int = setting(
         1,

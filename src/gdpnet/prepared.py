@@ -48,10 +48,10 @@ class Prepared:
         return self.row_ptr.numel() - 1
 
     @property
-    def looks_around(self) -> bool:
-        """Return whether pair features compare what the circles of both nodes say."""
+    def learned_pairs(self) -> int:
+        """Return how many of the pair features, the last ones, compare what the circles of both nodes say."""
         columns = self.pairs.shape[1] - (self.edge is not None)
-        return self.edge_weight is not None and columns == len(PAIR_NAMES["circles"])
+        return max(0, columns - len(PAIR_NAMES["structure"])) if self.edge_weight is not None else 0
 
     @property
     def device(self) -> torch.device:

@@ -11,7 +11,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet.graph.features import Features, slice_rows
-from gdpnet.graph.pairs import LEARNED_PAIRS
 from gdpnet.prepared import Prepared
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import Episodes, Met, Tables, View
@@ -21,6 +20,8 @@ _MEET_CHUNK = 1 << 12
 _MEET_CHUNK_ON_DEVICE = 1 << 20
 _PROJECT_ROWS = 1 << 17
 _ROUND = 16
+_COMPARED = 3
+"""Columns that `_compare` fills."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ class _Sight:
         members = rows.members
         self.members = rows.own.shape[0] // prepared.num_nodes
         self.share = _share_of_each(prepared)
-        self.share_back = _share_back(prepared) if prepared.looks_around else None
+        self.learned = prepared.learned_pairs
+        self.share_back = _share_back(prepared) if self.learned else None
+        self.trusted = _trusted(prepared) if self.learned > _COMPARED else None
         self.bias = aggregators.bias[members]
         heads = aggregators.head_weight[members].transpose(1, 2).flatten(0, 1)  # members * classes, width
         # products with a few rows are slow: zeros fill them up to a round number
@@ -121,7 +124,10 @@ class _Sight:
                 circle = self._mix(target_row[part], row, self.share_back.index_select(0, edge[part]))
                 circle = circle.add_(self._offset_of(target_row[part])).relu_()
                 belief = self._believe(circle, row)
-                pairs[part, -LEARNED_PAIRS:] = _compare(circle, belief, embedded[part], beliefs[part])
+                found = _compare(circle, belief, embedded[part], beliefs[part])
+                if self.trusted is not None:
+                    found = torch.cat([found, self.trusted.index_select(0, edge[part])], dim=1)
+                pairs[part, -self.learned :] = found
         if self.prepared.given_weight is None:
             return Met(given, embedded, beliefs, pairs)
         weight = self.prepared.given_weight.index_select(0, episodes.edge)
@@ -189,18 +195,36 @@ def _share_back(prepared: Prepared) -> Float[Tensor, "block 2"] | None:
     return torch.stack([whole, -weight], dim=1) / (whole - weight).clamp(min=0.5)[:, None]
 
 
+def _trusted(prepared: Prepared) -> Float[Tensor, "block 2"] | None:
+    """Return how much weight the other links of each edge's target, and of its neighbour, have; in logarithms.
+
+    A node none of whose other links is trusted likely has this one for its own: hardly any node has no true link.
+    """
+    share = _share_of_block(prepared)
+    if share is None or prepared.edge_weight is None or prepared.circle_weight is None:
+        return None
+    own, whole = share
+    of_target = prepared.circle_weight[prepared.block_target] - prepared.edge_weight[prepared.block]
+    return torch.stack([of_target, whole - own], dim=1).clamp(min=1.0).log()
+
+
 def _share_of_each(prepared: Prepared) -> Float[Tensor, "block 2"] | None:
     """Return the weights of the neighbour's circle and of the target in what an edge gives.
 
     They are W / (W - k) and -k / (W - k), as in `given_to_target`.
     """
-    edges = prepared.block
-    everything = torch.arange(edges.start, edges.stop, device=prepared.device)
-    share = prepared.share_of_target(everything, prepared.neighbour[edges])
+    share = _share_of_block(prepared)
     if share is None:
         return None
     own, whole = share
     return torch.stack([whole, -own], dim=1) / (whole - own).clamp(min=0.5)[:, None]
+
+
+def _share_of_block(prepared: Prepared) -> tuple[Float[Tensor, "block"], Float[Tensor, "block"]] | None:
+    """Return for each edge the target's weight in its neighbour's circle, and the circle's whole weight."""
+    edges = prepared.block
+    everything = torch.arange(edges.start, edges.stop, device=prepared.device)
+    return prepared.share_of_target(everything, prepared.neighbour[edges])
 
 
 def _member_rows(

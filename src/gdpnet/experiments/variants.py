@@ -22,6 +22,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "gdpnet:no-cross-fitting": ("reward.folds=1",),
     "gdpnet:paper-state": ("policy.state=paper",),
     "gdpnet:no-structure": ("policy.state=pairs",),
+    "gdpnet:trust": ("policy.state=trust",),
     "gdpnet:no-circles": ("policy.state=structure",),
     "gdpnet:no-injected": ("training.injected=0.0",),
     "gdpnet:injected": ("training.injected=0.5",),

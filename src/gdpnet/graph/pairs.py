@@ -39,13 +39,16 @@ PAIR_NAMES["circles"] = (
     "circles' embeddings agree",
     "target's circle is sure",
 )
+PAIR_NAMES["trust"] = (
+    *PAIR_NAMES["circles"],
+    "target's other trusted links",
+    "neighbour's other trusted links",
+)
 """The columns of `pair_features`, by the policy's `state` setting.
 
-The last three depend on what was learned and on what the nodes around have selected: they are zero here and are
-filled in when a neighbour is met.
+Those beyond `structure` depend on what was learned and on what the nodes around have selected: they are zero here
+and are filled in when a neighbour is met.
 """
-
-LEARNED_PAIRS = 3
 
 DISTANCE = "hops beyond the first"
 """The first column where candidates may be farther away than direct neighbours."""
@@ -173,8 +176,8 @@ def _columns(
         degree[target].float().log1p(),
         degree[neighbour].float().log1p(),
     ]
-    if tables.state == "circles":
-        columns += [torch.zeros_like(found.cosine)] * LEARNED_PAIRS
+    later = len(PAIR_NAMES[tables.state]) - len(columns)
+    columns += [torch.zeros_like(found.cosine)] * later
     return torch.stack(columns, dim=1)
 
 
