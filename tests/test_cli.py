@@ -1,6 +1,5 @@
 """The command line: each command from end to end, and one sentence, exit code 2 and nothing written on bad input."""
 
-import csv
 import errno
 import json
 import shutil
@@ -8,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 
+from commands import call, last_record, refuse, rows_of, succeed
 from gdpnet.cli import main
 from gdpnet.cli.printing import EpochProgress
 from gdpnet.config import read_config
@@ -50,42 +49,6 @@ def base(tmp_path_factory) -> Path:
 def train_words(base: Path, out: Path, graph: Path | None = None) -> list[str]:
     graph = base / "graph" if graph is None else graph
     return ["train", str(graph), "--out", str(out), "--config", str(base / "fast.toml"), "--device", "cpu"]
-
-
-def call(capsys, *words: object) -> tuple[int, str, str]:
-    """Run a command; return its exit code and what it wrote to stdout and stderr."""
-    capsys.readouterr()
-    code = main([str(word) for word in words])
-    said = capsys.readouterr()
-    return code, said.out, said.err
-
-
-def succeed(capsys, *words: object) -> str:
-    code, out, err = call(capsys, *words)
-    assert (code, err) == (0, "")
-    return out
-
-
-def refuse(capsys, *words: object) -> str:
-    """Run a command that must fail; return its one sentence."""
-    code, _, err = call(capsys, *words)
-    assert code == 2
-    assert err.startswith("gdpnet: ")
-    assert err.count("\n") == 1
-    assert "Traceback" not in err
-    return err.removeprefix("gdpnet: ").rstrip("\n")
-
-
-def last_record(out: str) -> dict:
-    return json.loads(out.splitlines()[-1])
-
-
-def rows_of(path: Path) -> list[dict]:
-    """Read a CSV file as text, or a Parquet file."""
-    if path.suffix == ".parquet":
-        return pq.read_table(path).to_pylist()
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 # --- train ---

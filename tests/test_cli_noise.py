@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from commands import call, refuse
 from gdpnet.cli import main
 from gdpnet.errors import GDPNetError, GraphError
 from gdpnet.graph import writing
@@ -30,23 +31,6 @@ def base(tmp_path_factory) -> Path:
     write_folder(base / "graph")
     assert main(["noise", str(base / "graph"), "--out", str(base / "noisy"), *WORDS, "--seed", "3"]) == 0
     return base
-
-
-def call(capsys, *words: object) -> tuple[int, str, str]:
-    """Run a command; return its exit code and what it wrote to stdout and stderr."""
-    capsys.readouterr()
-    code = main([str(word) for word in words])
-    said = capsys.readouterr()
-    return code, said.out, said.err
-
-
-def refuse(capsys, *words: object) -> str:
-    """Run a command that must fail; return its one sentence."""
-    code, _, err = call(capsys, *words)
-    assert code == 2
-    assert err.startswith("gdpnet: ")
-    assert err.count("\n") == 1
-    return err.removeprefix("gdpnet: ").rstrip("\n")
 
 
 def names_in(folder: Path) -> set[str]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from commands import call, succeed
 from gdpnet.baselines.methods import METHODS
 from gdpnet.cli import main
 from gdpnet.config import Config
@@ -428,19 +429,6 @@ def test_there_is_a_picture_for_each_graph_and_noise_that_has_a_score(tmp_path):
 
 
 # --- the command ---
-
-
-def call(capsys, *words: object) -> tuple[int, str, str]:
-    capsys.readouterr()
-    code = main([str(word) for word in words])
-    said = capsys.readouterr()
-    return code, said.out, said.err
-
-
-def succeed(capsys, *words: object) -> str:
-    code, out, err = call(capsys, *words)
-    assert (code, err) == (0, "")
-    return out
 
 
 def words_of(folder: Path, records: Path, *more: object) -> tuple:

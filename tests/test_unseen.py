@@ -9,6 +9,7 @@ import pytest
 import torch
 from pyarrow import csv
 
+from commands import refuse
 from gdpnet.cli import main
 from gdpnet.cli.options import GraphSource
 from gdpnet.errors import GraphError
@@ -55,14 +56,6 @@ def reordered(graph: Graph, seed: int = 0) -> Graph:
         class_names=graph.class_names,
         directed=True,
     )
-
-
-def refused(words, capsys) -> str:
-    capsys.readouterr()
-    assert main([str(word) for word in words]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    return said.removeprefix("gdpnet: ").strip()
 
 
 @pytest.fixture(scope="module")
@@ -128,10 +121,10 @@ def test_embed_writes_the_nodes_that_are_named(folders, tmp_path):
 
 def test_nodes_that_cannot_be_written_are_refused(folders, tmp_path, capsys):
     words = ["predict", folders / "run", folders / "new", "--out", tmp_path / "out.csv"]
-    assert refused([*words, "--nodes", "003,nobody"], capsys) == "the graph has no node 'nobody'"
-    assert refused([*words, "--nodes", " , "], capsys).endswith("must name at least one node, found none")
+    assert refuse(capsys, *[*words, "--nodes", "003,nobody"]) == "the graph has no node 'nobody'"
+    assert refuse(capsys, *[*words, "--nodes", " , "]).endswith("must name at least one node, found none")
     missing = tmp_path / "missing.txt"
-    assert refused([*words, "--nodes-from", missing], capsys).endswith(f"one id a line, found {missing}")
+    assert refuse(capsys, *[*words, "--nodes-from", missing]).endswith(f"one id a line, found {missing}")
     shards = [
         "embed",
         folders / "run",
@@ -142,7 +135,7 @@ def test_nodes_that_cannot_be_written_are_refused(folders, tmp_path, capsys):
         "--nodes",
         "003",
     ]
-    assert refused(shards, capsys) == "--shards writes all nodes: leave --nodes and --nodes-from out"
+    assert refuse(capsys, *shards) == "--shards writes all nodes: leave --nodes and --nodes-from out"
 
 
 def test_numbers_of_ids_follow_the_ids():
@@ -197,7 +190,7 @@ def test_columns_in_another_order_are_put_right_by_naming_them(folders, tmp_path
     turned = replace(graph, features=graph.features.flip(1), feature_names=graph.feature_names[::-1])
     write_tables(turned, tmp_path / "turned", "csv")
     words = ["predict", folders / "run", tmp_path / "turned", "--out", tmp_path / "out.csv"]
-    assert "found 'f5' in place 1 rather than 'f0'" in refused(words, capsys)
+    assert "found 'f5' in place 1 rather than 'f0'" in refuse(capsys, *words)
     names = ",".join(graph.feature_names)
     assert main([*map(str, words), "--column", f"features={names}"]) == 0
     again = read_graph(tmp_path / "turned", columns=Columns(features=graph.feature_names))

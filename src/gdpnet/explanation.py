@@ -44,12 +44,15 @@ class Explanation:
 
     node: str
     predicted: str
+    """The class; where no label was read, the community that AGG holds the node for, which earned the rewards."""
     probability: float
     """Probability of the predicted class, by the vote of all members of what has the say, AGG or a reader."""
     probability_alone: float
     """The same from the node's own features."""
     ended_early: bool
     decisions: tuple[Decision, ...]
+    cluster: str | None = None
+    """The cluster that `predict` gives, where the task is clusters; communities have numbers of their own."""
 
 
 @torch.no_grad()

@@ -348,7 +348,7 @@ class GDPNet(BaseEstimator):
         """Say how a node's neighbours were decided on, in order; a node is named by its id."""
         self.check_graph(graph)
         number = graph.node_number(str(node))
-        return explain_node(
+        story = explain_node(
             self.policy_,
             self.aggregators_,
             prepare(self.as_read(graph), self.config_, self.device_),
@@ -359,6 +359,9 @@ class GDPNet(BaseEstimator):
             self.seed,
             self.reader_,
         )
+        if self.centres_ is None:
+            return story
+        return dataclasses.replace(story, cluster=str(self.predict(graph, torch.tensor([number]))[0]))
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file."""

@@ -37,6 +37,7 @@ from gdpnet.graph.named import open_graph
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import RunFolder, check_same_graph, create_run, open_run, write_json
 from gdpnet.scene import check_trainable, split_for_training
+from gdpnet.unlabelled import UNLABELLED
 
 
 @app.command()
@@ -139,7 +140,7 @@ def train(
     metrics: dict[str, Any] = {"best_epoch": model.best_epoch_, "validation_f1": model.validation_f1_}
     if settings.task.kind == "links":
         metrics["validation_score"] = metrics.pop("validation_f1")
-    elif settings.task.kind == "clusters" or _has_labels(model, loaded, "test"):
+    if settings.task.kind in UNLABELLED or _has_labels(model, loaded, "test"):
         metrics |= evaluate(model, loaded)
     write_json(run.metrics, metrics)
     draw_run(model, loaded, run.figures)

@@ -103,6 +103,13 @@ NodeIds = Annotated[
 NodeFile = Annotated[
     Path | None, typer.Option("--nodes-from", help="file with one id a line, of the nodes to write")
 ]
+PairFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--pairs",
+        help="where the task is links: a .csv or .parquet table of pairs of nodes, with columns source and target",
+    ),
+]
 ColumnNames = Annotated[
     list[str] | None,
     typer.Option(

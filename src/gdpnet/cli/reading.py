@@ -21,11 +21,13 @@ from gdpnet.cli.options import (
     Directed,
     EdgesAShard,
     GraphName,
+    GraphSource,
     Json,
     NodeFile,
     NodeIds,
     OptionalGraph,
     OutFile,
+    PairFile,
     RunPath,
     Shards,
     numbers_asked,
@@ -37,22 +39,31 @@ from gdpnet.errors import ConfigError
 from gdpnet.graph.datasets import DATASETS, is_present
 from gdpnet.graph.files import edge_table, write_table
 from gdpnet.graph.graph import Graph
+from gdpnet.graph.links import read_ends
 from gdpnet.graph.tables import SUFFIXES
+from gdpnet.model import GDPNet
 from gdpnet.streaming import decided_edges, denoise_to, embed_to
+from gdpnet.unlabelled import UNLABELLED
 
 
 @app.command()
 def evaluate(
     run: RunPath,
     graph: OptionalGraph = None,
-    split: Annotated[str, typer.Option(help="train, validation or test")] = "test",
+    split: Annotated[
+        str, typer.Option(help="train, validation or test; of no account where no label was read")
+    ] = "test",
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
     columns: ColumnNames = None,
     directed: Directed = None,
     as_json: Json = False,
 ) -> None:
-    """Score a trained model on a split of a graph, and describe the graph it would clean."""
+    """Score a trained model on a split of a graph, and describe the graph it would clean.
+
+    Where the task is links, one link in twenty is hidden and foretold from the others: on the graph of training those
+    that were held out for validation. Where it is clusters, all labelled nodes count.
+    """
     from gdpnet.experiments.evaluation import evaluate as evaluate_model
 
     if split not in ("train", "validation", "test"):
@@ -107,6 +118,7 @@ def predict(
     out: OutFile = Path("predictions.parquet"),
     nodes: NodeIds = None,
     nodes_from: NodeFile = None,
+    pairs: PairFile = None,
     device: DeviceName = Device.auto,
     data_dir: DataDir = None,
     columns: ColumnNames = None,
@@ -115,10 +127,18 @@ def predict(
 ) -> None:
     """Write the predicted class, labels or cluster of every node, or of those named, and each class's probability.
 
-    Nodes need not have been there in training.
+    Where the task is links: how likely each pair of a table is linked. Nodes need not have been there in training.
     """
     _check_suffix(out)
-    model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
+    if pairs is not None and (nodes is not None or nodes_from is not None):
+        raise ConfigError("--pairs names pairs of nodes: leave --nodes and --nodes-from out")
+    source = source_of(data_dir, columns, directed)
+    model, loaded, name = model_and_graph(run, graph, device, source)
+    if pairs is not None or model.config_.task.kind == "links":
+        count = _foretell(model, loaded, pairs, source, out)
+        print(f"{count:,} pairs written to {out}")
+        print_json(as_json, {"run": str(run), "graph": name, "out": str(out), "pairs": count})
+        return
     asked = numbers_asked(loaded, nodes, nodes_from)
     table = _node_columns(loaded, asked) | {"predicted": model.predict(loaded, asked)}
     if model.config_.task.kind != "clusters":
@@ -200,8 +220,12 @@ def explain(
     """Say how a node's neighbours were decided on, in order, and what each contributed."""
     model, loaded, _ = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
     story = model.explain(loaded, node)
+    said = "predicted"
+    if model.config_.task.kind in UNLABELLED:
+        cluster = "" if story.cluster is None else f"in cluster '{story.cluster}', "
+        said = f"{cluster}held for one of community"
     print(
-        f"node {story.node}: predicted '{story.predicted}' with probability {story.probability:.3f} "
+        f"node {story.node}: {said} '{story.predicted}' with probability {story.probability:.3f} "
         f"({story.probability_alone:.3f} from its own features)"
     )
     far = any(one.distance > 1 for one in story.decisions)
@@ -256,6 +280,20 @@ def datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
         "and 'synthetic', a generated graph whose noise is known; validation has 500 and test 1,000 nodes in each"
     )
     print_json(as_json, {"datasets": rows})
+
+
+def _foretell(model: GDPNet, graph: Graph, pairs: Path | None, source: GraphSource, out: Path) -> int:
+    """Write how likely each pair of a table is linked; return their number."""
+    if pairs is None:
+        raise ConfigError("a model of task links foretells links: name a table of pairs of nodes with --pairs")
+    names = (source.columns.source, source.columns.target)
+    ends = read_ends(pairs, graph, *names)
+    chance = model.predict_links(graph, ends)
+    ids = graph.node_ids[ends.numpy()]
+    ids = ids.astype(str) if ids.dtype == np.object_ else ids
+    columns = dict(zip(names, ids, strict=True)) | {"probability": chance}
+    write_table(pa.table(columns), out)
+    return len(chance)
 
 
 def _node_columns(graph: Graph, asked: Tensor | None) -> dict[str, Any]:

@@ -6,23 +6,46 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, roc_auc_score
+from sklearn.metrics import (
+    adjusted_rand_score,
+    average_precision_score,
+    normalized_mutual_info_score,
+    roc_auc_score,
+)
 
 from gdpnet.denoised import Denoised
 from gdpnet.graph.graph import UNKNOWN, Graph
+from gdpnet.graph.links import split_links
 from gdpnet.model import GDPNet
 
 
 def evaluate(model: GDPNet, graph: Graph, split: str = "test") -> dict[str, Any]:
-    """Return micro-F1 on a split and what the cleaned graph looks like."""
+    """Return micro-F1 on a split, or what the task is measured by, and what the cleaned graph looks like."""
     if model.config_.task.kind == "clusters":
         metrics = _score_clusters(model, graph)
+    elif model.config_.task.kind == "links":
+        metrics = _score_links(model, graph)
     else:
         metrics = {"split": split, "nodes": int(graph.nodes_in(split).numel())}
         metrics["micro_f1"] = model.score(graph, split)
     cleaned = model.denoise(graph)
     chosen = {"threshold": cleaned.threshold, "threshold_reason": cleaned.reason}
     return metrics | chosen | describe_cleaning(graph, cleaned)
+
+
+def _score_links(model: GDPNet, graph: Graph) -> dict[str, Any]:
+    """Hide one link in twenty, and return how well they are told from pairs that are no links by what is left.
+
+    On the graph of training these are the links that were held out for validation; on another nobody has seen them.
+    """
+    split = split_links(graph, model.seed, test=0.0)
+    chance = model.predict_links(split.train, split.validation.ends)
+    linked = split.validation.linked.numpy()
+    return {
+        "hidden_links": int(linked.sum()),
+        "roc_auc": float(roc_auc_score(linked, chance)),
+        "average_precision": float(average_precision_score(linked, chance)),
+    }
 
 
 def _score_clusters(model: GDPNet, graph: Graph) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from torch import Tensor
 from gdpnet.errors import GraphError
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.noise_links import is_directed
+from gdpnet.graph.tables import read_ids, read_table
 
 LEAST_LINKS = 20
 """Fewer links cannot be parted: 5 % of them is less than one."""
@@ -85,6 +87,15 @@ def links_of(graph: Graph) -> Int[Tensor, "2 links"]:
     """Return each link once, from the lower node to the higher."""
     once = graph.neighbour < graph.target
     return torch.stack([graph.neighbour[once], graph.target[once]])
+
+
+def read_ends(
+    path: Path, graph: Graph, source: str = "source", target: str = "target"
+) -> Int[Tensor, "2 pairs"]:
+    """Read pairs of nodes of a graph, named by their ids, from two columns of a CSV or Parquet file."""
+    table = read_table(path, text=(source, target))
+    ids = [read_ids(table, name, path).to_pylist() for name in (source, target)]
+    return torch.stack([graph.numbers_of(column) for column in ids])
 
 
 def _pairs_of(part: Any) -> Pairs:
