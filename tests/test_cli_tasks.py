@@ -53,7 +53,9 @@ def test_a_run_of_links_is_scored_on_the_links_that_were_held_out(base, capsys):
     assert record["hidden_links"] == int(split.validation.linked.sum())
     assert record["roc_auc"] == pytest.approx(roc_auc_score(split.validation.linked, chance))
     # training chose by the mean of both measures on the same links; only the draws of its episodes were others
-    assert (record["roc_auc"] + record["average_precision"]) / 2 == pytest.approx(model.validation_f1_, abs=0.1)
+    assert (record["roc_auc"] + record["average_precision"]) / 2 == pytest.approx(
+        model.validation_f1_, abs=0.1
+    )
     assert "average precision" in out
 
 

@@ -285,7 +285,9 @@ def datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
 def _foretell(model: GDPNet, graph: Graph, pairs: Path | None, source: GraphSource, out: Path) -> int:
     """Write how likely each pair of a table is linked; return their number."""
     if pairs is None:
-        raise ConfigError("a model of task links foretells links: name a table of pairs of nodes with --pairs")
+        raise ConfigError(
+            "a model of task links foretells links: name a table of pairs of nodes with --pairs"
+        )
     names = (source.columns.source, source.columns.target)
     ends = read_ends(pairs, graph, *names)
     chance = model.predict_links(graph, ends)
