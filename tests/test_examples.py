@@ -69,6 +69,26 @@ def test_nodes_that_came_after_training_are_told_better_than_by_guessing(monkeyp
     assert said["nodes of another graph that were predicted"] == 200
 
 
+def test_links_are_foretold_better_than_by_common_neighbours(monkeypatch, capsys):
+    said = run_example("link_prediction.py", monkeypatch, capsys)
+    assert said["ROC AUC of the model"] > said["ROC AUC of common neighbours"] + 0.02
+
+
+def test_clusters_agree_with_classes_more_than_those_of_features_alone(monkeypatch, capsys):
+    said = run_example("clustering.py", monkeypatch, capsys)
+    assert said["clusters found"] == 4
+    agreement = said["agreement of clusters with classes (NMI)"]
+    assert agreement > said["agreement of k-means on features (NMI)"] + 0.2
+
+
+def test_several_labels_a_node_are_learned(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["several_labels.py"])
+    runpy.run_path(str(ROOT / "examples" / "several_labels.py"), run_name="__main__")
+    said = capsys.readouterr().out
+    assert "labels 5\n" in said
+    assert float(re.findall(r"micro-F1 on test nodes ([\d.]+)", said)[0]) > 0.5
+
+
 def test_the_first_snippet_of_the_environments_page_runs(capsys):
     pytest.importorskip("gymnasium", reason="gymnasium is not installed: pip install 'gdpnet[gym]'")
     page = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
