@@ -169,6 +169,12 @@ class TrainingSettings(Section):
         "each epoch then improves the policy there too",
         low=0.0,
     )
+    most_nodes: int = setting(
+        100_000,
+        "a graph with more nodes is trained on a part of it, labelled nodes drawn at random and what lies around "
+        "them; tasks that read no label take it whole",
+        low=10,
+    )
     selection: bool = setting(True, "whether neighbours are selected; if not, all are kept")
 
 

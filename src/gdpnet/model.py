@@ -46,7 +46,7 @@ from gdpnet.representation.reader import Reader
 from gdpnet.representation.spreading import Linker, inner_products
 from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel, Task, label_names
 from gdpnet.run_folder import RunFolder, read_checkpoint, write_checkpoint
-from gdpnet.scene import Scene, make_scene
+from gdpnet.scene import Scene, make_scene, part_for_training
 from gdpnet.selection.policy import Policy
 from gdpnet.threshold import Choice, edge_weights
 from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs
@@ -156,11 +156,14 @@ class GDPNet(BaseEstimator):
         Without a split, a tenth of the labelled nodes is held out for validation. With a run folder a checkpoint
         is written after every epoch, and training goes on from the one that is there. Where links are foretold, the
         graph has training links alone and ``held_out`` the validation pairs; without, one link in twenty is held out.
+        Of a graph with more than ``training.most_nodes`` nodes a part is trained on, so that memory stays bounded.
         """
         config, device = self.config, pick_device(self.device)
         if config.task.kind == "links" and held_out is None:
             split = split_links(graph, self.seed, test=0.0)
             graph, held_out = split.train, split.validation
+        if config.task.kind not in UNLABELLED:
+            graph = part_for_training(graph, config.training.most_nodes, self.seed)
         self.basis_: Tensor | None = None
         self.task_ = self._task_for(graph)
         read, study = graph, None

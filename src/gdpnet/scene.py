@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Int, Shaped
@@ -13,6 +13,7 @@ from gdpnet.config import Config
 from gdpnet.errors import GraphError
 from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
 from gdpnet.graph.noise import corrupt
+from gdpnet.graph.part import part_around, with_split
 from gdpnet.prepared import Prepared, prepare
 from gdpnet.representation.tasks import CLASSIFICATION, Task
 
@@ -106,6 +107,46 @@ def cut_for_training(graph: Graph, seed: int) -> Cut:
     targets = (train & labelled)[seen].nonzero().flatten()
     validation = ((split == SPLITS.index("validation")) & labelled).nonzero().flatten()
     return Cut(graph.induced(seen), seen, targets, validation)
+
+
+def part_for_training(graph: Graph, most: int, seed: int) -> Graph:
+    """Return what of a large graph is trained on: labelled nodes drawn at random, and what lies around them.
+
+    A graph of no more than ``most`` nodes is taken as it is. One chosen node in five is of validation, if there are so
+    many. Nodes that are taken along are context, or, where they are of validation or test, left out of the training
+    graph as ever.
+    """
+    if graph.num_nodes <= most:
+        return graph
+    split = split_for_training(graph, seed)
+    check_trainable(graph, split)
+    part, chosen = part_around(replace(graph, split=split), _drawn(graph, split, seed), most, seed)
+    held = (part.split == SPLITS.index("validation")) | (part.split == SPLITS.index("test"))
+    return with_split(part, chosen, torch.where(held, SPLITS.index("test"), SPLITS.index("none")))
+
+
+def part_for_scoring(graph: Graph, most: int, seed: int, split: str = "test") -> Graph:
+    """Return what of a large graph is scored: nodes of a split drawn at random, and what lies around them."""
+    nodes = graph.nodes_in(split)
+    nodes = nodes[graph.labels[nodes] != UNKNOWN]
+    if graph.num_nodes <= most or nodes.numel() == 0:
+        return graph
+    nodes = nodes[torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(seed))]
+    part, chosen = part_around(graph, nodes, most, seed)
+    return with_split(part, chosen, torch.full_like(part.split, SPLITS.index("none")))
+
+
+def _drawn(graph: Graph, split: Int[Tensor, "nodes"], seed: int) -> Int[Tensor, "drawn"]:
+    """Return the labelled nodes of training and validation in random order, every fifth one of validation."""
+    generator, labelled = torch.Generator().manual_seed(seed), graph.labels != UNKNOWN
+    learned, asked = (
+        nodes[torch.randperm(nodes.numel(), generator=generator)]
+        for name in ("train", "validation")
+        for nodes in [((split == SPLITS.index(name)) & labelled).nonzero().flatten()]
+    )
+    asked = asked[: learned.numel() // 4]
+    place = torch.cat([torch.arange(learned.numel()) * 5 // 4, torch.arange(asked.numel()) * 5 + 4])
+    return torch.cat([learned, asked])[place.argsort(stable=True)]
 
 
 def make_scene(

@@ -36,7 +36,7 @@ from gdpnet.graph.graph import Graph
 from gdpnet.graph.named import open_graph
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import RunFolder, check_same_graph, create_run, open_run, write_json
-from gdpnet.scene import check_trainable, split_for_training
+from gdpnet.scene import check_trainable, part_for_scoring, split_for_training
 from gdpnet.unlabelled import UNLABELLED
 
 
@@ -130,6 +130,13 @@ def train(
         _refuse_untrainable(loaded, settings, seed)
         run = create_run(out, settings, absolute_name(graph), loaded, seed, split, source.to_record())
     print_graph(graph, loaded)
+    seen = loaded
+    if settings.task.kind not in UNLABELLED and loaded.num_nodes > settings.training.most_nodes:
+        print(
+            f"  note: a part of at most {settings.training.most_nodes:,} nodes is trained on, and one scored "
+            "(training.most_nodes)"
+        )
+        seen = part_for_scoring(loaded, settings.training.most_nodes, seed)
     model = GDPNet.from_config(settings, seed=seed, device=device.value)
     progress = EpochProgress(_epochs(settings))
     try:
@@ -140,10 +147,10 @@ def train(
     metrics: dict[str, Any] = {"best_epoch": model.best_epoch_, "validation_f1": model.validation_f1_}
     if settings.task.kind == "links":
         metrics["validation_score"] = metrics.pop("validation_f1")
-    if settings.task.kind in UNLABELLED or _has_labels(model, loaded, "test"):
-        metrics |= evaluate(model, loaded)
+    if settings.task.kind in UNLABELLED or _has_labels(model, seen, "test"):
+        metrics |= evaluate(model, seen)
     write_json(run.metrics, metrics)
-    draw_run(model, loaded, run.figures)
+    draw_run(model, seen, run.figures)
     print_metrics(metrics)
     print(f"run folder: {run.path}")
     print_json(as_json, {"run": str(run.path), "graph": graph, "seed": seed} | metrics)
