@@ -112,9 +112,9 @@ def cut_for_training(graph: Graph, seed: int) -> Cut:
 def part_for_training(graph: Graph, most: int, seed: int) -> Graph:
     """Return what of a large graph is trained on: labelled nodes drawn at random, and what lies around them.
 
-    A graph of no more than ``most`` nodes is taken as it is. One chosen node in five is of validation, if there are so
-    many. Nodes that are taken along are context, or, where they are of validation or test, left out of the training
-    graph as ever.
+    A graph of no more than ``most`` nodes is taken as it is. One chosen node in five is of validation, if there are
+    so many. Nodes that are taken along are context, or, where they are of validation or test, left out of the
+    training graph as ever.
     """
     if graph.num_nodes <= most:
         return graph
