@@ -39,7 +39,7 @@ from gdpnet.graph.weights import times_weights
 from gdpnet.inference import Selected, represent, select
 from gdpnet.linking import embed_links
 from gdpnet.model_file import checksum, read_tensors, write_tensors
-from gdpnet.networks import build_networks
+from gdpnet.networks import Networks, build_networks
 from gdpnet.prepared import prepare
 from gdpnet.representation.infomax import Encoder
 from gdpnet.representation.reader import Reader
@@ -379,20 +379,10 @@ class GDPNet(BaseEstimator):
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what was learned, on the host, and what is known about it."""
         self._check_fitted()
-        tensors = {f"aggregators.{name}": value for name, value in self.aggregators_.state_dict().items()}
-        if self.policy_ is not None:
-            tensors |= {f"policy.{name}": value for name, value in self.policy_.state_dict().items()}
-        if self.reader_ is not None:
-            tensors |= {f"reader.{name}": value for name, value in self.reader_.state_dict().items()}
-        if self.linker_ is not None:
-            tensors["linker.weight"] = self.linker_.weight
-        if self.encoder_ is not None:
-            tensors |= {f"encoder.{name}": value for name, value in self.encoder_.state_dict().items()}
-        tensors |= {
-            name: value
-            for name, value in (("basis", self.basis_), ("centres", self.centres_))
-            if value is not None
-        }
+        networks = (self.policy_, self.aggregators_, self.reader_, self.linker_, self.encoder_, self.centres_)
+        tensors = Networks(*networks).tensors()
+        if self.basis_ is not None:
+            tensors["basis"] = self.basis_
         return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}, {
             "config": self.config_.to_dict(),
             "classes": [str(name) for name in self.classes_],

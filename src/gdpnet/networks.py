@@ -28,6 +28,23 @@ class Networks:
     encoder: Encoder | None
     centres: Tensor | None
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all that was learned by name, as `build_networks` takes it."""
+        named = {
+            "aggregators": self.aggregators,
+            "policy": self.policy,
+            "reader": self.reader,
+            "linker": self.linker,
+            "encoder": self.encoder,
+        }
+        found = {
+            f"{name}.{key}": value
+            for name, network in named.items()
+            if network is not None
+            for key, value in network.state_dict().items()
+        }
+        return found if self.centres is None else found | {"centres": self.centres}
+
 
 def build_networks(
     config: Config, weights: dict[str, Tensor], *, exclusive: bool, device: torch.device
