@@ -132,14 +132,23 @@ def _training_share(rows: list[Row]) -> Figure | None:
                 )
         axes.set(title=dataset, xlabel="share of training labels", ylabel="micro-F1 on test")
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=7)
 
-    return _panels(sorted({row.graph for row in hidden}), draw, 3.8)
+    figure = _panels(sorted({row.graph for row in hidden}), draw, 4.2)
+    if figure is not None:
+        named = {label: line for axes in figure.axes for line, label in zip(*_legend_of(axes), strict=True)}
+        columns = min(len(named), 2 * len(figure.axes))
+        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns, fontsize=8)
+    return figure
 
 
-def _range(numbers: list[int]) -> str:
-    """Return a number, or the least and the largest of several."""
-    return str(numbers[0]) if len(set(numbers)) == 1 else f"{min(numbers)} to {max(numbers)}"
+def _legend_of(axes: Axes) -> tuple[list[Any], list[str]]:
+    return axes.get_legend_handles_labels()
+
+
+def _seeds(numbers: list[int]) -> str:
+    """Say how many seeds there were, or the least and the most."""
+    count = str(numbers[0]) if len(set(numbers)) == 1 else f"{min(numbers)} to {max(numbers)}"
+    return "1 seed" if count == "1" else f"{count} seeds"
 
 
 def _variants(rows: list[Row], prefix: str, values: tuple[str, ...], title: str) -> Figure | None:
@@ -152,20 +161,20 @@ def _variants(rows: list[Row], prefix: str, values: tuple[str, ...], title: str)
     lines = {graph: line for graph, line in lines.items() if len(line) > 1}
     if not lines:
         return None
-    figure = Figure(figsize=(5.0, 3.6), layout="constrained")
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.subplots()
     for graph, line in lines.items():
         axes.errorbar(
             [float(value) for value, _ in line],
             [row.mean for _, row in line],
             yerr=[row.deviation for _, row in line],
-            label=f"{graph} ({_range([row.seeds for _, row in line])} seeds)",
+            label=f"{graph} ({_seeds([row.seeds for _, row in line])})",
             marker="o",
             capsize=2,
         )
     axes.set(xlabel=title, ylabel="micro-F1 on test")
     axes.grid(alpha=0.3)
-    axes.legend()
+    figure.legend(loc="outside right upper")
     return figure
 
 
@@ -174,7 +183,7 @@ def _convergence(portraits: Portraits) -> Figure | None:
     if not datasets:
         return None
     titles = {"validation_f1": "validation F1", "reward": "mean reward", "kept_share": "share kept"}
-    figure = Figure(figsize=(11, 3.2), layout="constrained")
+    figure = Figure(figsize=(11, 3.6), layout="constrained")
     for axes, (key, title) in zip(figure.subplots(1, 3), titles.items(), strict=True):
         for dataset in datasets:
             metrics = portraits[(dataset, "gdpnet")]["metrics"]
@@ -182,7 +191,7 @@ def _convergence(portraits: Portraits) -> Figure | None:
             axes.plot(range(1, len(line) + 1), line, label=dataset)
         axes.set(title=title, xlabel="epoch of the policy")
         axes.grid(alpha=0.3)
-    figure.axes[0].legend()
+    figure.legend(*_legend_of(figure.axes[0]), loc="outside lower center", ncols=len(datasets))
     return figure
 
 
@@ -195,7 +204,9 @@ def _seconds(portraits: Portraits) -> Figure | None:
             if (dataset, method) in portraits and portraits[(dataset, method)]["metrics"].get("epochs")
         }
         axes.barh([NAMES[method] for method in seconds], list(seconds.values()), color="tab:blue")
-        axes.set(title=dataset, xlabel="seconds an epoch", xscale="log")
+        devices = {portraits[(dataset, method)]["device"] for method in seconds}
+        axes.set(title=f"{dataset}, on {' and '.join(sorted(devices))}", xscale="log")
+        axes.set_xlabel("seconds an epoch")
         axes.grid(alpha=0.3, axis="x")
 
     return _panels(_datasets(portraits, key="epochs"), draw)
