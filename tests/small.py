@@ -44,12 +44,7 @@ def fitted(graph: Graph, config: Config = FAST, seed: int = 0) -> GDPNet:
 
 def weights(model: GDPNet) -> dict[str, torch.Tensor]:
     """Return all that a model learned, by name."""
-    found = {f"aggregators.{name}": value for name, value in model.aggregators_.state_dict().items()}
-    if model.policy_ is not None:
-        found |= {f"policy.{name}": value for name, value in model.policy_.state_dict().items()}
-    if model.reader_ is not None:
-        found |= {f"reader.{name}": value for name, value in model.reader_.state_dict().items()}
-    return found
+    return model._content()[0]
 
 
 def same_weights(left: GDPNet, right: GDPNet) -> bool:

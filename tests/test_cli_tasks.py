@@ -91,6 +91,10 @@ def test_pairs_that_cannot_be_foretold_are_refused_in_a_sentence(base, tmp_path,
     assert refuse(capsys, *words, "--pairs", pairs, "--nodes", "007") == (
         "--pairs names pairs of nodes: leave --nodes and --nodes-from out"
     )
+    (tmp_path / "pairs.tsv").write_text("source\ttarget\n")
+    assert refuse(capsys, *words, "--pairs", tmp_path / "pairs.tsv") == (
+        "--pairs must end in .csv or .parquet, found 'pairs.tsv'"
+    )
     (tmp_path / "short.csv").write_text("source,other\n007,003\n")
     assert "must have a column 'target'" in refuse(capsys, *words, "--pairs", tmp_path / "short.csv")
     assert refuse(capsys, "predict", base / "clusters", "--pairs", pairs, "--out", tmp_path / "said.csv") == (
@@ -108,6 +112,7 @@ def test_an_explanation_names_the_cluster_that_predict_gives(base, tmp_path, cap
     out = succeed(capsys, "explain", base / "clusters", base / "graph", "--node", "007", "--json")
     record = last_record(out)
     assert record["cluster"] == cluster
+    assert cluster in {"0", "1", "2"}  # a number: no class was read
     said = f"node 007: in cluster '{cluster}', held for one of community '{record['predicted']}' with probability"
     assert said in out
 
@@ -115,4 +120,4 @@ def test_an_explanation_names_the_cluster_that_predict_gives(base, tmp_path, cap
 def test_an_explanation_of_links_speaks_of_communities(base, capsys):
     out = succeed(capsys, "explain", base / "links", base / "graph", "--node", "007", "--json")
     assert last_record(out)["cluster"] is None
-    assert "node 007: held for one of community '" in out
+    assert "node 007: its partners are believed to be in community '" in out

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 import torch
 
-from commands import last_record, succeed
+from commands import last_record, refuse, succeed
 from gdpnet.config import Config
+from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import SPLITS, Graph
 from gdpnet.graph.part import FAN_OUT, part_around
 from gdpnet.graph.store import write_store
@@ -37,7 +37,7 @@ def neighbours(graph: Graph, node: int) -> set[str]:
 
 def test_a_chosen_node_has_all_its_neighbours_and_the_part_all_edges_among_its_nodes():
     core = torch.tensor([900, 3, 77])
-    part, chosen = part_around(LARGE, core, 400, 0)
+    part, chosen, _ = part_around(LARGE, core, 400, 0)
     assert sorted(part.node_ids[chosen.numpy()]) == sorted(LARGE.node_ids[core.numpy()])
     for node in chosen.tolist():
         whole = number_of(part, node)
@@ -50,9 +50,9 @@ def test_a_chosen_node_has_all_its_neighbours_and_the_part_all_edges_among_its_n
 
 def test_a_part_is_no_larger_than_asked_for_and_takes_the_core_from_its_beginning():
     core = torch.randperm(LARGE.num_nodes, generator=torch.Generator().manual_seed(1))
-    part, chosen = part_around(LARGE, core, 300, 0)
-    assert chosen.numel() > 3
-    assert part.num_nodes <= 300
+    part, chosen, nodes = part_around(LARGE, core, 300, 0)
+    assert 150 < part.num_nodes <= 300
+    assert part.node_ids.tolist() == LARGE.node_ids[nodes.numpy()].tolist()
     assert set(part.node_ids[chosen.numpy()]) == set(LARGE.node_ids[core[: chosen.numel()].numpy()])
 
 
@@ -61,7 +61,7 @@ def test_a_hub_brings_along_some_of_its_neighbours_each_as_likely():
     star = Graph.build([np.zeros(leaves, dtype=int), np.arange(1, leaves + 1)], np.eye(leaves + 1, 2))
     heard = np.zeros(leaves + 1)
     for seed in range(60):
-        part, _ = part_around(star, torch.tensor([0]), leaves, seed)
+        part, *_ = part_around(star, torch.tensor([0]), leaves, seed)
         assert part.num_nodes == FAN_OUT[0] + 1
         heard[places_of(part, star).numpy()] += 1
     # a quarter of sixty draws, within five deviations
@@ -69,7 +69,7 @@ def test_a_hub_brings_along_some_of_its_neighbours_each_as_likely():
 
 
 def test_one_node_is_taken_however_much_lies_around_it():
-    part, chosen = part_around(LARGE, torch.tensor([5, 6]), 10, 0)
+    part, chosen, _ = part_around(LARGE, torch.tensor([5, 6]), 10, 0)
     assert chosen.numel() == 1
     assert neighbours(part, int(chosen)) == neighbours(LARGE, 5)
 
@@ -89,11 +89,21 @@ def test_no_held_out_node_enters_the_training_graph_of_a_part():
     before = LARGE.split[place]
     inner = LARGE.split[places_of(cut_for_training(part, 0).inner, LARGE)]
     assert set(inner.tolist()) <= {NUMBER["train"], NUMBER["none"]}
-    # what is learned from and chosen on was of that split before
+    # what is learned from and chosen on was of that split before, and all its neighbours are there
+    asked_or_learned = (part.split == NUMBER["train"]) | (part.split == NUMBER["validation"])
+    assert torch.equal(part.degree[asked_or_learned], LARGE.degree[place][asked_or_learned])
     assert bool((before[part.split == NUMBER["train"]] == NUMBER["train"]).all())
     assert bool((before[part.split == NUMBER["validation"]] == NUMBER["validation"]).all())
     learned, asked = (int((part.split == NUMBER[name]).sum()) for name in ("train", "validation"))
-    assert asked == pytest.approx(learned / 4, abs=1)
+    assert learned >= 4 * asked > 10
+
+
+def test_all_validation_nodes_are_taken_where_there_is_room():
+    split = torch.full_like(LARGE.split, NUMBER["none"])
+    split[:8], split[8:60] = NUMBER["train"], NUMBER["validation"]
+    part = part_for_training(replace(LARGE, split=split), LARGE.num_nodes - 1, 0)
+    assert part.nodes_in("validation").numel() == 52
+    assert part.nodes_in("train").numel() == 8
 
 
 def test_the_scored_nodes_of_a_part_are_of_the_split_and_have_all_their_neighbours():
@@ -113,6 +123,35 @@ def test_a_graph_without_a_split_is_parted_too():
     assert part.nodes_in("train").numel() > 4 * part.nodes_in("validation").numel() > 0
 
 
+def test_a_part_to_be_scored_has_other_nodes_where_no_test_node_has_a_label():
+    untold = replace(LARGE, labels=torch.where(LARGE.split == NUMBER["test"], -1, LARGE.labels))
+    part = part_for_scoring(untold, 300, 0)
+    assert part.num_nodes <= 300
+    assert part.nodes_in("test").numel() == 0
+    nobody = part_for_scoring(replace(LARGE, labels=torch.full_like(LARGE.labels, -1)), 300, 0)
+    assert nobody.num_nodes <= 300
+
+
+def test_a_part_of_one_class_is_refused_before_anything_is_written(tmp_path, capsys):
+    write_store(LARGE, tmp_path / "store")
+    words = ("train", tmp_path / "store", "--out", tmp_path / "run", "--set", "training.most_nodes=10")
+    said = refuse(capsys, *words)
+    assert said.endswith("nodes that is trained on shows one class alone: raise training.most_nodes")
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_hot_features_are_refused_where_a_part_is_trained_on(tmp_path, capsys):
+    bare = replace(LARGE, features=SparseRows.identity(LARGE.num_nodes))
+    write_store(bare, tmp_path / "store")
+    words = ("train", tmp_path / "store", "--out", tmp_path / "run", "--set", "training.most_nodes=700")
+    assert "use --features structural, or raise training.most_nodes" in refuse(capsys, *words)
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "fast.toml").write_text(FAST.to_toml())
+    more = ("--features", "structural", "--config", tmp_path / "fast.toml", "--device", "cpu")
+    succeed(capsys, *words, *more)
+    succeed(capsys, "predict", tmp_path / "run", "--out", tmp_path / "said.csv")
+
+
 def test_a_model_of_a_part_reads_the_whole_graph_and_follows_its_seed(tmp_path):
     config = FAST.with_values({"training": {"most_nodes": 500}})
     first, second = (GDPNet.from_config(config, seed=2, device="cpu").fit(LARGE) for _ in range(2))
@@ -128,6 +167,11 @@ def test_the_command_says_that_it_takes_a_part(tmp_path, capsys):
     (tmp_path / "fast.toml").write_text(FAST.to_toml())
     words = ("train", tmp_path / "store", "--out", tmp_path / "run", "--config", tmp_path / "fast.toml")
     out = succeed(capsys, *words, "--set", "training.most_nodes=500", "--device", "cpu", "--json")
-    assert "note: a part of at most 500 nodes is trained on, and one scored (training.most_nodes)" in out
+    part = part_for_training(LARGE, 500, 0)
+    learned, asked = (part.nodes_in(name).numel() for name in ("train", "validation"))
+    assert (
+        f"note: a part of {part.num_nodes} nodes is trained on, {learned} of them learned from and {asked} for "
+        "validation (training.most_nodes)"
+    ) in out
     assert 0 < last_record(out)["nodes"] < LARGE.nodes_in("test").numel()
     assert Config().training.most_nodes > 10_000

@@ -101,6 +101,11 @@ def test_links_that_cannot_be_split_are_refused_in_a_sentence():
     ring = np.arange(30)
     with pytest.raises(GraphError, match="one-way edges"):
         split_links(Graph.build([ring, np.roll(ring, 1)], np.eye(30), directed=True), 0)
+    everyone = np.array([(one, other) for one in range(10) for other in range(one)]).T
+    with pytest.raises(
+        GraphError, match=r"as many pairs of nodes without a link as links are held out, 6, found 0"
+    ):
+        split_links(Graph.build(everyone, np.eye(10)), 0)
 
 
 def test_told_links_are_no_candidates_and_say_where_partners_are():

@@ -44,7 +44,8 @@ class Explanation:
 
     node: str
     predicted: str
-    """The class; where no label was read, the community that AGG holds the node for, which earned the rewards."""
+    """The class; where no label was read, the community that AGG believes in, which earned the rewards: the node's
+    own for clusters, that of its partners for links."""
     probability: float
     """Probability of the predicted class, by the vote of all members of what has the say, AGG or a reader."""
     probability_alone: float

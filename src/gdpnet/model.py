@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
-from gdpnet.columns import OWN, Columns, as_read
+from gdpnet.columns import ONE_HOT, OWN, Columns, as_read
 from gdpnet.concluding import conclude_clusters, conclude_labelled, conclude_links
 from gdpnet.config import (
     Config,
@@ -156,14 +156,14 @@ class GDPNet(BaseEstimator):
         Without a split, a tenth of the labelled nodes is held out for validation. With a run folder a checkpoint
         is written after every epoch, and training goes on from the one that is there. Where links are foretold, the
         graph has training links alone and ``held_out`` the validation pairs; without, one link in twenty is held out.
-        Of a graph with more than ``training.most_nodes`` nodes a part is trained on, so that memory stays bounded.
+        Of a graph with more than ``training.most_nodes`` nodes a part is trained on, so that memory stays bounded;
+        tasks that read no label take it whole.
         """
         config, device = self.config, pick_device(self.device)
         if config.task.kind == "links" and held_out is None:
             split = split_links(graph, self.seed, test=0.0)
             graph, held_out = split.train, split.validation
-        if config.task.kind not in UNLABELLED:
-            graph = part_for_training(graph, config.training.most_nodes, self.seed)
+        graph = self.part_of(graph)
         self.basis_: Tensor | None = None
         self.task_ = self._task_for(graph)
         read, study = graph, None
@@ -189,6 +189,19 @@ class GDPNet(BaseEstimator):
         self._conclude(scene, graph, held_out)
         return self
 
+    def part_of(self, graph: Graph) -> Graph:
+        """Return what of a graph `fit` trains on: all of it, or a part of one with many nodes."""
+        config = self.config
+        most = config.training.most_nodes
+        if config.task.kind in UNLABELLED:
+            return graph
+        if graph.num_nodes > most and Columns.of(graph, config).kind == ONE_HOT:
+            raise GraphError(
+                f"a graph of more than {most:,} nodes is trained on a part of it, which one-hot features, a column a "
+                "node, cannot serve: use --features structural, or raise training.most_nodes"
+            )
+        return part_for_training(graph, most, self.seed)
+
     def _task_for(self, graph: Graph) -> Task:
         """Return what representations of a graph are for, where labels say what is true."""
         if isinstance(self.task, Task):
@@ -203,7 +216,7 @@ class GDPNet(BaseEstimator):
         names = self.task_.names if isinstance(self.task_, MultiLabel) else graph.class_names
         classes = np.array(names)
         outputs = weights["aggregators.head_bias"].shape[1]
-        if outputs != len(classes):
+        if outputs != len(classes) or config.task.kind in UNLABELLED:  # no class was read: numbers
             classes = np.array([str(number) for number in range(outputs)])
         self._assemble(config, weights, Columns.of(graph, config), classes, device)
         self.history_ = state.history

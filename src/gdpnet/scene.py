@@ -112,27 +112,40 @@ def cut_for_training(graph: Graph, seed: int) -> Cut:
 def part_for_training(graph: Graph, most: int, seed: int) -> Graph:
     """Return what of a large graph is trained on: labelled nodes drawn at random, and what lies around them.
 
-    A graph of no more than ``most`` nodes is taken as it is. One chosen node in five is of validation, if there are
-    so many. Nodes that are taken along are context, or, where they are of validation or test, left out of the
-    training graph as ever.
+    A graph of no more than ``most`` nodes is taken as it is. One drawn node in five is of validation, while there are
+    both. Of the nodes that are taken along those of training are learned from too if all their neighbours are there;
+    the others are context, or, where they are of validation or test, left out of the training graph as ever.
     """
     if graph.num_nodes <= most:
         return graph
     split = split_for_training(graph, seed)
     check_trainable(graph, split)
-    part, chosen = part_around(replace(graph, split=split), _drawn(graph, split, seed), most, seed)
+    part, chosen, nodes = part_around(replace(graph, split=split), _drawn(graph, split, seed), most, seed)
     held = (part.split == SPLITS.index("validation")) | (part.split == SPLITS.index("test"))
-    return with_split(part, chosen, torch.where(held, SPLITS.index("test"), SPLITS.index("none")))
+    whole = (part.split == SPLITS.index("train")) & (part.degree == graph.degree[nodes])
+    others = torch.where(held, SPLITS.index("test"), SPLITS.index("none"))
+    part = with_split(part, chosen, torch.where(whole, SPLITS.index("train"), others))
+    learned = part.labels[part.split == SPLITS.index("train")]
+    if torch.unique(learned[learned != UNKNOWN]).numel() < 2:
+        raise GraphError(
+            f"the part of {part.num_nodes:,} nodes that is trained on shows one class alone: "
+            "raise training.most_nodes"
+        )
+    return part
 
 
-def part_for_scoring(graph: Graph, most: int, seed: int, split: str = "test") -> Graph:
-    """Return what of a large graph is scored: nodes of a split drawn at random, and what lies around them."""
-    nodes = graph.nodes_in(split)
-    nodes = nodes[graph.labels[nodes] != UNKNOWN]
-    if graph.num_nodes <= most or nodes.numel() == 0:
+def part_for_scoring(graph: Graph, most: int, seed: int) -> Graph:
+    """Return what of a large graph is scored and drawn: test nodes drawn at random, and what lies around them.
+
+    Without a labelled test node, other labelled nodes, or any, take their place.
+    """
+    if graph.num_nodes <= most:
         return graph
-    nodes = nodes[torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(seed))]
-    part, chosen = part_around(graph, nodes, most, seed)
+    labelled = (graph.labels != UNKNOWN).nonzero().flatten()
+    tested = labelled[graph.split[labelled] == SPLITS.index("test")]
+    core = next(some for some in (tested, labelled, torch.arange(graph.num_nodes)) if some.numel())
+    core = core[torch.randperm(core.numel(), generator=torch.Generator().manual_seed(seed))]
+    part, chosen, _ = part_around(graph, core, most, seed)
     return with_split(part, chosen, torch.full_like(part.split, SPLITS.index("none")))
 
 
@@ -144,7 +157,6 @@ def _drawn(graph: Graph, split: Int[Tensor, "nodes"], seed: int) -> Int[Tensor, 
         for name in ("train", "validation")
         for nodes in [((split == SPLITS.index(name)) & labelled).nonzero().flatten()]
     )
-    asked = asked[: learned.numel() // 4]
     place = torch.cat([torch.arange(learned.numel()) * 5 // 4, torch.arange(asked.numel()) * 5 + 4])
     return torch.cat([learned, asked])[place.argsort(stable=True)]
 

@@ -130,14 +130,15 @@ def train(
         _refuse_untrainable(loaded, settings, seed)
         run = create_run(out, settings, absolute_name(graph), loaded, seed, split, source.to_record())
     print_graph(graph, loaded)
-    seen = loaded
-    if settings.task.kind not in UNLABELLED and loaded.num_nodes > settings.training.most_nodes:
+    model = GDPNet.from_config(settings, seed=seed, device=device.value)
+    seen, part = loaded, model.part_of(loaded)
+    if part is not loaded:
+        learned, told = (part.nodes_in(name).numel() for name in ("train", "validation"))
         print(
-            f"  note: a part of at most {settings.training.most_nodes:,} nodes is trained on, and one scored "
-            "(training.most_nodes)"
+            f"  note: a part of {part.num_nodes:,} nodes is trained on, {learned:,} of them learned from and "
+            f"{told:,} for validation (training.most_nodes)"
         )
         seen = part_for_scoring(loaded, settings.training.most_nodes, seed)
-    model = GDPNet.from_config(settings, seed=seed, device=device.value)
     progress = EpochProgress(_epochs(settings))
     try:
         model.fit(loaded, run=run, on_epoch=progress)
@@ -203,10 +204,11 @@ def trials(
 def _refuse_untrainable(graph: Graph, settings: Config, seed: int) -> None:
     """Refuse a graph that the task cannot be learned on, before a run folder is made."""
     from gdpnet.graph.links import check_links
-    from gdpnet.unlabelled import UNLABELLED, clusters_of
+    from gdpnet.unlabelled import clusters_of
 
     if settings.task.kind not in UNLABELLED:
         check_trainable(graph, split_for_training(graph, seed))
+        GDPNet.from_config(settings, seed=seed).part_of(graph)
         return
     clusters_of(graph, settings)
     if settings.task.kind == "links":

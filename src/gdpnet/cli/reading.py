@@ -21,7 +21,6 @@ from gdpnet.cli.options import (
     Directed,
     EdgesAShard,
     GraphName,
-    GraphSource,
     Json,
     NodeFile,
     NodeIds,
@@ -43,7 +42,6 @@ from gdpnet.graph.links import read_ends
 from gdpnet.graph.tables import SUFFIXES
 from gdpnet.model import GDPNet
 from gdpnet.streaming import decided_edges, denoise_to, embed_to
-from gdpnet.unlabelled import UNLABELLED
 
 
 @app.command()
@@ -132,10 +130,11 @@ def predict(
     _check_suffix(out)
     if pairs is not None and (nodes is not None or nodes_from is not None):
         raise ConfigError("--pairs names pairs of nodes: leave --nodes and --nodes-from out")
-    source = source_of(data_dir, columns, directed)
-    model, loaded, name = model_and_graph(run, graph, device, source)
+    if pairs is not None and pairs.suffix not in SUFFIXES:
+        raise ConfigError(f"--pairs must end in {' or '.join(SUFFIXES)}, found '{pairs.name}'")
+    model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
     if pairs is not None or model.config_.task.kind == "links":
-        count = _foretell(model, loaded, pairs, source, out)
+        count = _foretell(model, loaded, pairs, out)
         print(f"{count:,} pairs written to {out}")
         print_json(as_json, {"run": str(run), "graph": name, "out": str(out), "pairs": count})
         return
@@ -220,10 +219,10 @@ def explain(
     """Say how a node's neighbours were decided on, in order, and what each contributed."""
     model, loaded, _ = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
     story = model.explain(loaded, node)
-    said = "predicted"
-    if model.config_.task.kind in UNLABELLED:
-        cluster = "" if story.cluster is None else f"in cluster '{story.cluster}', "
-        said = f"{cluster}held for one of community"
+    said = {
+        "links": "its partners are believed to be in community",
+        "clusters": f"in cluster '{story.cluster}', held for one of community",
+    }.get(model.config_.task.kind, "predicted")
     print(
         f"node {story.node}: {said} '{story.predicted}' with probability {story.probability:.3f} "
         f"({story.probability_alone:.3f} from its own features)"
@@ -282,19 +281,17 @@ def datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
     print_json(as_json, {"datasets": rows})
 
 
-def _foretell(model: GDPNet, graph: Graph, pairs: Path | None, source: GraphSource, out: Path) -> int:
+def _foretell(model: GDPNet, graph: Graph, pairs: Path | None, out: Path) -> int:
     """Write how likely each pair of a table is linked; return their number."""
     if pairs is None:
         raise ConfigError(
             "a model of task links foretells links: name a table of pairs of nodes with --pairs"
         )
-    names = (source.columns.source, source.columns.target)
-    ends = read_ends(pairs, graph, *names)
+    ends = read_ends(pairs, graph)
     chance = model.predict_links(graph, ends)
     ids = graph.node_ids[ends.numpy()]
     ids = ids.astype(str) if ids.dtype == np.object_ else ids
-    columns = dict(zip(names, ids, strict=True)) | {"probability": chance}
-    write_table(pa.table(columns), out)
+    write_table(pa.table({"source": ids[0], "target": ids[1], "probability": chance}), out)
     return len(chance)
 
 

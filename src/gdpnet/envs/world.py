@@ -124,6 +124,7 @@ def _cut(
 ) -> tuple[Graph, Prepared, Int[Tensor, "targets"], Int[Tensor, "nodes"]]:
     """Return the graph that a split is played on, made ready, its nodes, and the member that speaks of each."""
     if split == "train":
+        graph = model.part_of(graph)
         scene = make_scene(graph, config, model.seed, model.device_)
         return graph.induced(scene.seen.cpu()), scene.train, scene.targets, scene.member
     code = split_for_training(graph, model.seed)

@@ -36,7 +36,8 @@ def evaluate(model: GDPNet, graph: Graph, split: str = "test") -> dict[str, Any]
 def _score_links(model: GDPNet, graph: Graph) -> dict[str, Any]:
     """Hide one link in twenty, and return how well they are told from pairs that are no links by what is left.
 
-    On the graph of training these are the links that were held out for validation; on another nobody has seen them.
+    On the graph of training these are the links that `fit` held out for validation, unless it was given others; on
+    another graph nobody has seen them.
     """
     split = split_links(graph, model.seed, test=0.0)
     chance = model.predict_links(split.train, split.validation.ends)

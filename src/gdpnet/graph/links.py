@@ -63,6 +63,13 @@ def split_links(graph: Graph, seed: int, validation: float = 0.05, test: float =
     of the whole graph, and none stands twice.
     """
     check_links(graph)
+    links, pairs = graph.num_edges // 2, graph.num_nodes * (graph.num_nodes - 1) // 2
+    held_out = int(links * validation) + int(links * test)
+    if pairs - links < held_out:
+        raise GraphError(
+            f"there must be as many pairs of nodes without a link as links are held out, {held_out}, found "
+            f"{pairs - links}"
+        )
     from torch_geometric.data import Data
     from torch_geometric.transforms import RandomLinkSplit
 
@@ -89,12 +96,11 @@ def links_of(graph: Graph) -> Int[Tensor, "2 links"]:
     return torch.stack([graph.neighbour[once], graph.target[once]])
 
 
-def read_ends(
-    path: Path, graph: Graph, source: str = "source", target: str = "target"
-) -> Int[Tensor, "2 pairs"]:
-    """Read pairs of nodes of a graph, named by their ids, from two columns of a CSV or Parquet file."""
-    table = read_table(path, text=(source, target))
-    ids = [read_ids(table, name, path).to_pylist() for name in (source, target)]
+def read_ends(path: Path, graph: Graph) -> Int[Tensor, "2 pairs"]:
+    """Read pairs of nodes of a graph, named by their ids, from the columns source and target of a table."""
+    names = ("source", "target")
+    table = read_table(path, text=names)
+    ids = [read_ids(table, name, path).to_pylist() for name in names]
     return torch.stack([graph.numbers_of(column) for column in ids])
 
 

@@ -12,25 +12,47 @@ from torch import Tensor
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.sampling import distinct
 
-FAN_OUT = (256, 16)
+FAN_OUT = (256, 4)
 """Neighbours that are taken along at most, of a chosen node, and of each of those; of more, each is as likely."""
+
+_LOOKS = 6
+"""How often the number of chosen nodes is tried between one that fits and one that does not."""
 
 
 def part_around(
     graph: Graph, core: Int[Tensor, "core"], most: int, seed: int
-) -> tuple[Graph, Int[Tensor, "chosen"]]:
-    """Return the subgraph of as many nodes of the core as can be had with what lies around them, and which they are.
+) -> tuple[Graph, Int[Tensor, "chosen"], Int[Tensor, "nodes"]]:
+    """Return the subgraph of some nodes and what lies around them, which of its nodes they are, and its nodes.
 
-    The core is taken from its beginning, and at least one of it; the chosen ones are numbers of the part. All edges
-    among the nodes of the part are in it, so that a chosen node has all its neighbours, but for those of a hub.
+    The core is taken from its beginning, about as much of it as fits with what lies around, and one node at least.
+    All edges among the nodes of the part are in it, so that a chosen node has all its neighbours, but for those of a
+    hub; the others have some. The last answer has the number in the whole graph of each node of the part.
     """
     size = min(core.numel(), most)
     nodes = _around(graph, core[:size], seed)
-    while nodes.numel() > most and size > 1:
-        size = max(1, min(size // 2, size * most // nodes.numel()))
-        nodes = _around(graph, core[:size], seed)
+    if nodes.numel() > most:
+        size, nodes = _largest(graph, core, most, seed)
     chosen = torch.searchsorted(nodes, core[:size].sort().values)
-    return graph.induced(nodes), chosen
+    return graph.induced(nodes), chosen, nodes
+
+
+def _largest(
+    graph: Graph, core: Int[Tensor, "core"], most: int, seed: int
+) -> tuple[int, Int[Tensor, "nodes"]]:
+    """Return about how much of the core fits, and the nodes that it makes; the whole core does not fit."""
+    size, too_large = 1, min(core.numel(), most)
+    nodes = _around(graph, core[:1], seed)
+    for _ in range(_LOOKS):
+        # the first guess follows the size of one neighbourhood, the others halve what is open
+        guess = max(1, most // nodes.numel()) if size == 1 else (size + too_large) // 2
+        if not size < guess < too_large:
+            guess = (size + too_large) // 2
+        tried = _around(graph, core[:guess], seed)
+        if tried.numel() > most:
+            too_large = guess
+        else:
+            size, nodes = guess, tried
+    return size, nodes
 
 
 def with_split(graph: Graph, chosen: Int[Tensor, "chosen"], others: Int[Tensor, "nodes"]) -> Graph:
