@@ -75,7 +75,7 @@ def test_gdpnet_and_the_networks_on_its_cleaned_graph_are_one_unit_and_every_oth
 ):
     settings = [SETTING, replace(SETTING, seed=1)]
     units = plan(settings, ["gcn", *FAMILY, "gdpnet-ro"], FAST, "cpu", tmp_path / "none.jsonl")
-    assert methods_of(units) == 2 * [FAMILY, ("gcn",), ("gdpnet-ro",)]
+    assert methods_of(units) == 2 * [FAMILY, ("gdpnet-ro",), ("gcn",)]
     assert [unit.setting.seed for unit in units] == [0] * 3 + [1] * 3
     assert {unit.config for unit in units} == {FAST}
 
@@ -175,6 +175,17 @@ def test_a_family_records_gdpnet_and_each_network_on_the_graph_that_it_cleaned(f
         assert backbone is None or backbone == asdict(METHODS[CLEANED[record["method"]]].settings)
         assert Config().with_values(record["config"]) == FAST
         assert (record["graph"], record["rate"], record["seed"]) == (setting.graph, 0.5, 0)
+
+
+def test_a_network_on_the_graph_that_a_variant_cleaned_is_one_unit_with_it(folder, tmp_path):
+    variant = ("gdpnet:no-reader>gcn", "gdpnet:no-reader")
+    [unit, other] = plan([setting_of(folder)], [*variant, "gdpnet>gcn"], FAST, "cpu", tmp_path / "none.jsonl")
+    assert (unit.methods, other.methods) == (variant, ("gdpnet>gcn",))
+    own, network = run_unit(unit)
+    assert (own["method"], network["method"]) == ("gdpnet:no-reader", "gdpnet:no-reader>gcn")
+    assert not own["config"]["reader"]["use"]
+    assert not network["config"]["reader"]["use"]
+    assert network["config"]["backbone"] == asdict(METHODS["gcn"].settings)
 
 
 def test_a_network_alone_is_recorded_without_the_model_that_cleaned_for_it(folder):

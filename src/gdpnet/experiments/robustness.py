@@ -1,7 +1,7 @@
 """Robustness: corrupt a graph more and more, train every method on it, and keep what came out as records.
 
-A *method* is a name: a defence of `gdpnet.baselines.methods`, a variant of GDPNet, or ``gdpnet>gcn``,
-``gdpnet>gat`` and ``gdpnet>graphsage``, networks trained on the graph that GDPNet cleaned. Test labels are read here.
+A *method* is a name: a defence of `gdpnet.baselines.methods`, a variant of GDPNet, or a variant and a network, as in
+``gdpnet>gcn``: GCN trained on the graph that GDPNet cleaned. Test labels are read here.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import plain
 
-CLEANED = {"gdpnet>gcn": "gcn", "gdpnet>gat": "gat", "gdpnet>graphsage": "graphsage"}
-"""Networks on the cleaned graph."""
+CLEANED = {f"{variant}>{network}": network for variant in VARIANTS for network in ("gcn", "gat", "graphsage")}
+"""Networks on the graph that GDPNet, or a variant of it, cleaned; what comes before the sign is who cleans."""
 
 KIND = "robustness"
 
@@ -56,6 +56,11 @@ class Unit:
 def _settings_of(method: str, searched: Mapping[str, Settings]) -> Settings:
     name = CLEANED.get(method, method)
     return searched.get(name, METHODS[name].settings)
+
+
+def _cleaner_of(method: str) -> str:
+    """Return the variant of GDPNet that a method is, or that cleans its graph."""
+    return method.partition(">")[0]
 
 
 def known_methods() -> list[str]:
@@ -84,9 +89,9 @@ def plan(
     units, methods, searched = [], list(methods), searched or {}
     for setting in settings:
         left = [name for name in methods if _wanted_key(setting, name, config, searched) not in done]
-        family = tuple(name for name in left if name == "gdpnet" or name in CLEANED)
-        groups = [family] if family else []
-        groups += [(name,) for name in left if name not in family]
+        variants = dict.fromkeys(_cleaner_of(name) for name in left if name not in METHODS)
+        groups = [tuple(name for name in left if _cleaner_of(name) == variant) for variant in variants]
+        groups += [(name,) for name in left if name in METHODS]
         units += [Unit(setting, group, config, device, searched) for group in groups]
     return units
 
@@ -99,7 +104,7 @@ def _config_of(config: Config, method: str, searched: Mapping[str, Settings]) ->
     """Return the settings of a method before it is trained."""
     if method in METHODS:
         return asdict(_settings_of(method, searched))
-    settings = variant_of(config, "gdpnet" if method in CLEANED else method).to_dict()
+    settings = variant_of(config, _cleaner_of(method)).to_dict()
     return settings | {"backbone": asdict(_settings_of(method, searched))} if method in CLEANED else settings
 
 
@@ -171,7 +176,7 @@ def _defence(unit: Unit, graph: Graph) -> dict[str, Any]:
 
 def _family(unit: Unit, graph: Graph) -> list[dict[str, Any]]:
     """Fit one GDPNet; record it, and each network that is asked for on the graph that it cleans."""
-    variant = next((name for name in unit.methods if name not in CLEANED), "gdpnet")
+    variant = _cleaner_of(unit.methods[0])
     config = variant_of(unit.config, variant)
     start = time.perf_counter()
     model = GDPNet.from_config(config, seed=unit.setting.seed, device=unit.device).fit(graph)

@@ -26,6 +26,11 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "gdpnet:no-circles": ("policy.state=structure",),
     "gdpnet:no-injected": ("training.injected=0.0",),
     "gdpnet:injected": ("training.injected=0.5",),
+    "gdpnet:practised": (
+        "training.injected=0.5",
+        "policy.state=trust",
+        "inference.both_ways=false",
+    ),
     "gdpnet:one-way": ("inference.both_ways=false",),
     "gdpnet:one-hop": ("representation.hops=1",),
     "gdpnet:two-hop-candidates": ("policy.hops=2", "representation.hops=1"),
