@@ -37,7 +37,7 @@ def neighbours(graph: Graph, node: int) -> set[str]:
 
 def test_a_chosen_node_has_all_its_neighbours_and_the_part_all_edges_among_its_nodes():
     core = torch.tensor([900, 3, 77])
-    part, chosen, _ = part_around(LARGE, core, 400, 0)
+    part, chosen = part_around(LARGE, core, 400, 0)
     assert sorted(part.node_ids[chosen.numpy()]) == sorted(LARGE.node_ids[core.numpy()])
     for node in chosen.tolist():
         whole = number_of(part, node)
@@ -50,9 +50,8 @@ def test_a_chosen_node_has_all_its_neighbours_and_the_part_all_edges_among_its_n
 
 def test_a_part_is_no_larger_than_asked_for_and_takes_the_core_from_its_beginning():
     core = torch.randperm(LARGE.num_nodes, generator=torch.Generator().manual_seed(1))
-    part, chosen, nodes = part_around(LARGE, core, 300, 0)
+    part, chosen = part_around(LARGE, core, 300, 0)
     assert 150 < part.num_nodes <= 300
-    assert part.node_ids.tolist() == LARGE.node_ids[nodes.numpy()].tolist()
     assert set(part.node_ids[chosen.numpy()]) == set(LARGE.node_ids[core[: chosen.numel()].numpy()])
 
 
@@ -61,7 +60,7 @@ def test_a_hub_brings_along_some_of_its_neighbours_each_as_likely():
     star = Graph.build([np.zeros(leaves, dtype=int), np.arange(1, leaves + 1)], np.eye(leaves + 1, 2))
     heard = np.zeros(leaves + 1)
     for seed in range(60):
-        part, *_ = part_around(star, torch.tensor([0]), leaves, seed)
+        part, _ = part_around(star, torch.tensor([0]), leaves, seed)
         assert part.num_nodes == FAN_OUT[0] + 1
         heard[places_of(part, star).numpy()] += 1
     # a quarter of sixty draws, within five deviations
@@ -69,7 +68,7 @@ def test_a_hub_brings_along_some_of_its_neighbours_each_as_likely():
 
 
 def test_one_node_is_taken_however_much_lies_around_it():
-    part, chosen, _ = part_around(LARGE, torch.tensor([5, 6]), 10, 0)
+    part, chosen = part_around(LARGE, torch.tensor([5, 6]), 10, 0)
     assert chosen.numel() == 1
     assert neighbours(part, int(chosen)) == neighbours(LARGE, 5)
 
@@ -89,13 +88,14 @@ def test_no_held_out_node_enters_the_training_graph_of_a_part():
     before = LARGE.split[place]
     inner = LARGE.split[places_of(cut_for_training(part, 0).inner, LARGE)]
     assert set(inner.tolist()) <= {NUMBER["train"], NUMBER["none"]}
-    # what is learned from and chosen on was of that split before, and all its neighbours are there
-    asked_or_learned = (part.split == NUMBER["train"]) | (part.split == NUMBER["validation"])
-    assert torch.equal(part.degree[asked_or_learned], LARGE.degree[place][asked_or_learned])
-    assert bool((before[part.split == NUMBER["train"]] == NUMBER["train"]).all())
-    assert bool((before[part.split == NUMBER["validation"]] == NUMBER["validation"]).all())
-    learned, asked = (int((part.split == NUMBER[name]).sum()) for name in ("train", "validation"))
-    assert learned >= 4 * asked > 10
+    # every node has the split that it had, and labels that came along are not lost
+    assert torch.equal(part.split, before)
+    learned, asked = (part.nodes_in(name) for name in ("train", "validation"))
+    assert learned.numel() > 100
+    assert asked.numel() > 20
+    # some of each have all their neighbours
+    for nodes in (learned, asked):
+        assert int((part.degree[nodes] == LARGE.degree[place[nodes]]).sum()) > 3
 
 
 def test_all_validation_nodes_are_taken_where_there_is_room():
@@ -133,7 +133,9 @@ def test_a_part_to_be_scored_has_other_nodes_where_no_test_node_has_a_label():
 
 
 def test_a_part_of_one_class_is_refused_before_anything_is_written(tmp_path, capsys):
-    write_store(LARGE, tmp_path / "store")
+    clique = np.array([(one, other) for one in range(30) for other in range(one)]).T
+    two = Graph.build(np.hstack([clique, clique + 30]), np.eye(60, 4), np.arange(60) // 30)
+    write_store(two, tmp_path / "store")
     words = ("train", tmp_path / "store", "--out", tmp_path / "run", "--set", "training.most_nodes=10")
     said = refuse(capsys, *words)
     assert said.endswith("nodes that is trained on shows one class alone: raise training.most_nodes")

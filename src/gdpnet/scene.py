@@ -13,7 +13,7 @@ from gdpnet.config import Config
 from gdpnet.errors import GraphError
 from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
 from gdpnet.graph.noise import corrupt
-from gdpnet.graph.part import part_around, with_split
+from gdpnet.graph.part import part_around
 from gdpnet.prepared import Prepared, prepare
 from gdpnet.representation.tasks import CLASSIFICATION, Task
 
@@ -113,18 +113,14 @@ def part_for_training(graph: Graph, most: int, seed: int) -> Graph:
     """Return what of a large graph is trained on: labelled nodes drawn at random, and what lies around them.
 
     A graph of no more than ``most`` nodes is taken as it is. One drawn node in five is of validation, while there are
-    both. Of the nodes that are taken along those of training are learned from too if all their neighbours are there;
-    the others are context, or, where they are of validation or test, left out of the training graph as ever.
+    both. A drawn node has all its neighbours; the labelled nodes that are taken along are learned from and chosen on
+    too, each with those of its neighbours that are there.
     """
     if graph.num_nodes <= most:
         return graph
     split = split_for_training(graph, seed)
     check_trainable(graph, split)
-    part, chosen, nodes = part_around(replace(graph, split=split), _drawn(graph, split, seed), most, seed)
-    held = (part.split == SPLITS.index("validation")) | (part.split == SPLITS.index("test"))
-    whole = (part.split == SPLITS.index("train")) & (part.degree == graph.degree[nodes])
-    others = torch.where(held, SPLITS.index("test"), SPLITS.index("none"))
-    part = with_split(part, chosen, torch.where(whole, SPLITS.index("train"), others))
+    part = part_around(replace(graph, split=split), _drawn(graph, split, seed), most, seed)[0]
     learned = part.labels[part.split == SPLITS.index("train")]
     if torch.unique(learned[learned != UNKNOWN]).numel() < 2:
         raise GraphError(
@@ -145,8 +141,9 @@ def part_for_scoring(graph: Graph, most: int, seed: int) -> Graph:
     tested = labelled[graph.split[labelled] == SPLITS.index("test")]
     core = next(some for some in (tested, labelled, torch.arange(graph.num_nodes)) if some.numel())
     core = core[torch.randperm(core.numel(), generator=torch.Generator().manual_seed(seed))]
-    part, chosen, _ = part_around(graph, core, most, seed)
-    return with_split(part, chosen, torch.full_like(part.split, SPLITS.index("none")))
+    part, chosen = part_around(graph, core, most, seed)
+    split = torch.full_like(part.split, SPLITS.index("none")).index_copy(0, chosen, part.split[chosen])
+    return replace(part, split=split)
 
 
 def _drawn(graph: Graph, split: Int[Tensor, "nodes"], seed: int) -> Int[Tensor, "drawn"]:

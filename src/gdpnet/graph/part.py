@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 from jaxtyping import Int
@@ -21,19 +19,19 @@ _LOOKS = 6
 
 def part_around(
     graph: Graph, core: Int[Tensor, "core"], most: int, seed: int
-) -> tuple[Graph, Int[Tensor, "chosen"], Int[Tensor, "nodes"]]:
-    """Return the subgraph of some nodes and what lies around them, which of its nodes they are, and its nodes.
+) -> tuple[Graph, Int[Tensor, "chosen"]]:
+    """Return the subgraph of some nodes and what lies around them, and which of its nodes they are.
 
     The core is taken from its beginning, about as much of it as fits with what lies around, and one node at least.
     All edges among the nodes of the part are in it, so that a chosen node has all its neighbours, but for those of a
-    hub; the others have some. The last answer has the number in the whole graph of each node of the part.
+    hub; the others have some.
     """
     size = min(core.numel(), most)
     nodes = _around(graph, core[:size], seed)
     if nodes.numel() > most:
         size, nodes = _largest(graph, core, most, seed)
     chosen = torch.searchsorted(nodes, core[:size].sort().values)
-    return graph.induced(nodes), chosen, nodes
+    return graph.induced(nodes), chosen
 
 
 def _largest(
@@ -53,13 +51,6 @@ def _largest(
         else:
             size, nodes = guess, tried
     return size, nodes
-
-
-def with_split(graph: Graph, chosen: Int[Tensor, "chosen"], others: Int[Tensor, "nodes"]) -> Graph:
-    """Return the graph with the split of the chosen nodes as it is, and that of the others as given."""
-    split = others.to(graph.split.dtype).clone()
-    split[chosen] = graph.split[chosen]
-    return replace(graph, split=split)
 
 
 def _around(graph: Graph, core: Int[Tensor, "core"], seed: int) -> Int[Tensor, "nodes"]:
