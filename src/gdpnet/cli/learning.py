@@ -128,10 +128,11 @@ def train(
                 f"{loaded.num_features} features"
             )
         _refuse_untrainable(loaded, settings, seed)
+    model = GDPNet.from_config(settings, seed=seed, device=device.value)
+    seen, part = loaded, model.part_of(loaded)  # which may be refused: no folder is made before
+    if not resume:
         run = create_run(out, settings, absolute_name(graph), loaded, seed, split, source.to_record())
     print_graph(graph, loaded)
-    model = GDPNet.from_config(settings, seed=seed, device=device.value)
-    seen, part = loaded, model.part_of(loaded)
     if part is not loaded:
         learned, told = (part.nodes_in(name).numel() for name in ("train", "validation"))
         print(
@@ -141,7 +142,7 @@ def train(
         seen = part_for_scoring(loaded, settings.training.most_nodes, seed)
     progress = EpochProgress(_epochs(settings))
     try:
-        model.fit(loaded, run=run, on_epoch=progress)
+        model.fit(part, run=run, on_epoch=progress)
     finally:
         progress.close()
     model.save(run.model)
@@ -208,7 +209,6 @@ def _refuse_untrainable(graph: Graph, settings: Config, seed: int) -> None:
 
     if settings.task.kind not in UNLABELLED:
         check_trainable(graph, split_for_training(graph, seed))
-        GDPNet.from_config(settings, seed=seed).part_of(graph)
         return
     clusters_of(graph, settings)
     if settings.task.kind == "links":

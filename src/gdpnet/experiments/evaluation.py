@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import (
-    adjusted_rand_score,
-    average_precision_score,
-    normalized_mutual_info_score,
-    roc_auc_score,
-)
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, roc_auc_score
 
 from gdpnet.denoised import Denoised
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.graph.links import split_links
+from gdpnet.linking import link_scores
 from gdpnet.model import GDPNet
 
 
@@ -40,13 +37,9 @@ def _score_links(model: GDPNet, graph: Graph) -> dict[str, Any]:
     another graph nobody has seen them.
     """
     split = split_links(graph, model.seed, test=0.0)
-    chance = model.predict_links(split.train, split.validation.ends)
-    linked = split.validation.linked.numpy()
-    return {
-        "hidden_links": int(linked.sum()),
-        "roc_auc": float(roc_auc_score(linked, chance)),
-        "average_precision": float(average_precision_score(linked, chance)),
-    }
+    found = link_scores(torch.from_numpy(model.embed(split.train)), split.validation)
+    hidden = int(split.validation.linked.sum())
+    return {"hidden_links": hidden, "roc_auc": found[0], "average_precision": found[1]}
 
 
 def _score_clusters(model: GDPNet, graph: Graph) -> dict[str, Any]:

@@ -45,6 +45,8 @@ def _largest(
         guess = max(1, most // nodes.numel()) if size == 1 else (size + too_large) // 2
         if not size < guess < too_large:
             guess = (size + too_large) // 2
+        if guess == size:
+            break
         tried = _around(graph, core[:guess], seed)
         if tried.numel() > most:
             too_large = guess
