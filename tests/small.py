@@ -14,7 +14,7 @@ from gdpnet.model import GDPNet
 
 FAST = Config().with_values(
     {
-        "training": {"epochs": 2, "warmup": 1},
+        "training": {"epochs": 2, "warmup": 1, "injected": 0.0},
         "representation": {"width": 8},
         "policy": {"hidden": [8, 6]},
         "inference": {"episodes": 2},

@@ -12,9 +12,9 @@ from gdpnet.config import Config
 from gdpnet.graph import features
 from gdpnet.graph.features import SparseRows, mix_into
 from gdpnet.graph.graph import Graph
-from gdpnet.inference import Selected, rings_of
+from gdpnet.inference import Selected, rings_of, see
 from gdpnet.prepared import prepare, with_circle
-from gdpnet.reading import Reading, _Unseen, fit_reader, is_worth_a_reader
+from gdpnet.reading import Reading, Verdict, _Unseen, fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
 from gdpnet.scene import make_scene
@@ -159,9 +159,10 @@ def test_the_reader_finds_the_ring_that_shows_the_class(own):
     config = ONE_HOP.with_values({"training": {"selection": False}, "reader": {"dropout": 0.0, "steps": 300}})
     scene = make_scene(own_or_others(own), config, 0, CPU)
     found = read(scene, config, 2)
-    assert found.validation_f1 == 1.0
-    assert found.losses == 0
-    assert found.is_better
+    alone = found.verdicts[-1]
+    assert (alone.share, alone.validation_f1, alone.losses) == (1.0, 1.0, 0)
+    assert alone.is_better
+    assert found.best is not None
 
 
 def test_the_best_look_is_returned_and_patience_ends_the_fit(monkeypatch):
@@ -219,11 +220,43 @@ def test_without_folds_validation_nodes_alone_count():
 
 
 @pytest.mark.parametrize(
-    ("gains", "losses", "better"),
-    [(9, 1, True), (8, 2, False), (10, 10, False), (0, 0, False), (130, 70, True)],
+    ("gains", "losses", "alone", "together"),
+    [
+        (9, 1, True, True),
+        (8, 2, False, True),
+        (6, 4, False, False),
+        (10, 10, False, False),
+        (0, 0, False, False),
+    ],
 )
-def test_the_reader_must_be_ahead_by_two_deviations_of_the_nodes_on_which_both_differ(gains, losses, better):
-    assert Reading(Reader(1, 1, 2, 1, 1), 0.5, 1, gains, losses).is_better == better
+def test_agg_must_be_beaten_by_two_deviations_or_by_one_where_it_still_votes(gains, losses, alone, together):
+    assert Verdict(1.0, gains, losses, 0.5).is_better == alone
+    assert Verdict(0.5, gains, losses, 0.5).is_better == together
+
+
+@pytest.mark.parametrize(
+    ("both", "alone", "share"),
+    [((9, 1), (20, 2), 1.0), ((20, 2), (9, 1), 0.5), ((3, 1), (9, 6), None), ((1, 9), (30, 10), 1.0)],
+)
+def test_the_way_to_read_that_is_furthest_ahead_has_the_say(both, alone, share):
+    verdicts = (Verdict(0.5, *both, 0.5), Verdict(1.0, *alone, 0.5))
+    best = Reading(Reader(1, 1, 2, 1, 1), 1, verdicts).best
+    assert (best and best.share) == share
+
+
+def test_a_vote_of_both_is_judged_on_the_mean_of_what_they_say():
+    scene = make_scene(noisy_graph(), READS, 0, CPU)
+    found = read(scene, READS, 3)
+    unseen = _Unseen.of(scene)
+    whole = keep_all(scene.whole)
+    votes = see(bank_of(scene, 3), whole.prepared, unseen.nodes, whole.probability)[1]
+    read_ = found.reader.votes(found.reader.embed(rings_of(whole.prepared, unseen.nodes, whole.probability)))
+    agg, mine = unseen.chance(votes), unseen.chance(read_)
+    right = [(chance.argmax(dim=1) == unseen.labels) for chance in (agg, (agg + mine) / 2)]
+    both = found.verdicts[0]
+    assert both.share == 0.5
+    assert both.gains == int((right[1] & ~right[0]).sum())
+    assert both.losses == int((right[0] & ~right[1]).sum())
 
 
 # --- in the model ---
@@ -234,11 +267,11 @@ def graph() -> Graph:
     return noisy_graph()
 
 
-def with_reader(graph: Graph, lead: int, monkeypatch) -> GDPNet:
-    """Fit a model whose reader claims to be right on so many nodes where AGG is not."""
+def with_reader(graph: Graph, lead: int, monkeypatch, share: float = 1.0) -> GDPNet:
+    """Fit a model whose reader, by its share in the vote, claims to be right on so many nodes where AGG is not."""
 
     def claims(*arguments):
-        return replace(fit_reader(*arguments), gains=lead, losses=0, validation_f1=0.125)
+        return replace(fit_reader(*arguments), verdicts=(Verdict(share, lead, 0, 0.125),))
 
     monkeypatch.setattr("gdpnet.concluding.fit_reader", claims)
     return fitted(graph, READS)
@@ -258,8 +291,18 @@ def test_the_reader_takes_over_only_where_it_is_surely_ahead_on_unseen_nodes(gra
     assert (better.denoise(graph).keep_probability == agg.denoise(graph).keep_probability).all()
 
 
-def test_a_reader_is_saved_loaded_and_explained(graph, monkeypatch, tmp_path):
-    model = with_reader(graph, 5, monkeypatch)
+def test_where_both_vote_a_prediction_is_their_mean_and_representations_are_those_of_agg(graph, monkeypatch):
+    agg, alone = fitted(graph), with_reader(graph, 5, monkeypatch)
+    both = with_reader(graph, 5, monkeypatch, share=0.5)
+    mean = (agg.predict_proba(graph) + alone.predict_proba(graph)) / 2
+    assert both.predict_proba(graph) == pytest.approx(mean, abs=1e-6)
+    assert (both.embed(graph) == agg.embed(graph)).all()
+    assert (alone.embed(graph) != agg.embed(graph)).any()
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_a_reader_is_saved_loaded_and_explained(graph, monkeypatch, tmp_path, share):
+    model = with_reader(graph, 5, monkeypatch, share)
     model.save(tmp_path / "model.safetensors")
     loaded = GDPNet.load(tmp_path / "model.safetensors", device="cpu")
     assert same_weights(model, loaded)

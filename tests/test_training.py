@@ -24,7 +24,7 @@ from worlds import CPU
 
 FAST = Config().with_values(
     {
-        "training": {"epochs": 2, "warmup": 1},
+        "training": {"epochs": 2, "warmup": 1, "injected": 0.0},
         "representation": {"width": 8},
         "policy": {"hidden": [8, 6]},
         "inference": {"episodes": 2},
@@ -226,10 +226,11 @@ def links_of(prepared) -> set[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(
-    "values", [{}, {"training": {"injected": 0.5, "selection": False}}], ids=["default", "no selection"]
+    "values", [{"injected": 0.0}, {"injected": 0.5, "selection": False}], ids=["none", "no selection"]
 )
 def test_there_are_no_injected_links_unless_a_policy_is_to_practise_on_them(values):
-    assert make_scene(synthetic_graph(NOISY), FAST.with_values(values), 0, CPU).injected == ()
+    scene = make_scene(synthetic_graph(NOISY), FAST.with_values({"training": values}), 0, CPU)
+    assert (scene.injected, scene.proof) == ((), None)
 
 
 @pytest.mark.parametrize("rate", [0.5, 2.0])
@@ -250,6 +251,38 @@ def test_injected_worlds_have_the_training_graphs_links_and_that_share_of_others
     assert [links_of(world) for world in again.injected] == worlds
     other = make_scene(synthetic_graph(NOISY), config, 1, CPU)
     assert not any(links_of(world) in worlds for world in other.injected)
+
+
+def test_the_policy_is_asked_about_links_that_it_never_practised_on_and_not_about_noise_that_was_there():
+    graph = synthetic_graph(NOISY)
+    scene = make_scene(graph, INJECTED, 0, CPU)
+    assert scene.proof is not None
+    world = links_of(scene.proof.world)
+    assert world not in [links_of(other) for other in scene.injected]
+    own = links_of(scene.train)
+    target = torch.arange(scene.proof.world.num_nodes).repeat_interleave(scene.proof.world.row_ptr.diff())
+    edges = zip(scene.proof.world.neighbour.tolist(), target.tolist(), strict=True)
+    # the graph has planted noise and knows it; what is asked about is not that
+    assert graph.truth is not None
+    assert graph.truth.spurious.any()
+    assert scene.proof.genuine.tolist() == [edge in own for edge in edges]
+
+
+def test_a_policy_that_keeps_what_it_is_told_to_keep_tells_injected_links_by_it(monkeypatch):
+    scene = make_scene(synthetic_graph(NOISY), INJECTED, 0, CPU)
+    state = begin_training(synthetic_graph(NOISY), scene, INJECTED, 0, CPU)
+    genuine = scene.proof.genuine
+
+    def played(state, world, config, targets, seed):
+        assert torch.equal(world.train.neighbour, scene.proof.world.neighbour)
+        return genuine.float() if perfect else torch.full(genuine.shape, 0.5), genuine
+
+    monkeypatch.setattr(training, "_play_once", played)
+    perfect = True
+    assert training._tell_apart(state, scene, INJECTED) == 1.0
+    perfect = False
+    assert training._tell_apart(state, scene, INJECTED) == 0.5
+    assert training._tell_apart(state, replace(scene, proof=None), INJECTED) is None
 
 
 def test_a_training_graph_without_links_is_not_given_any():

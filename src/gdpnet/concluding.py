@@ -45,14 +45,15 @@ class Conclusion:
 def conclude_labelled(
     policy: Policy | None, bank: Aggregators, scene: Scene, config: Config, seed: int
 ) -> Conclusion:
-    """Choose the threshold of the cleaned graph, and fit a reader, which is kept if it reads better."""
+    """Choose the threshold of the cleaned graph, and fit a reader, which has a say if that reads better."""
     train = _all_edges(policy, bank, scene.train, config, scene.member)
     whole = _all_edges(policy, bank, scene.whole, config, scene.member_in_whole)
     threshold = choose_threshold(bank, scene, train, whole, selection=policy is not None)
     if is_worth_a_reader(scene, bank, config):
         found = fit_reader(bank, scene, train, whole, config, seed)
-        if found.is_better:
-            return Conclusion(threshold, reader=found.reader, score=found.validation_f1)
+        if found.best is not None:
+            found.reader.share.fill_(found.best.share)
+            return Conclusion(threshold, reader=found.reader, score=found.best.validation_f1)
     return Conclusion(threshold)
 
 

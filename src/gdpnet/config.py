@@ -55,7 +55,7 @@ class PolicySettings(Section):
 
     hidden: tuple[int, int] = setting((64, 36), "width of the two hidden layers", low=1)
     state: str = setting(
-        "circles",
+        "trust",
         "what the policy sees beside [h_v, h_u]: nothing (paper), how features and predictions agree (pairs), "
         "that and the graph around both nodes (structure), that and what the nodes around them have selected "
         "(circles), or that and how many other links of both nodes are trusted (trust)",
@@ -164,9 +164,15 @@ class TrainingSettings(Section):
     settle: int = setting(0, "epochs that the policy has before the best epoch is looked for", low=0)
     patience: int = setting(20, "epochs without a better validation score before training stops", low=1)
     injected: float = setting(
-        0.0,
+        0.5,
         "random links added to the training graph for the policy to practise on, as a share of its links; "
         "each epoch then improves the policy there too",
+        low=0.0,
+    )
+    injected_weight: float = setting(
+        0.5,
+        "when the best epoch is chosen, the weight of how well injected links are told from the graph's own (ROC "
+        "AUC), beside validation F1",
         low=0.0,
     )
     most_nodes: int = setting(
@@ -189,7 +195,7 @@ class InferenceSettings(Section):
     )
     episodes: int = setting(8, "sampled episodes a target", low=1)
     both_ways: bool = setting(
-        True, "whether a link's keep probability is the mean of what its two nodes decide about each other"
+        False, "whether a link's keep probability is the mean of what its two nodes decide about each other"
     )
 
 

@@ -47,7 +47,7 @@ class Explanation:
     """The class; where no label was read, the community that AGG believes in, which earned the rewards: the node's
     own for clusters, that of its partners for links."""
     probability: float
-    """Probability of the predicted class, by the vote of all members of what has the say, AGG or a reader."""
+    """Probability of the predicted class, by the vote of all members of what has a say: AGG, a reader, or both."""
     probability_alone: float
     """The same from the node's own features."""
     ended_early: bool

@@ -274,23 +274,38 @@ def represent(
 ) -> tuple[Float[Tensor, "targets width"], Float[Tensor, "targets classes"]]:
     """Return the representations of some targets from their weighted neighbours, and their log-probabilities.
 
-    The reader has the say if there is one, else AGG. Representations are those of member 0; the probability of a
-    class is the mean over all members.
+    AGG has the say, or the reader, or both vote. Representations are those of member 0 of AGG, unless the reader
+    alone has the say; the probability of a class is the mean over all members.
     """
     embeddings, chances = [], []
     for part in torch.split(targets, batch):
-        if reader is None:
-            hidden, votes = see(aggregators, prepared, part, edge_weight)
-        else:
-            hidden = reader.embed(rings_of(prepared, part, edge_weight))
-            votes = reader.votes(hidden)
-        embeddings.append(hidden[:, 0])
-        chances.append(votes.mean(dim=1).log())
+        hidden, votes = _say(aggregators, prepared, part, edge_weight, reader)
+        embeddings.append(hidden)
+        chances.append(votes.log())
     if not embeddings:
         return aggregators.bias.new_zeros(0, aggregators.width), aggregators.bias.new_zeros(
             0, aggregators.classes
         )
     return torch.cat(embeddings), torch.cat(chances)
+
+
+def _say(
+    aggregators: Aggregators,
+    prepared: Prepared,
+    targets: Int[Tensor, "targets"],
+    edge_weight: Float[Tensor, "block"],
+    reader: Reader | None,
+) -> tuple[Float[Tensor, "targets width"], Float[Tensor, "targets classes"]]:
+    """Return the representations and class probabilities of some targets, by those who have the say."""
+    share = 0.0 if reader is None else float(reader.share)
+    if reader is None or share < 1.0:
+        hidden, votes = see(aggregators, prepared, targets, edge_weight)
+        chance = votes.mean(dim=1)
+        if reader is None:
+            return hidden[:, 0], chance
+    read = reader.embed(rings_of(prepared, targets, edge_weight))
+    said = reader.votes(read).mean(dim=1)
+    return (read[:, 0], said) if share == 1.0 else (hidden[:, 0], torch.lerp(chance, said, share))
 
 
 def rings_of(

@@ -95,7 +95,7 @@ def _reader(
     rings, features, columns = weights["weight"].shape
     width, classes = config.representation.width, weights["head_bias"].shape[1]
     reader = Reader(features, width, classes, columns // width, rings, exclusive=exclusive)
-    reader.load_state_dict(weights)
+    reader.load_state_dict({"share": reader.share} | weights)  # older files have none
     return reader.to(device)
 
 

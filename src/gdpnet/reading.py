@@ -1,10 +1,11 @@
-"""The last word: once the policy is learned, a reader is fitted to what it selects, and kept if it reads better.
+"""The last word: once the policy is learned, a reader is fitted to what it selects, and has a say if it reads better.
 
-Which reads better is asked of nodes whose labels neither has learned: validation nodes, and training nodes as seen by
-the members that left them out, all of them on the whole graph. Validation nodes alone are often too few to tell the
-two apart, and on the training graph nodes have fewer neighbours than those to be predicted later. The reader must be
-ahead by two deviations of the nodes on which the two differ. That is a margin rather than a test: the reader's best
-step was chosen on the same nodes, and the policy that both rely on was rewarded with labels of training nodes.
+AGG alone may have the say, the reader alone, or both may vote. Which is best is asked of nodes whose labels neither
+has learned: validation nodes, and training nodes as seen by the members that left them out, all on the whole graph.
+Validation nodes alone are often too few to tell them apart, and on the training graph nodes have fewer neighbours
+than those to be predicted later. AGG must be beaten by a margin: by two deviations of the nodes on which the two
+differ where the reader is to have the say alone, since its best step was chosen on the same nodes; by one where AGG
+still votes.
 """
 
 from __future__ import annotations
@@ -31,24 +32,48 @@ MOST_WEIGHTS = 20_000_000
 MOST_VALUES = 100_000_000
 """Nor one whose rings may hold more values: around a hub they fill up."""
 
+_SHARES = (0.5, 1.0)
+"""Weights that the reader's vote may have."""
+
+_ALONE, _TOGETHER = 2.0, 1.0
+"""Deviations by which the reader must be ahead of AGG, to have the say alone and to vote with it."""
+
 _SEED = 1 << 22
 _AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A fitted reader, how it did on validation, and on how many unseen nodes it alone or AGG alone is right."""
+class Verdict:
+    """How a way to read did on unseen nodes, beside AGG."""
 
-    reader: Reader
-    validation_f1: float
-    steps: int
+    share: float
+    """The weight of the reader's vote: one where it alone has the say."""
     gains: int
+    """Nodes on which it is right and AGG is not."""
     losses: int
+    """Nodes on which AGG is right and it is not."""
+    validation_f1: float
 
     @property
     def is_better(self) -> bool:
-        """Say whether the reader is ahead by two deviations, as in McNemar's test."""
-        return self.gains - self.losses > 2.0 * math.sqrt(self.gains + self.losses)
+        """Say whether it is ahead of AGG by the margin, in deviations as in McNemar's test."""
+        margin = _ALONE if self.share == 1.0 else _TOGETHER
+        return self.gains - self.losses > margin * math.sqrt(self.gains + self.losses)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A fitted reader, and how it did by itself and with AGG."""
+
+    reader: Reader
+    steps: int
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def best(self) -> Verdict | None:
+        """Return the best way to read that is ahead of AGG by its margin, if there is one."""
+        better = [one for one in self.verdicts if one.is_better]
+        return max(better, key=lambda one: one.gains - one.losses, default=None)
 
 
 def is_worth_a_reader(scene: Scene, aggregators: Aggregators, config: Config) -> bool:
@@ -121,12 +146,24 @@ def fit_reader(
         weight = whole.weight(mode)
         parts = [see(aggregators, whole.prepared, part, weight)[1] for part in unseen.nodes.split(_AT_ONCE)]
         votes = torch.cat(parts)
-        chance = _read(reader, asked, unseen)
-        mine = scene.task.score(chance, unseen.labels, "hit")
-        other = scene.task.score(unseen.chance(votes), unseen.labels, "hit")
-    held = scene.validation.numel()
+        agg, read = unseen.chance(votes), _read(reader, asked, unseen)
+        verdicts = tuple(_judge(scene, unseen, agg, read, share) for share in _SHARES)
+    return Reading(reader, steps, verdicts)
+
+
+def _judge(
+    scene: Scene,
+    unseen: _Unseen,
+    agg: Float[Tensor, "unseen classes"],
+    read: Float[Tensor, "unseen classes"],
+    share: float,
+) -> Verdict:
+    """Compare a vote of AGG and the reader with AGG's own on unseen nodes."""
+    chance, held = torch.lerp(agg, read, share), scene.validation.numel()
+    mine = scene.task.score(chance, unseen.labels, "hit")
+    other = scene.task.score(agg, unseen.labels, "hit")
     score = scene.task.quality(chance[:held], unseen.labels[:held])
-    return Reading(reader, score, steps, gains=int((mine > other).sum()), losses=int((other > mine).sum()))
+    return Verdict(share, int((mine > other).sum()), int((other > mine).sum()), score)
 
 
 def _learn(

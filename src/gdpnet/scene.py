@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Int, Shaped
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from gdpnet.columns import as_read
@@ -19,6 +20,18 @@ from gdpnet.representation.tasks import CLASSIFICATION, Task
 
 _WORLDS = 4
 """Draws of self-injected links, which the epochs take in turn."""
+
+_PROOF = 1 << 24
+"""Added to the seed of the draw that the policy never practises on."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A draw of self-injected links that the policy never practises on: it is asked which they are."""
+
+    world: Prepared
+    genuine: Bool[Tensor, "edges"]
+    """The training graph's own edges, noisy or not; nobody knows which of those are."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,7 @@ class Scene:
     validation: Int[Tensor, "validation"]
     validation_labels: Shaped[Tensor, "validation *any"]
     task: Task = CLASSIFICATION
+    proof: Proof | None = None
 
     @property
     def member(self) -> Int[Tensor, "nodes"]:
@@ -75,13 +89,22 @@ def check_trainable(graph: Graph, split: Int[Tensor, "nodes"]) -> None:
         raise GraphError("training nodes must be of two classes or more, found one class alone")
 
 
-def _injected(inner: Graph, config: Config, seed: int) -> list[Graph]:
-    """Draw the worlds with self-injected links."""
+def _injected(inner: Graph, config: Config, seeds: Iterable[int]) -> list[Graph]:
+    """Draw worlds with self-injected links, whose truth tells of those alone, not of the graph's own noise."""
     rate = config.training.injected
     if not config.training.selection or rate == 0.0 or inner.num_edges == 0:
         return []
-    drawn = [corrupt(inner, "random-links", rate, seed * _WORLDS + number) for number in range(_WORLDS)]
-    return [as_read(noisy.graph, config) for noisy in drawn]
+    inner = replace(inner, truth=None)
+    return [as_read(corrupt(inner, "random-links", rate, seed).graph, config) for seed in seeds]
+
+
+def _proof(inner: Graph, config: Config, seed: int, device: torch.device) -> Proof | None:
+    """Draw the world that the policy is asked about, if it practises at all."""
+    drawn = _injected(inner, config, [_PROOF + seed]) if config.training.injected_weight else []
+    for world in drawn:
+        assert world.truth is not None
+        return Proof(prepare(world, config, device), ~world.truth.spurious.to(device))
+    return None
 
 
 @dataclass(frozen=True)
@@ -164,10 +187,11 @@ def make_scene(
     """Bring what training sees to a device, and cut the targets into folds."""
     cut = cut_for_training(graph, seed)
     inner, targets = as_read(cut.inner, config), cut.targets
+    worlds = range(seed * _WORLDS, (seed + 1) * _WORLDS)
     fold = cut_into_folds(inner.num_nodes, targets, config, seed)
     return Scene(
         train=prepare(inner, config, device),
-        injected=tuple(prepare(world, config, device) for world in _injected(cut.inner, config, seed)),
+        injected=tuple(prepare(world, config, device) for world in _injected(cut.inner, config, worlds)),
         labels=task.truth(inner).to(device),
         targets=targets.to(device),
         fold=fold.to(device),
@@ -176,6 +200,7 @@ def make_scene(
         validation=cut.validation.to(device),
         validation_labels=task.truth(graph)[cut.validation].to(device),
         task=task,
+        proof=_proof(cut.inner, config, seed, device),
     )
 
 

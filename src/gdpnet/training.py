@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from gdpnet.best_epoch import area_under_curve, is_best, is_over, settled
 from gdpnet.config import Config
 from gdpnet.earning import gain_if_kept, score_alone
 from gdpnet.graph.features import drop_inputs, drop_values, take_rows
@@ -40,6 +41,8 @@ class Epoch:
     kept_share: float
     kl: float
     decisions: int
+    told: float | None = None
+    """How well self-injected links are told from the graph's own: ROC AUC of the keep probability; nothing without any."""
 
 
 @dataclass
@@ -134,12 +137,12 @@ def train_epochs(
 ) -> None:
     """Train until the last epoch, or until validation has not improved for the configured patience.
 
-    An epoch's random numbers depend on the seed and its number alone. The best weights by validation F1 are in
-    ``state.best`` at the end; without validation nodes, the last ones. Where no label says what is true of the
-    targets, ``renew`` is asked every few epochs.
+    An epoch's random numbers depend on the seed and its number alone. The best weights, by validation F1 and by how
+    well self-injected links are told, are in ``state.best`` at the end; without validation nodes, the last ones.
+    Where no label says what is true of the targets, ``renew`` is asked every few epochs.
     """
     total = config.training.warmup + config.training.epochs
-    while state.epoch < total and not _is_over(state, config):
+    while state.epoch < total and not is_over(state.history, state.best_epoch, config):
         state.epoch += 1
         selecting = state.epoch - config.training.warmup
         if renew is not None and selecting > 1 and (selecting - 1) % config.task.refresh == 0:
@@ -147,22 +150,12 @@ def train_epochs(
         if state.truth is not None:
             scene = replace(scene, labels=state.truth)
         epoch = _one_epoch(state, scene, config, seed * 1_000_003 + state.epoch)
-        better = epoch.validation_f1 > state.best_f1 or scene.validation.numel() == 0
-        if state.epoch > _settled(config) and better:
-            state.remember_best(epoch.validation_f1)
         state.history.append(asdict(epoch))
+        if state.epoch > settled(config) and (
+            scene.validation.numel() == 0 or is_best(state.history, config)
+        ):
+            state.remember_best(epoch.validation_f1)
         on_epoch(epoch)
-
-
-def _settled(config: Config) -> int:
-    """Return the last epoch that cannot be the best: the policy needs some before it is worth a look."""
-    waiting = min(config.training.settle, config.training.epochs - 1) if config.training.selection else 0
-    return config.training.warmup + waiting
-
-
-def _is_over(state: TrainingState, config: Config) -> bool:
-    started = max(state.best_epoch, _settled(config))
-    return state.epoch - started >= config.training.patience
 
 
 def _one_epoch(state: TrainingState, scene: Scene, config: Config, seed: int) -> Epoch:
@@ -181,7 +174,8 @@ def _one_epoch(state: TrainingState, scene: Scene, config: Config, seed: int) ->
     selected, share = _selected_edges(state, scene, config, seed, torch.cat(batches), selecting)
     loss = _representation_phase(state, scene, config, generator, batches, selected)
     score = validate(state.policy if selecting else None, state.aggregators, scene, config)
-    return Epoch(state.epoch, loss, score, reward, share, divergence, decisions)
+    told = _tell_apart(state, scene, config) if selecting else None
+    return Epoch(state.epoch, loss, score, reward, share, divergence, decisions, told)
 
 
 def _selection_phase(
@@ -251,6 +245,18 @@ def _with_selected_circle(state: TrainingState, scene: Scene, config: Config, se
     weight, _ = _play_once(state, scene, config, everyone, seed + 29)
     weight = scene.train.both_ways(weight) if config.inference.both_ways else weight
     return replace(scene, train=with_circle(scene.train, weight))
+
+
+@torch.no_grad()
+def _tell_apart(state: TrainingState, scene: Scene, config: Config) -> float | None:
+    """Return how well the policy tells self-injected links that it never practised on from the graph's own."""
+    if scene.proof is None:
+        return None
+    world = _with_selected_circle(state, replace(scene, train=scene.proof.world), config, _EVALUATION_SEED)
+    everyone = torch.arange(world.train.num_nodes, device=world.train.device)
+    probability, _ = _play_once(state, world, config, everyone, _EVALUATION_SEED)
+    chance = world.train.on_edges(world.train.both_ways(probability))
+    return area_under_curve(chance, scene.proof.genuine)
 
 
 def _play_once(

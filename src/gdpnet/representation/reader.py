@@ -17,7 +17,10 @@ from gdpnet.graph.features import Features, project
 
 
 class Reader(nn.Module):
-    """A bank of readers of the same shape, which vote; representations are those of the first."""
+    """A bank of readers of the same shape, which vote; representations are those of the first.
+
+    ``share`` is the weight of their vote: one where they alone have the say, less where AGG votes too.
+    """
 
     def __init__(
         self, features: int, width: int, classes: int, members: int, rings: int, *, exclusive: bool = True
@@ -28,6 +31,8 @@ class Reader(nn.Module):
         self.bias = nn.Parameter(torch.zeros(members, width))
         self.head_weight = nn.Parameter(torch.zeros(members, width, classes))
         self.head_bias = nn.Parameter(torch.zeros(members, classes))
+        self.share: Tensor
+        self.register_buffer("share", torch.ones(()))
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights, each member its own; the rings of a member share one fan-in."""

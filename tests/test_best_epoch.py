@@ -1,0 +1,86 @@
+"""Which epoch is the best: by validation F1, and by how well links whose truth is known are told."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from gdpnet.best_epoch import area_under_curve, is_best, is_over, settled
+from gdpnet.config import Config
+
+WARMUP = 2
+CONFIG = Config().with_values({"training": {"warmup": WARMUP, "patience": 3, "injected_weight": 0.5}})
+
+
+def history(*epochs: tuple[float, float | None]) -> list[dict[str, float | None]]:
+    """Return the epochs of a warm-up, better than any, and those after it by validation F1 and AUC."""
+    return [{"validation_f1": 1.0, "told": None}] * WARMUP + [
+        {"validation_f1": score, "told": told} for score, told in epochs
+    ]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "best"),
+    [
+        ([(0.8, 0.7)], True),
+        ([(0.8, 0.7), (0.8, 0.7)], False),
+        ([(0.8, 0.7), (0.81, 0.7)], True),
+        ([(0.8, 0.7), (0.8, 0.71)], True),
+        ([(0.8, 0.7), (0.79, 0.73)], True),
+        ([(0.8, 0.7), (0.79, 0.71)], False),
+        ([(0.8, None), (0.81, None)], True),
+        ([(0.8, None), (0.79, None)], False),
+    ],
+)
+def test_an_epoch_is_worth_its_f1_and_half_of_how_well_injected_links_are_told(epochs, best):
+    assert is_best(history(*epochs), CONFIG) == best
+
+
+def test_without_a_weight_f1_alone_counts():
+    alone = CONFIG.with_values({"training": {"injected_weight": 0.0}})
+    assert not is_best(history((0.8, 0.7), (0.79, 0.99)), alone)
+
+
+def test_a_history_from_before_injected_links_were_asked_about_is_read_too():
+    old = [{"validation_f1": 0.5}, {"validation_f1": 0.5}, {"validation_f1": 0.6}, {"validation_f1": 0.7}]
+    assert is_best(old, CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "over"),
+    [
+        ([(0.8, 0.7)] * 3, False),
+        ([(0.8, 0.7)] * 4, True),
+        ([(0.8, 0.9), (0.79, 0.7), (0.81, 0.7), (0.8, 0.7)], False),  # F1 rose last, though it is worth less
+        ([(0.8, 0.9), (0.79, 0.7), (0.81, 0.7), *[(0.8, 0.7)] * 3], True),
+        ([(0.8, 0.5), (0.7, 0.6), (0.7, 0.8), (0.7, 0.7)], False),  # so did the worth
+    ],
+)
+def test_training_is_over_when_neither_f1_nor_worth_has_risen_for_its_patience(epochs, over):
+    found = history(*epochs)
+    best = max(range(len(epochs)), key=lambda place: epochs[place][0] + 0.5 * epochs[place][1])
+    assert is_over(found, WARMUP + best + 1, CONFIG) == over
+
+
+def test_without_validation_nodes_training_goes_on_to_its_last_epoch():
+    found = history(*[(math.nan, 0.7)] * 9)
+    assert not is_over(found, len(found), CONFIG)
+
+
+def test_the_policy_may_settle_first():
+    assert settled(CONFIG.with_values({"training": {"settle": 4, "epochs": 9}})) == WARMUP + 4
+    assert settled(CONFIG.with_values({"training": {"settle": 4, "selection": False}})) == WARMUP
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=2, max_size=40))
+def test_the_area_is_that_of_scikit_learn(rows):
+    score = torch.tensor([float(value) for value, _ in rows]) / 4
+    positive = torch.tensor([which for _, which in rows])
+    found = area_under_curve(score, positive)
+    if positive.all() or not positive.any():
+        assert found is None
+    else:
+        assert found == pytest.approx(roc_auc_score(positive.numpy(), score.numpy()))
