@@ -34,7 +34,7 @@ from gdpnet.experiments.reproduction.submodularity import (
     summary,
     total,
 )
-from gdpnet.experiments.reproduction.tables import make_table
+from gdpnet.experiments.reproduction.tables import TITLES, make_table
 from small import FAST, noisy_graph, write_folder
 
 
@@ -89,6 +89,31 @@ def test_of_two_settings_of_a_baseline_only_the_newest_counts():
     other = asdict(Settings(dropout=0.1))
     table = make_table("table2", [*RECORDS, trial("gcn", 0.6, seed=1, config=other)])
     assert table.cells[("gcn", "cora")].scores == {1: 0.6}
+
+
+def test_a_variant_of_earlier_settings_is_marked_and_one_that_changes_its_own_setting_is_not():
+    ours = shipped_config("cora")
+    same, earlier = (
+        config.with_overrides(["policy.order=random"]).to_dict()
+        for config in (ours, ours.with_overrides(["training.injected=0.0"]))
+    )
+    for config, mark in ((same, ""), (earlier, " †")):
+        records = [*RECORDS, trial("gdpnet-ro", 0.9, config=config)]
+        noisy = trial("gdpnet-ro", 0.8, rate=1.0, config=config)
+        assert make_table("table2", records).cells[("gdpnet-ro", "cora")].text == f"0.900 (1){mark}"
+        grids = {grid.title: grid for grid in grids_of([*records, noisy])}
+        paper, under_noise = (grids[name] for name in (TITLES["table2"], "Noise: cora, random-links"))
+        assert paper.rows[-2][1][0] == f"0.900 (1){mark}"
+        cells = {row[0][0]: row[2][0] for row in under_noise.rows}
+        assert cells["GDPNet-RO"] == f"0.800 ± 0.000 (1){mark}"
+        for grid in (paper, under_noise):
+            assert any("earlier settings" in note for note in grid.notes) == bool(mark)
+    gone = earlier | {"training": earlier["training"] | {"no_such_setting": 1}}
+    assert (
+        make_table("table2", [*RECORDS, trial("gdpnet-ro", 0.9, config=gone)])
+        .cells[("gdpnet-ro", "cora")]
+        .apart
+    )
 
 
 def test_the_paper_has_a_figure_for_every_method_and_dataset():

@@ -57,7 +57,7 @@ def _last_rise(values: Sequence[float]) -> int:
 
 
 def area_under_curve(score: Float[Tensor, "n"], positive: Bool[Tensor, "n"]) -> float | None:
-    """Return the chance that a positive scores above a negative, equals counting half; nothing where one is missing."""
+    """Return the chance that a positive scores above a negative, equals counting half; None if one is missing."""
     positives = int(positive.sum())
     negatives = score.numel() - positives
     if positives == 0 or negatives == 0:

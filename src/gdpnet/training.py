@@ -42,7 +42,7 @@ class Epoch:
     kl: float
     decisions: int
     told: float | None = None
-    """How well self-injected links are told from the graph's own: ROC AUC of the keep probability; nothing without any."""
+    """How well self-injected links are told from the graph's own: ROC AUC of keep probabilities, if there are any."""
 
 
 @dataclass

@@ -26,7 +26,7 @@ from gdpnet.experiments.corrupted import Setting, noisy_graph
 from gdpnet.experiments.evaluation import calibration, link_metrics
 from gdpnet.experiments.parallel import do_all
 from gdpnet.experiments.records import make_record, of_kind, read_records
-from gdpnet.experiments.variants import VARIANTS, variant_of
+from gdpnet.experiments.variants import VARIANTS, is_apart, variant_of
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import plain
@@ -259,6 +259,8 @@ class Row:
     failed: int
     links: dict[str, float]
     """What became of the links, means over seeds: those of `LINK_METRICS` that the records have."""
+    apart: bool = False
+    """Whether it was run with other settings than GDPNet's on this graph, beside what a variant changes."""
 
     @property
     def link_auc(self) -> float | None:
@@ -301,12 +303,25 @@ def _group(record: dict[str, Any]) -> tuple[Any, ...]:
 def summarise(records: Iterable[dict[str, Any]]) -> list[Row]:
     """Return mean and deviation of micro-F1 for every method, rate, noise and graph; failures are counted."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for record in newest_records(records):
+    newest = newest_records(records)
+    apart = methods_apart(newest)
+    for record in newest:
         groups.setdefault(_group(record), []).append(record["metrics"])
-    return [_row(group, metrics) for group, metrics in groups.items()]
+    return [_row(group, metrics, apart=(group[0], group[-1]) in apart) for group, metrics in groups.items()]
 
 
-def _row(group: tuple[Any, ...], metrics: list[dict[str, Any]]) -> Row:
+def methods_apart(newest: Iterable[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Return the variants, by graph and method, that were run with other settings than GDPNet's row beside them."""
+    settings = {(one["graph"], one["method"]): one["config"] for one in newest}
+    return {
+        (graph, method)
+        for (graph, method), config in settings.items()
+        if (graph, "gdpnet") in settings
+        and is_apart(_cleaner_of(method), config, settings[(graph, "gdpnet")])
+    }
+
+
+def _row(group: tuple[Any, ...], metrics: list[dict[str, Any]], *, apart: bool) -> Row:
     scores = np.array([one["micro_f1"] for one in metrics if "error" not in one])
     known = {key: [one[key] for one in metrics if one.get(key) is not None] for key in LINK_METRICS}
     graph, noise, rate, method = group
@@ -320,4 +335,5 @@ def _row(group: tuple[Any, ...], metrics: list[dict[str, Any]]) -> Row:
         deviation=float(scores.std(ddof=1)) if scores.size > 1 else 0.0,
         failed=len(metrics) - scores.size,
         links={key: float(np.mean(values)) for key, values in known.items() if values},
+        apart=apart,
     )

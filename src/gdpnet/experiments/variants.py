@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from gdpnet.config import Config
+from collections.abc import Mapping
+from typing import Any
+
+from gdpnet.config import Config, filled
+from gdpnet.errors import ConfigError
 
 VARIANTS: dict[str, tuple[str, ...]] = {
     "gdpnet": (),
@@ -55,3 +59,17 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 def variant_of(config: Config, name: str) -> Config:
     """Return the settings of a variant."""
     return config.with_overrides(VARIANTS[name])
+
+
+def is_apart(name: str, settings: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
+    """Say whether a variant was run with other settings than GDPNet's own and what the variant changes.
+
+    Such a record tells of the variant, but the difference to GDPNet's is not the variant's alone.
+    """
+    if name not in VARIANTS:
+        return False
+    mine = {section: values for section, values in filled(settings).items() if section != "backbone"}
+    try:
+        return mine != variant_of(Config().with_values(filled(ours)), name).to_dict()
+    except ConfigError:  # a setting that there is no more
+        return True

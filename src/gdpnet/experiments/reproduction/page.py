@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from gdpnet.experiments.reproduction.pictures import SENTENCES, draw_all
 from gdpnet.experiments.reproduction.portraits import CLAIMS, portraits_of
 from gdpnet.experiments.reproduction.portraits import KIND as PORTRAIT
 from gdpnet.experiments.reproduction.reported import NAMES
-from gdpnet.experiments.reproduction.tables import TABLES, TITLES, Table, make_table
+from gdpnet.experiments.reproduction.tables import APART, TABLES, TITLES, Table, make_table
 from gdpnet.experiments.robustness import LINK_METRICS, Row, newest_records, summarise
 from gdpnet.experiments.tasks import KIND as TASK
 from gdpnet.experiments.tasks import MEASURES
@@ -78,6 +79,7 @@ def _paper_grid(table: Table) -> Grid:
     notes = tuple(
         f"GDPNet on {dataset}: {said} (paired t-test)" for dataset, said in comparisons.items() if said
     )
+    notes += _apart_note(cell.apart for cell in table.cells.values())
     about = "Mean ± deviation (trials); best in bold; what the paper reports below."
     return Grid(TITLES[table.name], about, ("method", *table.datasets), tuple(rows), notes)
 
@@ -102,10 +104,17 @@ def _robustness_grids(rows: list[Row]) -> list[Grid]:
             lines.append(tuple(cells))
         columns = ("method", *(f"rate {rate:g}" for rate in rates))
         about = "Micro-F1 on test nodes, mean ± deviation (seeds); best in bold."
-        grids.append(Grid(f"Noise: {graph}, {noise}", about, columns, tuple(lines)))
+        notes = _apart_note(row.apart for row in mine.values())
+        grids.append(Grid(f"Noise: {graph}, {noise}", about, columns, tuple(lines), notes))
         judged = [mine[place] for name in order for rate in rates if (place := (name, rate)) in mine]
         grids.append(_links_grid(graph, noise, [row for row in judged if row.links]))
     return grids
+
+
+def _apart_note(apart: Iterable[bool]) -> tuple[str, ...]:
+    """Return what a mark means, where there is one."""
+    note = "measured with earlier settings than GDPNet's own line: what lies between them is not this change alone"
+    return (f"{APART.strip()} {note}",) if any(apart) else ()
 
 
 def task_grids(rows: list[TaskRow]) -> list[Grid]:
@@ -173,7 +182,8 @@ def _robustness_cell(row: Row | None, best: float) -> tuple[str, str, bool]:
     if not row.seeds:
         return "failed", "", False
     failed = f", {row.failed} failed" if row.failed else ""
-    return f"{row.mean:.3f} ± {row.deviation:.3f} ({row.seeds}{failed})", "", row.mean == best
+    mark = APART if row.apart else ""
+    return f"{row.mean:.3f} ± {row.deviation:.3f} ({row.seeds}{failed}){mark}", "", row.mean == best
 
 
 def _claims_grid(records: list[dict[str, Any]]) -> Grid:

@@ -18,7 +18,7 @@ from gdpnet.experiments.reproduction.reported import (
     Reported,
     reported,
 )
-from gdpnet.experiments.robustness import newest_records
+from gdpnet.experiments.robustness import methods_apart, newest_records
 
 TABLES = {
     "table2": ("lr", "gat", "gcn", "fastgcn", "graphsage", "graphsage-sampled", "gdpnet-ro", "gdpnet"),
@@ -38,6 +38,9 @@ CLEAN = ("random-links", 0.0)
 
 OURS = ("gdpnet-ro", "gdpnet")
 
+APART = " †"
+"""Marks what was run with other settings than GDPNet's own."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -48,6 +51,8 @@ class Cell:
     scores: dict[int, float]
     failed: int
     paper: str
+    apart: bool = False
+    """Whether it was run with other settings than GDPNet's, beside what a variant changes."""
 
     @property
     def mean(self) -> float:
@@ -62,7 +67,7 @@ class Cell:
         values = np.array(list(self.scores.values()))
         spread = f" ± {values.std(ddof=1):.3f}" if values.size > 1 else ""
         failed = f", {self.failed} failed" if self.failed else ""
-        return f"{values.mean():.3f}{spread} ({values.size}{failed})"
+        return f"{values.mean():.3f}{spread} ({values.size}{failed}){APART if self.apart else ''}"
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,9 @@ def make_table(name: str, records: Iterable[dict[str, Any]], datasets: Iterable[
     """Gather the newest record of every trial of a table's methods, without noise and on the paper's splits."""
     datasets = tuple(datasets)
     cells = {}
-    clean = [record for record in newest_records(records) if (record["noise"], record["rate"]) == CLEAN]
+    newest = newest_records(records)
+    apart = methods_apart(newest)
+    clean = [record for record in newest if (record["noise"], record["rate"]) == CLEAN]
     for method in TABLES[name]:
         for dataset in datasets:
             mine = [one for one in clean if one["method"] == method and one["graph"] == dataset]
@@ -120,5 +127,7 @@ def make_table(name: str, records: Iterable[dict[str, Any]], datasets: Iterable[
             }
             failed = sum("error" in one["metrics"] for one in mine)
             paper = reported(_REPORTED[name], method, dataset)
-            cells[(method, dataset)] = Cell(method, dataset, scores, failed, paper)
+            cells[(method, dataset)] = Cell(
+                method, dataset, scores, failed, paper, (dataset, method) in apart
+            )
     return Table(name, datasets, cells)
