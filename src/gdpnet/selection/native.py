@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gdpnet.selection.lanes import FLAGS, add_rows, score_one, score_two
 
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
-_LEAST = np.float32(1e-6)
+_INFINITY, _LEAST = np.float32(np.inf), np.float32(1e-6)
 _SPACING = np.float32(1.0 / 0x800000)
 _GOLDEN, _START = np.uint32(0x9E3779B9), np.uint32(0x7F4A7C15)
 _FIRST_ROUND, _SECOND_ROUND = np.uint32(0x45D9F3B), np.uint32(-0x61C88647 & 0xFFFFFFFF)
@@ -97,6 +97,7 @@ class _State(NamedTuple):
     """What an episode has come to, and how it looks; layer and found are room to work in."""
 
     total: NDArray
+    embedded: NDArray
     value: NDArray  # what is not zero of the embedding,
     index: NDArray  # and where that stands
     belief: NDArray
@@ -137,40 +138,45 @@ def _gumbel(key, counter):
 
 @numba.njit(forceinline=True, **_OPTIONS)
 def _embed(state, sight, mode, row, kept):
-    """Embed the target with what it kept, zeros left out, and believe in classes; return how many are not zero."""
+    """Embed the target with what it kept, and list what is not zero; return how much that is."""
     member = row // sight.nodes
     share = _ONE / (max(kept, _LEAST) if mode.self_weight else _ONE + kept)
     own_share = _ONE if mode.self_weight else share
-    for c in range(state.belief.size):
-        state.belief[c] = sight.head_bias[member, c]
-    count = 0
     for i in range(state.total.size):
         number = state.total[i] * share + sight.own[row, i] * own_share + sight.bias[member, i]
-        state.value[count], state.index[count] = number, i
-        count += not number <= _ZERO  # NaN stays
-    for c in range(state.belief.size):
-        for k in range(count):
-            state.belief[c] += state.value[k] * sight.heads[member, c, state.index[k]]
+        state.embedded[i] = _ZERO if number < _ZERO else number
+    count = 0
+    for i in range(state.total.size):
+        state.value[count], state.index[count] = state.embedded[i], i
+        count += state.embedded[i] != _ZERO
     return count
 
 
 @numba.njit(forceinline=True, **_OPTIONS)
-def _believe(belief):
-    """Turn class scores into chances; return the largest."""
-    most = belief.max()
-    for c in range(belief.size):
-        belief[c] = math.exp(belief[c] - most)
-    whole = belief.sum()
-    for c in range(belief.size):
-        belief[c] /= whole
-    return belief.max()
+def _believe(state, sight, row):
+    """Believe in classes; return the chance of the likeliest."""
+    member = row // sight.nodes
+    most = -_INFINITY
+    for c in range(state.belief.size):
+        number = sight.head_bias[member, c]
+        for i in range(state.embedded.size):
+            number += state.embedded[i] * sight.heads[member, c, i]
+        state.belief[c] = number
+        most = max(most, number)
+    whole = _ZERO
+    for c in range(state.belief.size):
+        state.belief[c] = math.exp(state.belief[c] - most)
+        whole += state.belief[c]
+    for c in range(state.belief.size):
+        state.belief[c] /= whole
+    return _ONE / whole
 
 
 @numba.njit(forceinline=True, **_OPTIONS)
 def _look(state, net, sight, mode, row, kept):
     """Observe the present state: the target's half of the first layer, and the score of the ending neighbour."""
     count = _embed(state, sight, mode, row, kept)
-    sure = _believe(state.belief)
+    sure = _believe(state, sight, row)
     for j in range(state.half.size):
         state.half[j] = net.first_bias[j]
     for panel in range(net.target.shape[0]):
@@ -326,6 +332,7 @@ def play_some(begin, end, net, sight, batch, out, mode):
         np.empty(longest, np.float32),
     )
     state = _State(
+        np.empty(width, np.float32),
         np.empty(width, np.float32),
         np.empty(width + 1, np.float32),
         np.empty(width + 1, np.int64),
