@@ -32,8 +32,14 @@ _HALF_ROWS = 1 << 12
 _RANGES_A_THREAD = 8
 """Ranges of episodes for each thread, of about the same work, so that all threads end together."""
 
+_STATE_WORK = 20
+"""What a decision and the state after it take, beside half of the square of an episode's length in scores."""
+
 _FEW = 512
 """Candidates that one thread has played before others have started."""
+
+
+_DIVERGED = "training diverged: scores are no longer numbers; lower the learning rates"
 
 
 def can_compile(view: View, episodes: Episodes) -> bool:
@@ -50,6 +56,8 @@ def play_compiled(policy: Policy, view: View, episodes: Episodes, met: Met, play
     from gdpnet.selection.native import Mode, play_some
 
     assert view.tables is not None
+    if not bool(policy.target_weight.isfinite().all()):  # products with zeros are left out, so NaN would be too
+        raise GDPNetError(_DIVERGED)
     mode = Mode(play.greedy, play.learned_order, play.can_end, policy.extras, view.tables.self_weight)
     out = _room(episodes)
     arguments = _net(policy, play), _sight(view.tables), _batch(policy, episodes, met), out, mode
@@ -64,7 +72,7 @@ def play_compiled(policy: Policy, view: View, episodes: Episodes, met: Met, play
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             finite = all(list(pool.map(play_range, cuts[:-1], cuts[1:])))
     if not finite:
-        raise GDPNetError("training diverged: scores are no longer numbers; lower the learning rates")
+        raise GDPNetError(_DIVERGED)
     return _laid_out(episodes, out)
 
 
@@ -73,7 +81,7 @@ def _cuts(episodes: Episodes, threads: int) -> list[int]:
     if threads == 1 or episodes.row.numel() <= _FEW:
         return [0, episodes.count]
     length = episodes.length
-    work = (length * (length + 8)).cumsum(0)
+    work = (length * (length + _STATE_WORK)).cumsum(0)
     parts = threads * _RANGES_A_THREAD
     bounds = torch.searchsorted(work, torch.arange(1, parts) * work[-1] // parts) + 1
     return torch.cat([bounds.new_zeros(1), bounds, bounds.new_full((1,), episodes.count)]).unique().tolist()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gdpnet.selection.lanes import FLAGS, add_rows, score_one, score_two
 
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
+_APART = 128
 _INFINITY, _LEAST = np.float32(np.inf), np.float32(1e-6)
 _SPACING = np.float32(1.0 / 0x800000)
 _GOLDEN, _START = np.uint32(0x9E3779B9), np.uint32(0x7F4A7C15)
@@ -256,8 +257,9 @@ def _draw(left, mode, count, step):
     noisy = not (mode.greedy and mode.learned)
     weight = _ZERO
     for i in range(count):
-        left.contest[i] = left.score[i] if mode.learned else _ZERO
         weight += left.chance[i] if mode.learned else _ONE
+    for i in range(count):
+        left.contest[i] = left.score[i] if mode.learned else _ZERO
     if noisy:
         for i in range(count):
             left.contest[i] += _gumbel(left.key[i], 2 * step)
@@ -320,26 +322,33 @@ def _play_one(episode, net, sight, batch, out, mode, left, state):
     return finite
 
 
+@numba.njit(**_OPTIONS)
+def _room(size, kind):
+    """Make room that lies well apart from all other: what is done by eights must not depend on where it lies."""
+    return np.empty(size + 2 * _APART, kind)[_APART : _APART + size]
+
+
 @_kept_for_next_time
 def play_some(begin, end, net, sight, batch, out, mode):
     """Play the episodes of a range, longest first; say whether all scores are numbers."""
-    longest, width, first = batch.offsets[begin + 1] - batch.offsets[begin], batch.given.shape[1], batch.half.shape[1]
+    longest = batch.offsets[begin + 1] - batch.offsets[begin]
+    width, first = batch.given.shape[1], batch.half.shape[1]
     left = _Open(
-        np.empty(longest, np.int64),
-        np.empty(longest, np.uint32),
-        np.empty(longest, np.float32),
-        np.empty(longest, np.float32),
-        np.empty(longest, np.float32),
+        _room(longest, np.int64),
+        _room(longest, np.uint32),
+        _room(longest, np.float32),
+        _room(longest, np.float32),
+        _room(longest, np.float32),
     )
     state = _State(
-        np.empty(width, np.float32),
-        np.empty(width, np.float32),
-        np.empty(width + 1, np.float32),
-        np.empty(width + 1, np.int64),
-        np.empty(batch.beliefs.shape[1], np.float32),
-        np.empty(net.first_bias.size, np.float32),
-        np.empty((2, first), np.float32),
-        np.empty(2, np.float32),
+        _room(width, np.float32),
+        _room(width, np.float32),
+        _room(width + 1, np.float32),
+        _room(width + 1, np.int64),
+        _room(batch.beliefs.shape[1], np.float32),
+        _room(net.first_bias.size, np.float32),
+        _room(2 * first, np.float32).reshape(2, first),
+        _room(2, np.float32),
     )
     finite = True
     for episode in range(begin, end):
