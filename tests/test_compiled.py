@@ -175,9 +175,7 @@ def test_a_roll_out_on_the_cpu_is_played_by_the_compiled_engine():
     policy, view, episodes = world(SHIPPED)
     assert engine_of(view, episodes) == "compiled"
     assert engine_of(replace(view, tables=None), episodes) == "stepwise"
-    ours, plain = (
-        roll_out(policy, one, episodes, Play()) for one in (view, replace(view, tables=None))
-    )
+    ours, plain = (roll_out(policy, one, episodes, Play()) for one in (view, replace(view, tables=None)))
     assert torch.equal(ours.visited_at, plain.visited_at)
     torch.testing.assert_close(ours.keep_probability, plain.keep_probability)
 

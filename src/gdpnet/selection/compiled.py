@@ -1,14 +1,14 @@
 """Whole episodes on the CPU: a function compiled by numba plays one episode after the other, in some threads.
 
-The function itself is in `native.py`, which imports numba and is imported only where episodes are played with it. Threads
-are Python's own, started for a batch and ended with it, as the compiled function lets go of the interpreter's lock: none
-is alive when a process forks, and several callers do not meet.
+The function itself is in `native.py`, which imports numba and is imported only where episodes are played with it.
+Threads are Python's own, started for a batch and ended with it, as the compiled function lets go of the interpreter's
+lock: none is alive when a process forks, and several callers do not meet.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,11 +20,9 @@ from gdpnet.device import has_numba
 from gdpnet.errors import GDPNetError
 from gdpnet.ragged import ranges
 from gdpnet.selection.episodes import Episodes, Met, Tables, View
+from gdpnet.selection.layout import HALF_PANEL, HIDDEN_PANEL, Batch, Mode, Net, Output, Sight
 from gdpnet.selection.play import ENDING, Play, Played
 from gdpnet.selection.policy import SCORE_BOUND, Policy
-
-if TYPE_CHECKING:
-    from gdpnet.selection.native import Batch, Net, Output, Sight
 
 _HALF_ROWS = 1 << 12
 """Candidates whose half of the first layer is computed at once: few enough for the cache."""
@@ -53,10 +51,12 @@ def can_compile(view: View, episodes: Episodes) -> bool:
 @torch.no_grad()
 def play_compiled(policy: Policy, view: View, episodes: Episodes, met: Met, play: Play) -> Played:
     """Play every episode of a batch to its end, one after the other."""
-    from gdpnet.selection.native import Mode, play_some
+    from gdpnet.selection.native import play_some
 
     assert view.tables is not None
-    if not bool(policy.target_weight.isfinite().all()):  # products with zeros are left out, so NaN would be too
+    if not bool(
+        policy.target_weight.isfinite().all()
+    ):  # products with zeros are left out, so NaN would be too
         raise GDPNetError(_DIVERGED)
     mode = Mode(play.greedy, play.learned_order, play.can_end, policy.extras, view.tables.self_weight)
     out = _room(episodes)
@@ -89,9 +89,6 @@ def _cuts(episodes: Episodes, threads: int) -> list[int]:
 
 def _net(policy: Policy, play: Play) -> Net:
     """Lay out the policy's weights."""
-    from gdpnet.selection.lanes import HALF_PANEL, HIDDEN_PANEL
-    from gdpnet.selection.native import Net
-
     width = policy.target_weight.shape[0] - 2 * policy.extras
     nothing = torch.zeros_like(policy.first_bias)
     sure, many = policy.target_weight[width:] if policy.extras else (nothing, nothing)
@@ -111,15 +108,11 @@ def _net(policy: Policy, play: Play) -> Net:
 
 
 def _sight(tables: Tables) -> Sight:
-    from gdpnet.selection.native import Sight
-
     heads = _array(tables.heads.transpose(1, 2))
     return Sight(_array(tables.own), _array(tables.bias), heads, _array(tables.head_bias), tables.nodes)
 
 
 def _batch(policy: Policy, episodes: Episodes, met: Met) -> Batch:
-    from gdpnet.selection.native import Batch
-
     return Batch(
         _array(episodes.target_row),
         _array(episodes.offsets),
@@ -134,8 +127,6 @@ def _batch(policy: Policy, episodes: Episodes, met: Met) -> Batch:
 
 def _room(episodes: Episodes) -> Output:
     """Make room for what is played."""
-    from gdpnet.selection.native import Output
-
     candidates = episodes.row.numel()
     slots = candidates + episodes.count
     return Output(

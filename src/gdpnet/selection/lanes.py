@@ -1,7 +1,8 @@
 """Products in LLVM's vectors, for the numba functions of `native.py`.
 
-Sums of several rows and columns stay in registers, which the compiler does not find by itself: loops over arrays store
-and load them at every step. Rows of weights are padded to whole panels, so that one compiled function serves all sizes.
+Sums of several rows and columns stay in registers, which the compiler does not find by itself: loops over arrays
+store and load them at every step. Rows of weights are padded to whole panels, so that one compiled function serves
+all sizes.
 
 What numba keeps for the next process depends on `native.py` alone: after a change here its cache must be cleared.
 """
@@ -16,15 +17,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-_LANES = 8
-_HALF_BLOCKS, _HIDDEN_BLOCKS = 8, 5
-HALF_PANEL, HIDDEN_PANEL = _LANES * _HALF_BLOCKS, _LANES * _HIDDEN_BLOCKS
-"""Columns whose sums are held in registers at once: of the target's half of the first layer, of the second layer."""
+from gdpnet.selection.layout import HALF_BLOCKS, HIDDEN_BLOCKS, LANES
 
 FLAGS = ("contract", "reassoc", "nsz")
 """How products may be reordered; no flag lets the compiler assume that there is no infinity and no NaN."""
 
-_VECTOR = ir.VectorType(ir.FloatType(), _LANES)
+_VECTOR = ir.VectorType(ir.FloatType(), LANES)
 _INT = ir.IntType(64)
 
 
@@ -32,7 +30,7 @@ class _Columns:
     """Write what is done with a panel of columns into the code that is being built."""
 
     def __init__(self, builder: Any, blocks: int, panel: Any) -> None:
-        self.builder, self.blocks, self.width = builder, blocks, _INT(_LANES * blocks)
+        self.builder, self.blocks, self.width = builder, blocks, _INT(LANES * blocks)
         self.begin = builder.mul(panel, self.width)
 
     def rows_of(self, weight: Any, rows: Any) -> Any:
@@ -75,13 +73,13 @@ class _Columns:
 
     def score(self, sums: list[Any], factors: list[Any]) -> Any:
         """Return the sum of factor relu(sum) over the panel."""
-        builder, zero = self.builder, _VECTOR([0.0] * _LANES)
+        builder, zero = self.builder, _VECTOR([0.0] * LANES)
         parts = zero
         for block, factor in zip(sums, factors, strict=True):
             positive = builder.select(builder.fcmp_ordered("<", block, zero), zero, block)  # NaN stays
             parts = builder.fadd(parts, builder.fmul(positive, factor, flags=FLAGS), flags=FLAGS)
         kind = ir.FunctionType(ir.FloatType(), [ir.FloatType(), _VECTOR])
-        add_up = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.fadd.v{_LANES}f32")
+        add_up = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.fadd.v{LANES}f32")
         return builder.call(add_up, [ir.FloatType()(0.0), parts], fastmath=FLAGS)
 
     def _either(self, value: Any, before: Any) -> Any:
@@ -90,7 +88,7 @@ class _Columns:
         return phi
 
     def _places(self, base: Any, at: Any) -> list[Any]:
-        places = [self.builder.add(at, _INT(_LANES * block)) for block in range(self.blocks)]
+        places = [self.builder.add(at, _INT(LANES * block)) for block in range(self.blocks)]
         pointer = _VECTOR.as_pointer()
         return [self.builder.bitcast(self.builder.gep(base, [place]), pointer) for place in places]
 
@@ -100,7 +98,7 @@ class _Columns:
     def _splat(self, number: Any) -> Any:
         nothing, first = _VECTOR(ir.Undefined), ir.IntType(32)
         vector = self.builder.insert_element(nothing, number, first(0))
-        return self.builder.shuffle_vector(vector, nothing, ir.VectorType(first, _LANES)([0] * _LANES))
+        return self.builder.shuffle_vector(vector, nothing, ir.VectorType(first, LANES)([0] * LANES))
 
 
 def _array(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -119,7 +117,7 @@ def add_rows(typing: Any, out: Any, value: Any, index: Any, weight: Any, panel: 
         target, inputs, places, weights = _pointers(context, builder, signature.args[:4], arguments[:4])
         number, count = arguments[4:]
         sizes = cgutils.unpack_tuple(builder, _array(context, builder, signature.args[3], arguments[3]).shape)
-        columns = _Columns(builder, _HALF_BLOCKS, number)
+        columns = _Columns(builder, HALF_BLOCKS, number)
         weights = columns.rows_of(weights, sizes[1])
         (sums,) = columns.sum(columns.load(target), [inputs], weights, count, places)
         columns.store(sums, target)
@@ -132,20 +130,26 @@ def _scorer(rows: int) -> Any:
     """Return what scores so many rows of the first layer at once."""
 
     @intrinsic
-    def add_scores(
-        typing: Any, out: Any, layer: Any, hidden: Any, bias: Any, score: Any, panel: Any
-    ) -> Any:
+    def add_scores(typing: Any, out: Any, layer: Any, hidden: Any, bias: Any, score: Any, panel: Any) -> Any:
         """Add to out of each row the sum of score · relu(bias + layer hidden) over a panel of hidden columns."""
 
         def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             found, layers, *weights = _pointers(context, builder, signature.args[:5], arguments[:5])
-            first = cgutils.unpack_tuple(builder, _array(context, builder, signature.args[1], arguments[1]).shape)[1]
-            columns = _Columns(builder, _HIDDEN_BLOCKS, arguments[5])
+            first = cgutils.unpack_tuple(
+                builder, _array(context, builder, signature.args[1], arguments[1]).shape
+            )[1]
+            columns = _Columns(builder, HIDDEN_BLOCKS, arguments[5])
             inputs = [builder.gep(layers, [builder.mul(_INT(row), first)]) for row in range(rows)]
-            hidden, start, last = columns.rows_of(weights[0], first), columns.load(weights[1]), columns.load(weights[2])
+            hidden, start, last = (
+                columns.rows_of(weights[0], first),
+                columns.load(weights[1]),
+                columns.load(weights[2]),
+            )
             for row, sums in enumerate(columns.sum(start, inputs, hidden, first)):
                 place = builder.gep(found, [_INT(row)])
-                builder.store(builder.fadd(builder.load(place), columns.score(sums, last), flags=FLAGS), place)
+                builder.store(
+                    builder.fadd(builder.load(place), columns.score(sums, last), flags=FLAGS), place
+                )
             return context.get_dummy_value()
 
         return types.void(out, layer, hidden, bias, score, panel), write

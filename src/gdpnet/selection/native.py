@@ -1,6 +1,7 @@
 """The numba functions that play episodes: an episode runs from its first draw to its end in one compiled loop.
 
 They are compiled when they are first used, and kept beside this file or in the user's cache for the next process.
+What they take and write is in `layout.py`.
 """
 
 from __future__ import annotations
@@ -23,67 +24,6 @@ _FIRST_ROUND, _SECOND_ROUND = np.uint32(0x45D9F3B), np.uint32(-0x61C88647 & 0xFF
 _OPTIONS: dict[str, Any] = {"fastmath": set(FLAGS), "nogil": True, "error_model": "numpy"}
 
 
-class Net(NamedTuple):
-    """The policy's weights; a panel is a block of columns, zeros after the last."""
-
-    target: NDArray  # panels, width, HALF_PANEL
-    first_bias: NDArray  # panels * HALF_PANEL
-    sure: NDArray  # first
-    many: NDArray  # first
-    agreement: NDArray  # first
-    ending_half: NDArray  # first
-    hidden: NDArray  # panels, first, HIDDEN_PANEL
-    hidden_bias: NDArray  # panels * HIDDEN_PANEL
-    score: NDArray  # panels * HIDDEN_PANEL
-    score_bias: np.float32
-    bound: np.float32
-
-
-class Sight(NamedTuple):
-    """What an observation is made of, as in `episodes.Tables`, heads transposed."""
-
-    own: NDArray
-    bias: NDArray
-    heads: NDArray  # members, classes, width
-    head_bias: NDArray
-    nodes: int
-
-
-class Batch(NamedTuple):
-    """Episodes and their candidates; ``counted`` is empty where every candidate counts as one."""
-
-    target_row: NDArray
-    offsets: NDArray
-    key: NDArray
-    ending_key: NDArray
-    given: NDArray
-    counted: NDArray
-    half: NDArray
-    beliefs: NDArray
-
-
-class Output(NamedTuple):
-    """What is written; decision t of episode e lies at slot ``offsets[e] + e + t``."""
-
-    candidate: NDArray
-    kept: NDArray
-    score: NDArray
-    weight: NDArray
-    decisions: NDArray
-    scores: NDArray
-    ending: NDArray
-
-
-class Mode(NamedTuple):
-    """How to play."""
-
-    greedy: bool
-    learned: bool
-    can_end: bool
-    extras: bool
-    self_weight: bool
-
-
 class _Open(NamedTuple):
     """The candidates of an episode that are left, in their order; contest is room to work in."""
 
@@ -100,7 +40,7 @@ class _State(NamedTuple):
     total: NDArray
     embedded: NDArray
     value: NDArray  # what is not zero of the embedding,
-    index: NDArray  # and where that stands
+    where: NDArray  # and where that stands
     belief: NDArray
     half: NDArray
     layer: NDArray
@@ -148,7 +88,7 @@ def _embed(state, sight, mode, row, kept):
         state.embedded[i] = _ZERO if number < _ZERO else number
     count = 0
     for i in range(state.total.size):
-        state.value[count], state.index[count] = state.embedded[i], i
+        state.value[count], state.where[count] = state.embedded[i], i
         count += state.embedded[i] != _ZERO
     return count
 
@@ -181,7 +121,7 @@ def _look(state, net, sight, mode, row, kept):
     for j in range(state.half.size):
         state.half[j] = net.first_bias[j]
     for panel in range(net.target.shape[0]):
-        add_rows(state.half, state.value, state.index, net.target, panel, count)
+        add_rows(state.half, state.value, state.where, net.target, panel, count)
     first = net.ending_half.size
     if mode.extras:
         many = math.log1p(kept)
@@ -237,7 +177,7 @@ def _score_open(state, net, batch, mode, left, start, begin, end):
         _score(state, net, rows)
         for row in range(rows):
             score = _within(state.found[row], net.bound)
-            finite &= score == score
+            finite &= not math.isnan(score)
             left.score[one + row] = score
             left.chance[one + row] = math.exp(score)
     return finite
