@@ -7,12 +7,17 @@ the most work a roll-out can be.
 There are two limits. `ratio` is to the products of candidate scores alone (64-36-1), which leaves out what a state
 and a candidate cost. `ratio_to_all` is to those, the policy's half of every state and of every candidate, and their
 class beliefs (twice for a candidate in `circles`: as it is met, and as the target's circle sees it).
+
+`engine` is the one that played, the fastest that is installed. `reference_to_all` is `ratio_to_all` of the reference
+engine, which has its turn in the same run.
 """
 
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from records import interleaved_seconds, make_parser, median_ratio, write_record
@@ -25,7 +30,7 @@ from gdpnet.inference import play_of, roll_outs
 from gdpnet.prepared import Prepared, prepare
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.policy import Policy
-from gdpnet.selection.rollout import Rollout
+from gdpnet.selection.rollout import Rollout, engine_of
 from gdpnet.sight import make_view
 from gdpnet.training import make_policy
 
@@ -58,12 +63,12 @@ class Job:
         """Prepare the view: project all nodes."""
         self.view = make_view(self.aggregators, self.prepared)
 
-    def play(self) -> list[Rollout]:
+    def play(self, *, reference: bool = False) -> list[Rollout]:
         """Lay out the episodes and play them to their end."""
         play = play_of(self.config, greedy=False)
-        return list(
-            roll_outs(self.policy, self.view, self.prepared, self.targets, self.config, play, self.seed)
-        )
+        # other engines than the reference compute from the view's tables
+        view = replace(self.view, tables=None) if reference else self.view
+        return list(roll_outs(self.policy, view, self.prepared, self.targets, self.config, play, self.seed))
 
 
 def score_products(candidates: int, hidden: tuple[int, int], generator: torch.Generator) -> partial[None]:
@@ -106,7 +111,7 @@ def _multiply_all(products: list[tuple[Tensor, Tensor, Tensor]]) -> None:
         torch.matmul(left, right, out=out)
 
 
-def measure(graph: Graph, config: Config, seed: int, repeats: int, keep_bias: float) -> dict[str, float]:
+def measure(graph: Graph, config: Config, seed: int, repeats: int, keep_bias: float) -> dict[str, Any]:
     """Time the roll-out, its view and the bare products in turn."""
     job = Job(graph, config, seed, keep_bias)
     degree = graph.row_ptr.diff()
@@ -120,6 +125,7 @@ def measure(graph: Graph, config: Config, seed: int, repeats: int, keep_bias: fl
         "scores": score_products(candidates, config.policy.hidden, draws),
         "states": state_products(states, graph.num_edges, job, graph.num_classes, draws),
         "view": job.look,
+        "reference": partial(job.play, reference=True),
     }
     seconds = interleaved_seconds(jobs, repeats)
     with_view, bare = (
@@ -130,6 +136,8 @@ def measure(graph: Graph, config: Config, seed: int, repeats: int, keep_bias: fl
         "ratio": median_ratio(seconds["rollout"], seconds["scores"]),
         "ratio_with_view": median_ratio(with_view, seconds["scores"]),
         "ratio_to_all": median_ratio(seconds["rollout"], bare),
+        "engine": engine_of(job.view, rollouts[0].episodes),
+        "reference_to_all": median_ratio(seconds["reference"], bare),
         **{f"{name}_seconds": statistics.median(values) for name, values in seconds.items()},
         "decisions": decisions,
         "candidate_scores": candidates,

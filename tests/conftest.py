@@ -20,8 +20,9 @@ install_import_hook(
             "ragged",
             "graph",
             *(
-                f"selection.{module}"  # all but the kernel, which is not Python
+                f"selection.{module}"  # all but what is compiled, which is not Python
                 for module in (
+                    "compiled",
                     "draws",
                     "episodes",
                     "fused",

@@ -106,7 +106,7 @@ def test_scores_that_are_no_numbers_are_refused():
         play_fused(policy, view, episodes, view.meet(episodes), Play())
 
 
-def test_on_the_host_the_reference_plays(monkeypatch):
+def test_on_the_host_the_kernel_does_not_play(monkeypatch):
     policy, view, episodes = world(SHIPPED)
     if DEVICE.type == "cuda":
         assert can_fuse(view, episodes)

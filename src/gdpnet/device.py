@@ -28,3 +28,13 @@ def has_triton() -> bool:
         return True
     warnings.warn("Triton is not installed: episodes are played step by step, which is slower", stacklevel=2)
     return False
+
+
+@cache
+def has_numba() -> bool:
+    """Say whether numba is there and works; it is an extra, so its absence is no news."""
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        return False
+    return True

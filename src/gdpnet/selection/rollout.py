@@ -1,7 +1,7 @@
 """Play the policy: draw a neighbour, keep or drop it, maybe stop; and record what happened.
 
-Two engines play, with the same draws: `stepwise`, the reference, on any device, and `fused`, one Triton program an
-episode, on NVIDIA GPUs.
+Three engines play, with the same draws: `stepwise`, the reference, on any device; `fused`, one Triton program an
+episode, on NVIDIA GPUs; and `compiled`, one compiled loop an episode, on CPUs where numba is installed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet.ragged import offsets_of, running_sum_before
+from gdpnet.selection.compiled import can_compile, play_compiled
 from gdpnet.selection.episodes import Episodes, Met, View
 from gdpnet.selection.fused import can_fuse, play_fused
 from gdpnet.selection.play import ENDING, NEVER, Play, Played
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.stepwise import play_stepwise
 
-__all__ = ["ENDING", "NEVER", "Play", "Rollout", "decision_offsets", "roll_out"]
+__all__ = ["ENDING", "NEVER", "Play", "Rollout", "decision_offsets", "engine_of", "roll_out"]
+
+ENGINES = {"fused": play_fused, "compiled": play_compiled, "stepwise": play_stepwise}
+"""What plays a batch to its end, by name."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +69,15 @@ class Rollout:
 def roll_out(policy: Policy, view: View, episodes: Episodes, play: Play) -> Rollout:
     """Play every episode of a batch to its end."""
     met = view.meet(episodes)
+    engine = ENGINES[engine_of(view, episodes)]
+    return _record(episodes, met, play, engine(policy, view, episodes, met, play))
+
+
+def engine_of(view: View, episodes: Episodes) -> str:
+    """Name the engine that plays these episodes: the fastest that can."""
     if can_fuse(view, episodes):
-        return _record(episodes, met, play, play_fused(policy, view, episodes, met, play))
-    return _record(episodes, met, play, play_stepwise(policy, view, episodes, met, play))
+        return "fused"
+    return "compiled" if can_compile(view, episodes) else "stepwise"
 
 
 def _record(episodes: Episodes, met: Met, play: Play, played: Played) -> Rollout:
