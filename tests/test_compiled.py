@@ -1,11 +1,13 @@
 """The compiled engine against the reference engine, decision by decision."""
 
+import hashlib
 import multiprocessing
 import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -305,3 +307,10 @@ def test_only_tables_in_single_precision_are_compiled():
         seed=0,
     )
     assert not can_compile(view, none)
+
+
+def test_what_numba_keeps_is_compiled_anew_when_its_parts_change():
+    native = pytest.importorskip("gdpnet.selection.native")
+    here = Path(native.__file__).parent
+    parts = b"".join((here / name).read_bytes() for name in ("lanes.py", "layout.py"))
+    assert hashlib.sha256(parts).hexdigest()[:16] == native.BUILT_ON

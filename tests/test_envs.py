@@ -23,6 +23,7 @@ from gdpnet.config import Config, RewardSettings  # noqa: E402
 from gdpnet.envs import ENVIRONMENT, NeighbourSelection, NeighbourSelectionVector, World, make_world  # noqa: E402
 from gdpnet.errors import ConfigError, GraphError  # noqa: E402
 from gdpnet.graph.graph import Graph  # noqa: E402
+from gdpnet.graph.pairs import PAIR_NAMES  # noqa: E402
 from gdpnet.model import GDPNet  # noqa: E402
 from gdpnet.prepared import prepare  # noqa: E402
 from gdpnet.scene import make_scene  # noqa: E402
@@ -272,7 +273,7 @@ def test_a_model_without_selection_is_played_with_pair_features():
     graph = noisy_graph()
     config = FAST.with_values({"training": {"selection": False}})
     env = NeighbourSelection(model=fitted(graph, config), graph=graph, order="random")
-    assert env.observation_space.shape == (2 * 8 + 2 + 11 + 1 + 1,)
+    assert env.observation_space.shape == (2 * 8 + 2 + len(PAIR_NAMES[config.policy.state]) + 1 + 1,)
 
 
 def test_a_saved_model_and_a_written_graph_are_opened_by_their_paths(tmp_path):

@@ -18,7 +18,7 @@ def config_of(mode: str = "sampled", hops: int = 1, *, both_ways: bool = True, *
         {
             "inference": {"mode": mode, "episodes": 6, "both_ways": both_ways},
             "representation": {"width": 4, "hops": hops},
-            "policy": {"hidden": [6, 5]} | policy,
+            "policy": {"hidden": [6, 5], "state": "circles"} | policy,
         }
     )
 

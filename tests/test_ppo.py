@@ -135,7 +135,9 @@ def test_rewards_that_are_all_zero_give_advantages_that_are_all_zero():
 
 def two_policies(play: Play, seed: int = 2):
     """Return a real roll-out, its states, and the scores of the policy that acted and of another."""
-    config = Config().with_values({"representation": {"width": 4}, "policy": {"hidden": [6, 5]}})
+    config = Config().with_values(
+        {"representation": {"width": 4}, "policy": {"hidden": [6, 5], "state": "circles"}}
+    )
     graph = random_graph(seed, nodes=6, links=12)
     policy, aggregators, prepared = random_world(graph, config, seed=seed)
     other, _, _ = random_world(graph, config, seed=seed)

@@ -88,8 +88,8 @@ def test_the_first_column_tells_the_distance():
     graph = random_graph(2, 30, 50)
     config = Config().with_values({"policy": {"hops": 2}})
     prepared = prepare(graph, config, CPU)
-    assert pair_names("circles", 2)[0] == DISTANCE
-    assert prepared.pairs.shape[1] == len(pair_names("circles", 2))
+    assert pair_names(config.policy.state, 2)[0] == DISTANCE
+    assert prepared.pairs.shape[1] == len(pair_names(config.policy.state, 2))
     assert set(prepared.pairs[:, 0].tolist()) == {0.0, 1.0}
     assert prepared.pairs[prepared.edge, 0].sum() == 0
     assert torch.equal(prepared.neighbour[prepared.back], owners_of(prepared.row_ptr.diff()))

@@ -13,6 +13,7 @@ from gdpnet.graph import features
 from gdpnet.graph.features import SparseRows, mix_into
 from gdpnet.graph.graph import Graph
 from gdpnet.inference import Selected, rings_of, see
+from gdpnet.networks import build_networks
 from gdpnet.prepared import prepare, with_circle
 from gdpnet.reading import Reading, Verdict, _Unseen, fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
@@ -311,6 +312,13 @@ def test_a_reader_is_saved_loaded_and_explained(graph, monkeypatch, tmp_path, sh
     assert 0.0 < told.probability <= 1.0
     bank = replace_reader(loaded)
     assert bank.explain(graph, "007").probability != told.probability
+
+
+def test_a_reader_from_before_votes_were_shared_has_the_say_alone(graph, monkeypatch):
+    model = with_reader(graph, 5, monkeypatch, share=0.5)
+    weights = {name: value for name, value in model._content()[0].items() if name != "reader.share"}
+    networks = build_networks(model.config_, weights, exclusive=True, device=CPU)
+    assert float(networks.reader.share) == 1.0
 
 
 def replace_reader(model: GDPNet) -> GDPNet:

@@ -107,7 +107,7 @@ def test_a_variant_of_earlier_settings_is_marked_and_one_that_changes_its_own_se
         cells = {row[0][0]: row[2][0] for row in under_noise.rows}
         assert cells["GDPNet-RO"] == f"0.800 ± 0.000 (1){mark}"
         for grid in (paper, under_noise):
-            assert any("earlier settings" in note for note in grid.notes) == bool(mark)
+            assert any("other settings" in note for note in grid.notes) == bool(mark)
     gone = earlier | {"training": earlier["training"] | {"no_such_setting": 1}}
     assert (
         make_table("table2", [*RECORDS, trial("gdpnet-ro", 0.9, config=gone)])

@@ -128,11 +128,13 @@ def test_a_model_without_selection_keeps_everything(tmp_path):
     assert np.allclose(embedded(tmp_path / "e"), model.embed(graph), atol=1e-5)
 
 
+@pytest.mark.parametrize("share", [0.5, 1.0])
 @pytest.mark.parametrize("hops", [1, 2])
-def test_a_reader_reads_the_same_shard_by_shard(hops, by_hops, tmp_path):
+def test_a_reader_reads_the_same_shard_by_shard(hops, share, by_hops, tmp_path):
     model, graph = by_hops[hops]
     reader = Reader(4, 8, 3, 2, rings=hops + 1)
     reader.initialise(torch.Generator().manual_seed(0))
+    reader.share.fill_(share)
     model = copy.copy(model)
     model.reader_ = reader
     embed_to(model, stored(graph, tmp_path / "s"), tmp_path / "e", edges_a_shard=37)

@@ -286,6 +286,36 @@ def test_a_policy_that_keeps_what_it_is_told_to_keep_tells_injected_links_by_it(
     assert training._tell_apart(state, replace(scene, proof=None), INJECTED) is None
 
 
+def test_a_graph_with_no_room_for_more_links_is_trained_without_injected_ones():
+    count = 12
+    links = torch.combinations(torch.arange(count)).T
+    split = torch.tensor([1] * 8 + [2] * 2 + [3] * 2)
+    graph = Graph.build(links, torch.eye(count), torch.arange(count) % 2, split=split)
+    scene = make_scene(graph, INJECTED, 0, CPU)
+    assert (scene.injected, scene.proof) == ((), None)
+    assert GDPNet.from_config(INJECTED, seed=0, device="cpu").fit(graph).history_
+
+
+def test_without_validation_nodes_nothing_is_asked_about_injected_links():
+    graph = synthetic_graph(NOISY)
+    one = torch.zeros_like(graph.split)
+    one[graph.nodes_in("train")[:9]] = 1  # a tenth of nine is none
+    scene = make_scene(replace(graph, split=one), INJECTED, 0, CPU)
+    assert len(scene.injected) == 4
+    assert scene.proof is None
+
+
+def test_the_best_epoch_is_the_one_that_is_worth_most(monkeypatch):
+    graph = synthetic_graph(NOISY)
+    config = INJECTED.with_values({"training": {"epochs": 4, "patience": 4, "injected_weight": 2.0}})
+    scores, told = iter([0.9, 0.5, 0.6, 0.5, 0.6]), iter([0.1, 0.2, 0.9, 0.1])
+    monkeypatch.setattr(training, "validate", lambda *_: next(scores))
+    monkeypatch.setattr(training, "_tell_apart", lambda *_: next(told))
+    state, _, epochs = trained(graph, config)
+    assert [epoch.told for epoch in epochs] == [None, 0.1, 0.2, 0.9, 0.1]
+    assert (state.best_epoch, state.best_f1) == (4, 0.5)
+
+
 def test_a_training_graph_without_links_is_not_given_any():
     graph = Graph.build([[0, 1], [2, 3]], torch.eye(4), [0, 1, 0, 1], split=[1, 1, 3, 3])
     assert make_scene(graph, INJECTED, 0, CPU).injected == ()

@@ -39,7 +39,7 @@ ONE_HOP = Config().with_values(
     {
         "representation": {"hops": 1, "width": 6},
         "features": {"normalise": "none"},
-        "policy": {"hidden": [5, 4]},
+        "policy": {"hidden": [5, 4], "state": "circles"},
     }
 )
 TWO_HOPS = ONE_HOP.with_values({"representation": {"hops": 2}})

@@ -142,7 +142,7 @@ class ReaderSettings(Section):
 
     use: bool = setting(
         True,
-        "whether a reader is fitted, and takes over where it is clearly ahead of AGG on unseen nodes",
+        "whether a reader is fitted, and votes with AGG or takes over where that is ahead on unseen nodes",
     )
     dropout: float = setting(
         0.5, "share of inputs and hidden units dropped while the reader learns", low=0.0, high=0.99
@@ -162,7 +162,11 @@ class TrainingSettings(Section):
     epochs: int = setting(60, "largest number of turns of the two phases", low=1)
     warmup: int = setting(10, "representation epochs on all neighbours before the policy starts", low=0)
     settle: int = setting(0, "epochs that the policy has before the best epoch is looked for", low=0)
-    patience: int = setting(20, "epochs without a better validation score before training stops", low=1)
+    patience: int = setting(
+        20,
+        "epochs in which neither validation nor the telling of injected links is better before training stops",
+        low=1,
+    )
     injected: float = setting(
         0.5,
         "random links added to the training graph for the policy to practise on, as a share of its links; "
@@ -312,11 +316,15 @@ def task_config(kind: str) -> Config:
     return shipped_config(kind).with_values({"task": {"kind": kind}})
 
 
+_BEFORE: dict[str, dict[str, Any]] = {"training": {"injected_weight": 0.0}}
+"""What a setting was before there was one, where that is not its default."""
+
+
 def filled(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a record with what it is too old to have, at its default."""
+    """Return the settings of a record with what it is too old to have, as it was then."""
     if "policy" not in settings:
         return dict(settings)
-    defaults = Config().to_dict()
+    defaults = {name: values | _BEFORE.get(name, {}) for name, values in Config().to_dict().items()}
     return {name: defaults.get(name, {}) | dict(settings.get(name, {})) for name in defaults | dict(settings)}
 
 

@@ -160,6 +160,8 @@ class GDPNet(BaseEstimator):
         tasks that read no label take it whole.
         """
         config, device = self.config, pick_device(self.device)
+        if self.seed < 0:
+            raise ConfigError(f"the seed must be a number from 0, found {self.seed}")
         if config.task.kind == "links" and held_out is None:
             split = split_links(graph, self.seed, test=0.0)
             graph, held_out = split.train, split.validation

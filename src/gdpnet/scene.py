@@ -95,16 +95,18 @@ def _injected(inner: Graph, config: Config, seeds: Iterable[int]) -> list[Graph]
     if not config.training.selection or rate == 0.0 or inner.num_edges == 0:
         return []
     inner = replace(inner, truth=None)
-    return [as_read(corrupt(inner, "random-links", rate, seed).graph, config) for seed in seeds]
+    try:
+        return [as_read(corrupt(inner, "random-links", rate, seed).graph, config) for seed in seeds]
+    except GraphError:  # nearly all pairs of nodes are linked: there is no room for more
+        return []
 
 
 def _proof(inner: Graph, config: Config, seed: int, device: torch.device) -> Proof | None:
     """Draw the world that the policy is asked about, if it practises at all."""
     drawn = _injected(inner, config, [_PROOF + seed]) if config.training.injected_weight else []
-    for world in drawn:
-        assert world.truth is not None
-        return Proof(prepare(world, config, device), ~world.truth.spurious.to(device))
-    return None
+    if not drawn or drawn[0].truth is None:
+        return None
+    return Proof(prepare(drawn[0], config, device), ~drawn[0].truth.spurious.to(device))
 
 
 @dataclass(frozen=True)
@@ -187,11 +189,11 @@ def make_scene(
     """Bring what training sees to a device, and cut the targets into folds."""
     cut = cut_for_training(graph, seed)
     inner, targets = as_read(cut.inner, config), cut.targets
-    worlds = range(seed * _WORLDS, (seed + 1) * _WORLDS)
+    worlds = _injected(cut.inner, config, range(seed * _WORLDS, (seed + 1) * _WORLDS))
     fold = cut_into_folds(inner.num_nodes, targets, config, seed)
     return Scene(
         train=prepare(inner, config, device),
-        injected=tuple(prepare(world, config, device) for world in _injected(cut.inner, config, worlds)),
+        injected=tuple(prepare(world, config, device) for world in worlds),
         labels=task.truth(inner).to(device),
         targets=targets.to(device),
         fold=fold.to(device),
@@ -200,7 +202,7 @@ def make_scene(
         validation=cut.validation.to(device),
         validation_labels=task.truth(graph)[cut.validation].to(device),
         task=task,
-        proof=_proof(cut.inner, config, seed, device),
+        proof=_proof(cut.inner, config, seed, device) if cut.validation.numel() else None,
     )
 
 

@@ -79,6 +79,8 @@ class EpochProgress:
             f"loss {epoch.loss:.3f}  validation F1 {text_of(epoch.validation_f1)}  reward {epoch.reward:+.4f}  "
             f"kept {epoch.kept_share:.2f}  KL {epoch.kl:.4f}"
         )
+        if epoch.told is not None:
+            line += f"  injected links told {epoch.told:.3f}"
         if self.bar is not None:
             self.bar.update(self.task, completed=epoch.epoch, description=line)
         else:

@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,18 @@ def make_record(
         "version": __version__,
         "commit": _commit(),
         "torch": torch.__version__,
+        "numba": _version_of("numba"),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "config": config.to_dict() if isinstance(config, Config) else config,
     }
+
+
+def _version_of(package: str) -> str | None:
+    """Return the version of an extra that has a part in results, if it is installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def append_record(path: Path, record: dict[str, Any]) -> None:

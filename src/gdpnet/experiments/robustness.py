@@ -282,14 +282,14 @@ class Row:
 def newest_records(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one record a trial, the newest, one that ended before one that failed.
 
-    Of several settings of a method on a graph those of the newest record count, at every rate and kind of noise.
+    Of several settings of a method on a graph those of the newest record of a kind of noise count, at every rate.
     """
     mine = of_kind(records, KIND, ("noise", "rate"))
-    settings = {(one["graph"], one["method"]): _given(one["method"], one["config"]) for one in mine}
+    settings = {_place(*_group(one)): _given(one["method"], one["config"]) for one in mine}
     newest: dict[tuple[Any, ...], dict[str, Any]] = {}
     for record in mine:
         trial = (*_group(record), record["seed"])
-        if settings[(record["graph"], record["method"])] == _given(record["method"], record["config"]) and (
+        if settings[_place(*_group(record))] == _given(record["method"], record["config"]) and (
             _ended(record) or trial not in newest or not _ended(newest[trial])
         ):
             newest[trial] = record
@@ -300,24 +300,30 @@ def _group(record: dict[str, Any]) -> tuple[Any, ...]:
     return record["graph"], record["noise"], record["rate"], record["method"]
 
 
+def _place(graph: str, noise: str, _: float, method: str) -> tuple[str, str, str]:
+    """Return what settings belong to: all rates of a kind of noise."""
+    return graph, noise, method
+
+
 def summarise(records: Iterable[dict[str, Any]]) -> list[Row]:
     """Return mean and deviation of micro-F1 for every method, rate, noise and graph; failures are counted."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    newest = newest_records(records)
-    apart = methods_apart(newest)
-    for record in newest:
+    records = list(records)
+    apart = methods_apart(records)
+    for record in newest_records(records):
         groups.setdefault(_group(record), []).append(record["metrics"])
-    return [_row(group, metrics, apart=(group[0], group[-1]) in apart) for group, metrics in groups.items()]
+    return [_row(group, metrics, apart=_place(*group) in apart) for group, metrics in groups.items()]
 
 
-def methods_apart(newest: Iterable[dict[str, Any]]) -> set[tuple[str, str]]:
-    """Return the variants, by graph and method, that were run with other settings than GDPNet's row beside them."""
-    settings = {(one["graph"], one["method"]): one["config"] for one in newest}
+def methods_apart(records: Iterable[dict[str, Any]]) -> set[tuple[str, str, str]]:
+    """Return GDPNet and its variants, by graph, noise and method, that have other settings than its newest record."""
+    mine = of_kind(records, KIND, ("noise", "rate"))
+    ours = {one["graph"]: one["config"] for one in mine if one["method"] == "gdpnet"}
+    settings = {_place(*_group(one)): one["config"] for one in mine}
     return {
-        (graph, method)
-        for (graph, method), config in settings.items()
-        if (graph, "gdpnet") in settings
-        and is_apart(_cleaner_of(method), config, settings[(graph, "gdpnet")])
+        (graph, noise, method)
+        for (graph, noise, method), config in settings.items()
+        if graph in ours and is_apart(_cleaner_of(method), config, ours[graph])
     }
 
 

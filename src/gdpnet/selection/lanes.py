@@ -4,7 +4,7 @@ Sums of several rows and columns stay in registers, which the compiler does not 
 store and load them at every step. Rows of weights are padded to whole panels, so that one compiled function serves
 all sizes.
 
-What numba keeps for the next process depends on `native.py` alone: after a change here its cache must be cleared.
+What numba keeps for the next process depends on the text of `native.py` alone, which therefore names this one's sum.
 """
 
 from __future__ import annotations

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from gdpnet.selection.lanes import FLAGS, add_rows, score_one, score_two
 
+BUILT_ON = "bb996f433affb214"
+"""The sum of `lanes.py` and `layout.py`: numba compiles anew when this file changes, and only then."""
+
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 _APART = 128
 _INFINITY, _LEAST = np.float32(np.inf), np.float32(1e-6)

@@ -113,7 +113,7 @@ def _robustness_grids(rows: list[Row]) -> list[Grid]:
 
 def _apart_note(apart: Iterable[bool]) -> tuple[str, ...]:
     """Return what a mark means, where there is one."""
-    note = "measured with earlier settings than GDPNet's own line: what lies between them is not this change alone"
+    note = "measured with other settings than GDPNet's newest here: what lies between them is not this change alone"
     return (f"{APART.strip()} {note}",) if any(apart) else ()
 
 
@@ -161,15 +161,17 @@ def _task_cell(row: TaskRow | None, first: str, others: list[str], best: float) 
 
 def _links_grid(graph: str, noise: str, rows: list[Row]) -> Grid:
     """Return what became of the links, for the methods that judge them."""
-    lines = tuple(
-        tuple((text, "", False) for text in (NAMES.get(row.method, row.method), *row.link_cells))
-        for row in rows
-    )
+    lines = tuple(tuple((text, "", False) for text in (_marked(row), *row.link_cells)) for row in rows)
     about = (
         "Removed links against those that were added, shares of links within and across classes that are kept, and "
         "the Brier score of keep probabilities against the truth; means over seeds."
     )
-    return Grid(f"Links: {graph}, {noise}", about, ("method", "rate", *LINK_METRICS.values()), lines)
+    columns, notes = ("method", "rate", *LINK_METRICS.values()), _apart_note(row.apart for row in rows)
+    return Grid(f"Links: {graph}, {noise}", about, columns, lines, notes)
+
+
+def _marked(row: Row) -> str:
+    return NAMES.get(row.method, row.method) + (APART if row.apart else "")
 
 
 def _mean(row: Row | None) -> float:

@@ -116,9 +116,9 @@ def make_table(name: str, records: Iterable[dict[str, Any]], datasets: Iterable[
     """Gather the newest record of every trial of a table's methods, without noise and on the paper's splits."""
     datasets = tuple(datasets)
     cells = {}
-    newest = newest_records(records)
-    apart = methods_apart(newest)
-    clean = [record for record in newest if (record["noise"], record["rate"]) == CLEAN]
+    records = list(records)
+    apart = methods_apart(records)
+    clean = [record for record in newest_records(records) if (record["noise"], record["rate"]) == CLEAN]
     for method in TABLES[name]:
         for dataset in datasets:
             mine = [one for one in clean if one["method"] == method and one["graph"] == dataset]
@@ -128,6 +128,6 @@ def make_table(name: str, records: Iterable[dict[str, Any]], datasets: Iterable[
             failed = sum("error" in one["metrics"] for one in mine)
             paper = reported(_REPORTED[name], method, dataset)
             cells[(method, dataset)] = Cell(
-                method, dataset, scores, failed, paper, (dataset, method) in apart
+                method, dataset, scores, failed, paper, (dataset, CLEAN[0], method) in apart
             )
     return Table(name, datasets, cells)
