@@ -3,7 +3,8 @@
 Both pass over the same training graph on the same device in turns. GraphSAGE has batches of 256 targets that hear
 25 neighbours, which hear 10 each, and sees every training node once. An epoch of GDPNet is one of `train_epochs`,
 without its look at validation nodes, which GraphSAGE has not either: it decides for every training node, improves
-the policy on up to `ppo.max_targets` of them, and takes up to `representation.max_steps` steps.
+the policy on up to `ppo.max_targets` of them, twice, as they are and with injected links, takes up to
+`representation.max_steps` steps, and looks at how well injected links are told.
 """
 
 from __future__ import annotations
