@@ -21,7 +21,7 @@ from gdpnet.errors import GDPNetError
 from gdpnet.ragged import ranges
 from gdpnet.selection.episodes import Episodes, Met, Tables, View
 from gdpnet.selection.layout import HALF_PANEL, HIDDEN_PANEL, Batch, Mode, Net, Output, Sight
-from gdpnet.selection.play import ENDING, Play, Played
+from gdpnet.selection.play import DIVERGED, ENDING, Play, Played
 from gdpnet.selection.policy import SCORE_BOUND, Policy
 
 _HALF_ROWS = 1 << 12
@@ -35,9 +35,6 @@ _STATE_WORK = 20
 
 _FEW = 512
 """Candidates that one thread has played before others have started."""
-
-
-_DIVERGED = "training diverged: scores are no longer numbers; lower the learning rates"
 
 
 def can_compile(view: View, episodes: Episodes) -> bool:
@@ -54,10 +51,9 @@ def play_compiled(policy: Policy, view: View, episodes: Episodes, met: Met, play
     from gdpnet.selection.native import play_some
 
     assert view.tables is not None
-    if not bool(
-        policy.target_weight.isfinite().all()
-    ):  # products with zeros are left out, so NaN would be too
-        raise GDPNetError(_DIVERGED)
+    # products with zeros are left out, and so would be what is no number
+    if not bool(policy.target_weight.isfinite().all()):
+        raise GDPNetError(DIVERGED)
     mode = Mode(play.greedy, play.learned_order, play.can_end, policy.extras, view.tables.self_weight)
     out = _room(episodes)
     arguments = _net(policy, play), _sight(view.tables), _batch(policy, episodes, met), out, mode
@@ -72,7 +68,7 @@ def play_compiled(policy: Policy, view: View, episodes: Episodes, met: Met, play
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             finite = all(list(pool.map(play_range, cuts[:-1], cuts[1:])))
     if not finite:
-        raise GDPNetError(_DIVERGED)
+        raise GDPNetError(DIVERGED)
     return _laid_out(episodes, out)
 
 

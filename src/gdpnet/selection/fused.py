@@ -11,7 +11,7 @@ from gdpnet.device import has_triton
 from gdpnet.errors import GDPNetError
 from gdpnet.ragged import ranges
 from gdpnet.selection.episodes import Episodes, Met, View
-from gdpnet.selection.play import Play, Played
+from gdpnet.selection.play import DIVERGED, Play, Played
 from gdpnet.selection.policy import Policy
 
 LONGEST = 1024
@@ -37,7 +37,7 @@ def play_fused(policy: Policy, view: View, episodes: Episodes, met: Met, play: P
     half = policy.neighbour_half(met.embedded, met.beliefs, met.pairs)
     out = launch(policy, tables, episodes, met, half, play, groups_of(episodes))
     if not bool(torch.isfinite(out.scores).all()):
-        raise GDPNetError("training diverged: scores are no longer numbers; lower the learning rates")
+        raise GDPNetError(DIVERGED)
     first = episodes.offsets[:-1] + torch.arange(episodes.count, device=episodes.offsets.device)
     episode, slot = ranges(first, out.decisions)
     step = slot - first.index_select(0, episode)

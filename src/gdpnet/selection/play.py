@@ -10,6 +10,9 @@ from torch import Tensor
 ENDING = -1
 """The candidate number of a decision that drew the ending neighbour."""
 
+DIVERGED = "training diverged: scores are no longer numbers; lower the learning rates"
+"""What is said where scores are no numbers."""
+
 NEVER = 1 << 30
 """The step of a candidate that was not visited."""
 

@@ -13,7 +13,7 @@ from gdpnet.device import has_triton
 from gdpnet.errors import GDPNetError
 from gdpnet.selection.episodes import Episodes, View
 from gdpnet.selection.fused import groups_of
-from gdpnet.selection.play import Play
+from gdpnet.selection.play import DIVERGED, Play
 from gdpnet.selection.policy import Policy
 
 LONGEST_SHARED = 256
@@ -50,5 +50,5 @@ def play_shared(
     chance, kept = launch_shared(policy, tables, episodes, met, half, play, copies, groups_of(episodes))
     total = chance.sum(dim=0)
     if not bool(torch.isfinite(total).all()):
-        raise GDPNetError("training diverged: scores are no longer numbers; lower the learning rates")
+        raise GDPNetError(DIVERGED)
     return total, kept.sum(dim=0, dtype=torch.float32)

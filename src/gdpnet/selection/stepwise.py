@@ -13,7 +13,7 @@ from gdpnet.errors import GDPNetError
 from gdpnet.ragged import offsets_of, sum_by_owner
 from gdpnet.selection.draws import gumbels, uniforms
 from gdpnet.selection.episodes import Episodes, Met, View
-from gdpnet.selection.play import ENDING, Play, Played
+from gdpnet.selection.play import DIVERGED, ENDING, Play, Played
 from gdpnet.selection.policy import Policy, agreement
 
 _SCORE_CHUNK = 1 << 13
@@ -183,7 +183,7 @@ def _draw(board: _Board, number: int) -> _Draw:
     place = (contest >= best.index_select(0, owner)).nonzero().flatten()
     place = _first_of_each(place, owner.index_select(0, place))
     if place.numel() + ended.numel() < int(remaining.count_nonzero()):
-        raise GDPNetError("training diverged: scores are no longer numbers; lower the learning rates")
+        raise GDPNetError(DIVERGED)
     return _Draw(place, ended, weight)
 
 
