@@ -90,6 +90,23 @@ def test_heavy_noise_that_the_policy_sees_is_cut_off_below_what_is_sure(monkeypa
     assert scene.validation.numel() == 20
 
 
+@pytest.mark.parametrize(
+    ("gains", "losses", "ahead"), [(1, 0, False), (2, 0, True), (5, 2, True), (4, 2, False)]
+)
+def test_cleaning_must_be_ahead_of_keeping_everything_by_a_deviation(gains, losses, ahead):
+    mine = torch.tensor([1.0] * gains + [0.0] * losses + [1.0, 0.0])
+    other = torch.tensor([0.0] * gains + [1.0] * losses + [1.0, 0.0])
+    assert threshold._is_ahead(mine, other) == ahead
+
+
+def test_a_candidate_that_is_ahead_by_chance_is_not_chosen(monkeypatch):
+    graph = blocks(shows_class=False, wrong=6)
+    monkeypatch.setattr(threshold, "_is_ahead", lambda *_: False)
+    chosen, _ = choose(graph, lambda same: torch.where(same, 0.55, 0.35))
+    assert dict(chosen.scores)[0.4] == 1.0
+    assert chosen.threshold == KEEP_ALL
+
+
 def test_both_directions_of_a_link_stay_or_go_together_in_the_choice(monkeypatch):
     # kept with 0.9 one way and 0.1 the other: 0.5 both ways, so that 0.4 keeps and 0.6 does not
     seen = []
@@ -239,7 +256,7 @@ def test_where_keeping_everything_was_chosen_every_edge_comes_back_with_weight_o
     loaded = GDPNet.load(tmp_path / "model.safetensors", device="cpu")
     loaded.threshold_ = Choice(KEEP_ALL, ((KEEP_ALL, 0.75), (0.5, 0.7)))
     cleaned = loaded.denoise(graph)
-    assert cleaned.reason == "everything is kept: no threshold did better on validation (F1 0.750)"
+    assert cleaned.reason == "everything is kept: no threshold did clearly better on validation (F1 0.750)"
     assert cleaned.kept.all()
     assert torch.equal(cleaned.graph.neighbour, graph.neighbour)
     assert cleaned.graph.edge_weight.tolist() == [1.0] * graph.num_edges
