@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 
 def training_curves(history: list[dict[str, Any]], best_epoch: int) -> Figure:
-    """Draw loss, validation F1, reward, kept share and KL over epochs."""
+    """Draw loss, validation F1, reward, kept share, KL and, where there are any, how injected links are told."""
     panels = [
         ("loss", "loss of the representation"),
         ("validation_f1", "micro-F1 on validation"),
@@ -52,10 +53,17 @@ def training_curves(history: list[dict[str, Any]], best_epoch: int) -> Figure:
         ("kept_share", "share of neighbours kept"),
         ("kl", "KL of the update"),
     ]
-    figure = Figure(figsize=(14, 3.2), layout="constrained")
+    if any(line.get("told") is not None for line in history):
+        panels.append(("told", "injected links told, ROC AUC"))
+    figure = Figure(figsize=(2.8 * len(panels), 3.2), layout="constrained")
     epochs = [line["epoch"] for line in history]
     for axes, (key, title) in zip(figure.subplots(1, len(panels)), panels, strict=True):
-        axes.plot(epochs, [line[key] for line in history], color="tab:blue", linewidth=1.5)
+        axes.plot(
+            epochs,
+            [math.nan if line[key] is None else line[key] for line in history],
+            color="tab:blue",
+            linewidth=1.5,
+        )
         axes.axvline(best_epoch, color="tab:red", linewidth=1, linestyle="--", label="best epoch")
         axes.set(title=title, xlabel="epoch")
         axes.grid(alpha=0.3)
