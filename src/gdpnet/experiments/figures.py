@@ -54,7 +54,7 @@ def training_curves(history: list[dict[str, Any]], best_epoch: int) -> Figure:
         ("kl", "KL of the update"),
     ]
     if any(line.get("told") is not None for line in history):
-        panels.append(("told", "injected links told, ROC AUC"))
+        panels.append(("told", "injected links told (AUC)"))
     figure = Figure(figsize=(2.8 * len(panels), 3.2), layout="constrained")
     epochs = [line["epoch"] for line in history]
     for axes, (key, title) in zip(figure.subplots(1, len(panels)), panels, strict=True):
