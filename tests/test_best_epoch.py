@@ -3,12 +3,8 @@
 import math
 
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from sklearn.metrics import roc_auc_score
 
-from gdpnet.best_epoch import area_under_curve, is_best, is_over, settled
+from gdpnet.best_epoch import is_best, is_over, settled
 from gdpnet.config import Config
 
 WARMUP = 2
@@ -73,14 +69,3 @@ def test_without_validation_nodes_training_goes_on_to_its_last_epoch():
 def test_the_policy_may_settle_first():
     assert settled(CONFIG.with_values({"training": {"settle": 4, "epochs": 9}})) == WARMUP + 4
     assert settled(CONFIG.with_values({"training": {"settle": 4, "selection": False}})) == WARMUP
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=2, max_size=40))
-def test_the_area_is_that_of_scikit_learn(rows):
-    score = torch.tensor([float(value) for value, _ in rows]) / 4
-    positive = torch.tensor([which for _, which in rows])
-    found = area_under_curve(score, positive)
-    if positive.all() or not positive.any():
-        assert found is None
-    else:
-        assert found == pytest.approx(roc_auc_score(positive.numpy(), score.numpy()))

@@ -26,27 +26,14 @@ from gdpnet.selection.play import Play
 from gdpnet.selection.rollout import engine_of, roll_out
 from gdpnet.selection.stepwise import play_stepwise
 from gdpnet.sight import make_view
-from worlds import random_graph, random_world
+from worlds import OWN, PAPER, PLAYS, SHIPPED, random_graph, random_world
 
 pytest.importorskip("numba", reason="numba is not installed")
 
-PLAYS = [
-    Play(),
-    Play(greedy=True),
-    Play(learned_order=False),
-    Play(early_stop=False),
-    Play(greedy=True, learned_order=False),
-    Play(greedy=True, early_stop=False),
-]
-
-SHIPPED: dict = {"policy": {"hidden": [5, 4]}, "representation": {"width": 6}}
 WORLDS = {
     "shipped": SHIPPED,
-    "paper": {"policy": {"hidden": [5, 4], "state": "paper"}, "representation": {"width": 6}},
-    "own matrix": {
-        "policy": {"hidden": [5, 4]},
-        "representation": {"width": 6, "self_weight": True, "hops": 1},
-    },
+    "paper": PAPER,
+    "own matrix": OWN,
     "several panels": {"policy": {"hidden": [70, 45]}, "representation": {"width": 9, "hops": 1}},
 }
 

@@ -19,23 +19,11 @@ from gdpnet.selection.play import Play
 from gdpnet.selection.rollout import roll_out
 from gdpnet.selection.stepwise import play_stepwise
 from gdpnet.sight import make_view
-from worlds import random_graph, random_world
+from worlds import OWN, PAPER, PLAYS, SHIPPED, random_graph, random_world
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 pytest.importorskip("triton", reason="Triton is not installed")
-
-PLAYS = [
-    Play(),
-    Play(greedy=True),
-    Play(learned_order=False),
-    Play(early_stop=False),
-    Play(greedy=True, learned_order=False),
-]
-
-SHIPPED: dict = {"policy": {"hidden": [5, 4]}, "representation": {"width": 6}}
-PAPER = {"policy": {"hidden": [5, 4], "state": "paper"}, "representation": {"width": 6}}
-OWN = {"policy": {"hidden": [5, 4]}, "representation": {"width": 6, "self_weight": True, "hops": 1}}
 
 
 def world(values, *, nodes=6, links=9, members=2, max_candidates=256):

@@ -11,6 +11,7 @@ from gdpnet.config import Config
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.inference import Selected, select
+from gdpnet.margin import gains_and_losses, is_ahead
 from gdpnet.model import GDPNet
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.scene import Scene, make_scene
@@ -96,12 +97,13 @@ def test_heavy_noise_that_the_policy_sees_is_cut_off_below_what_is_sure(monkeypa
 def test_cleaning_must_be_ahead_of_keeping_everything_by_a_deviation(gains, losses, ahead):
     mine = torch.tensor([1.0] * gains + [0.0] * losses + [1.0, 0.0])
     other = torch.tensor([0.0] * gains + [1.0] * losses + [1.0, 0.0])
-    assert threshold._is_ahead(mine, other) == ahead
+    assert gains_and_losses(mine, other) == (gains, losses)
+    assert is_ahead(gains, losses, deviations=1.0) == ahead
 
 
 def test_a_candidate_that_is_ahead_by_chance_is_not_chosen(monkeypatch):
     graph = blocks(shows_class=False, wrong=6)
-    monkeypatch.setattr(threshold, "_is_ahead", lambda *_: False)
+    monkeypatch.setattr(threshold, "is_ahead", lambda *_, **__: False)
     chosen, _ = choose(graph, lambda same: torch.where(same, 0.55, 0.35))
     assert dict(chosen.scores)[0.4] == 1.0
     assert chosen.threshold == KEEP_ALL

@@ -286,6 +286,15 @@ def test_a_policy_that_keeps_what_it_is_told_to_keep_tells_injected_links_by_it(
     assert training._tell_apart(state, replace(scene, proof=None), INJECTED) is None
 
 
+@pytest.mark.parametrize("hops", [1, 2])
+def test_features_of_injected_worlds_are_those_of_the_training_graph_and_held_once(hops):
+    graph, config = synthetic_graph(NOISY), INJECTED.with_values({"representation": {"hops": hops}})
+    scene = make_scene(graph, config, 0, CPU)
+    for world in (*scene.injected, scene.proof.world):
+        assert world.features is scene.train.features
+        assert (world.circle is scene.train.features) == (hops == 1)
+
+
 def test_a_graph_with_no_room_for_more_links_is_trained_without_injected_ones():
     count = 12
     links = torch.combinations(torch.arange(count)).T

@@ -15,6 +15,21 @@ from gdpnet.selection.rollout import Play
 
 CPU = torch.device("cpu")
 
+PLAYS = [
+    Play(),
+    Play(greedy=True),
+    Play(learned_order=False),
+    Play(early_stop=False),
+    Play(greedy=True, learned_order=False),
+    Play(greedy=True, early_stop=False),
+]
+"""Every way to play an episode."""
+
+SHIPPED: dict = {"policy": {"hidden": [5, 4]}, "representation": {"width": 6}}
+PAPER: dict = {"policy": {"hidden": [5, 4], "state": "paper"}, "representation": {"width": 6}}
+OWN: dict = {"policy": {"hidden": [5, 4]}, "representation": {"width": 6, "self_weight": True, "hops": 1}}
+"""Settings that the engines are compared with: as shipped, the paper's state, and a matrix of the node's own."""
+
 
 def known_policy(ending: float = -5.0, target: float = 0.0) -> Policy:
     """Return a policy of one-wide layers that scores a neighbour h_u + target * h_v, and its end likewise."""

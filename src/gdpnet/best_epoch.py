@@ -11,10 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-from jaxtyping import Bool, Float
-from torch import Tensor
-
 from gdpnet.config import Config
 
 History = Sequence[Mapping[str, Any]]
@@ -54,15 +50,3 @@ def _last_rise(values: Sequence[float]) -> int:
         if value > highest:
             highest, place = value, number
     return place
-
-
-def area_under_curve(score: Float[Tensor, "n"], positive: Bool[Tensor, "n"]) -> float | None:
-    """Return the chance that a positive scores above a negative, equals counting half; None if one is missing."""
-    positives = int(positive.sum())
-    negatives = score.numel() - positives
-    if positives == 0 or negatives == 0:
-        return None
-    _, place, count = torch.unique(score, return_inverse=True, return_counts=True)
-    rank = count.cumsum(0) - (count - 1).double() / 2  # the mean rank of equals
-    total = float(rank[place[positive]].sum())
-    return (total - positives * (positives + 1) / 2) / (positives * negatives)

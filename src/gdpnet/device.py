@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from functools import cache
+from importlib import import_module
 
 import torch
 
@@ -34,7 +35,7 @@ def has_triton() -> bool:
 def has_numba() -> bool:
     """Say whether numba is there and works; it is an extra, so its absence is no news."""
     try:
-        import numba  # noqa: F401
+        import_module("numba")
     except ImportError:
         return False
     return True

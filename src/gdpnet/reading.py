@@ -10,7 +10,6 @@ still votes.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +19,7 @@ from torch import Tensor
 from gdpnet.config import Config
 from gdpnet.graph.features import Features, SparseRows, drop_inputs, drop_values, take_rows
 from gdpnet.inference import Selected, rings_of, see
+from gdpnet.margin import gains_and_losses, is_ahead
 from gdpnet.prepared import Prepared
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
@@ -58,7 +58,7 @@ class Verdict:
     def is_better(self) -> bool:
         """Say whether it is ahead of AGG by the margin, in deviations as in McNemar's test."""
         margin = _ALONE if self.share == 1.0 else _TOGETHER
-        return self.gains - self.losses > margin * math.sqrt(self.gains + self.losses)
+        return is_ahead(self.gains, self.losses, margin)
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def _judge(
     mine = scene.task.score(chance, unseen.labels, "hit")
     other = scene.task.score(agg, unseen.labels, "hit")
     score = scene.task.quality(chance[:held], unseen.labels[:held])
-    return Verdict(share, int((mine > other).sum()), int((other > mine).sum()), score)
+    return Verdict(share, *gains_and_losses(mine, other), score)
 
 
 def _learn(

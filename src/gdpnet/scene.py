@@ -101,12 +101,22 @@ def _injected(inner: Graph, config: Config, seeds: Iterable[int]) -> list[Graph]
         return []
 
 
-def _proof(inner: Graph, config: Config, seed: int, device: torch.device) -> Proof | None:
+def _proof(train: Prepared, inner: Graph, config: Config, seed: int, device: torch.device) -> Proof | None:
     """Draw the world that the policy is asked about, if it practises at all."""
     drawn = _injected(inner, config, [_PROOF + seed]) if config.training.injected_weight else []
-    if not drawn or drawn[0].truth is None:
+    if not drawn or drawn[0].truth is None or not bool(drawn[0].truth.spurious.any()):
         return None
-    return Proof(prepare(drawn[0], config, device), ~drawn[0].truth.spurious.to(device))
+    world = _beside(train, inner, drawn[0], config, device)
+    return Proof(world, ~drawn[0].truth.spurious.to(device))
+
+
+def _beside(train: Prepared, inner: Graph, world: Graph, config: Config, device: torch.device) -> Prepared:
+    """Prepare a world of injected links; features that the training graph has too are held once."""
+    prepared = prepare(world, config, device)
+    if world.features is not inner.features:  # structural ones are those of the world's links
+        return prepared
+    circle = train.features if prepared.circle is prepared.features else prepared.circle
+    return replace(prepared, features=train.features, circle=circle)
 
 
 @dataclass(frozen=True)
@@ -191,9 +201,10 @@ def make_scene(
     inner, targets = as_read(cut.inner, config), cut.targets
     worlds = _injected(cut.inner, config, range(seed * _WORLDS, (seed + 1) * _WORLDS))
     fold = cut_into_folds(inner.num_nodes, targets, config, seed)
+    train = prepare(inner, config, device)
     return Scene(
-        train=prepare(inner, config, device),
-        injected=tuple(prepare(world, config, device) for world in worlds),
+        train=train,
+        injected=tuple(_beside(train, cut.inner, world, config, device) for world in worlds),
         labels=task.truth(inner).to(device),
         targets=targets.to(device),
         fold=fold.to(device),
@@ -202,7 +213,7 @@ def make_scene(
         validation=cut.validation.to(device),
         validation_labels=task.truth(graph)[cut.validation].to(device),
         task=task,
-        proof=_proof(cut.inner, config, seed, device) if cut.validation.numel() else None,
+        proof=_proof(train, cut.inner, config, seed, device) if cut.validation.numel() else None,
     )
 
 

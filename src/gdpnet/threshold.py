@@ -7,7 +7,6 @@ chance: the best of several is a little ahead on a few hundred nodes even where 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from gdpnet.inference import Selected
+from gdpnet.margin import gains_and_losses, is_ahead
 from gdpnet.prepared import Prepared
 from gdpnet.ragged import owners_of, sum_by_owner
 from gdpnet.representation.aggregator import Aggregators
@@ -117,13 +117,8 @@ def choose_threshold(
         scores.append((threshold, scene.task.quality(found, scene.validation_labels)))
         hits[threshold] = scene.task.score(found, scene.validation_labels, "hit")
     best = max(scores, key=lambda pair: (pair[1], -pair[0]))[0]
-    return Choice(best if _is_ahead(hits[best], hits[KEEP_ALL]) else KEEP_ALL, tuple(scores))
-
-
-def _is_ahead(mine: Float[Tensor, "nodes"], other: Float[Tensor, "nodes"]) -> bool:
-    """Say whether one is right more often by a deviation of the nodes on which they differ, as in McNemar's test."""
-    gains, losses = int((mine > other).sum()), int((other > mine).sum())
-    return gains - losses > math.sqrt(gains + losses)
+    clearly = is_ahead(*gains_and_losses(hits[best], hits[KEEP_ALL]), deviations=1.0)
+    return Choice(best if clearly else KEEP_ALL, tuple(scores))
 
 
 def _propagate(

@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
+from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from gdpnet.best_epoch import area_under_curve, is_best, is_over, settled
+from gdpnet.best_epoch import is_best, is_over, settled
 from gdpnet.config import Config
 from gdpnet.earning import gain_if_kept, score_alone
 from gdpnet.graph.features import drop_inputs, drop_values, take_rows
@@ -256,7 +257,7 @@ def _tell_apart(state: TrainingState, scene: Scene, config: Config) -> float | N
     everyone = torch.arange(world.train.num_nodes, device=world.train.device)
     probability, _ = _play_once(state, world, config, everyone, _EVALUATION_SEED)
     chance = world.train.on_edges(world.train.both_ways(probability))
-    return area_under_curve(chance, scene.proof.genuine)
+    return float(roc_auc_score(scene.proof.genuine.cpu(), chance.cpu()))
 
 
 def _play_once(

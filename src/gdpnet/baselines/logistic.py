@@ -40,9 +40,13 @@ def logistic_logits(
 
 def _fitted(graph: Graph, train: np.ndarray, validation: np.ndarray) -> tuple[Any, float, float]:
     table, label = _table(graph), graph.labels.numpy()
-    models = [
-        LogisticRegression(C=penalty, max_iter=2000).fit(table[train], label[train]) for penalty in PENALTIES
-    ]
+    with np.errstate(
+        invalid="ignore"
+    ):  # some BLAS raise the flag on finite numbers; others scikit-learn refuses
+        models = [
+            LogisticRegression(C=penalty, max_iter=2000).fit(table[train], label[train])
+            for penalty in PENALTIES
+        ]
     scores = [
         model.score(table[validation], label[validation]) if validation.size else 0.0 for model in models
     ]
