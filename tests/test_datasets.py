@@ -181,6 +181,20 @@ def test_missing_files_are_said_to_be_missing_and_where(name, tmp_path):
     assert not is_present(name, tmp_path)
 
 
+@pytest.mark.parametrize("name", sorted(DATASETS))
+def test_a_download_puts_the_files_where_they_are_looked_for(name, tmp_path, monkeypatch):
+    from torch_geometric.datasets import citation_full, planetoid
+
+    def fetch(url, folder):
+        Path(folder, url.rsplit("/", 1)[1]).write_bytes(b"another file")
+
+    monkeypatch.setattr(planetoid.fs, "cp", fetch)
+    monkeypatch.setattr(citation_full, "download_url", fetch)
+    with pytest.raises(DatasetError, match="is not the published file|is not a readable graph file"):
+        load_dataset(name, tmp_path)
+    assert is_present(name, tmp_path)
+
+
 def test_a_failed_download_says_where_the_files_can_be_put(tmp_path, monkeypatch):
     from torch_geometric.datasets import CitationFull
 

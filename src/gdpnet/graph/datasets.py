@@ -170,6 +170,7 @@ def _download(dataset: Dataset, folder: Path) -> None:
     kind = Planetoid if dataset.collection == "Planetoid" else CitationFull
     source = kind.__new__(kind)
     source.name, source.root = dataset.folder, str(folder / dataset.collection)
+    source.split = "public"  # Planetoid's folder depends on it
     raw = (folder / dataset.collection / dataset.folder / "raw").absolute()
     before = next(path for path in (raw, *raw.parents) if path.exists())
     try:
