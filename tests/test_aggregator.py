@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from gdpnet.config import Config
 from gdpnet.graph.features import SparseRows, project
 from gdpnet.graph.graph import Graph
-from gdpnet.inference import represent
 from gdpnet.prepared import prepare, with_circle
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.tasks import classification_loss, hit_or_probability, micro_f1
+from gdpnet.representing import represent
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.sight import make_view
 from worlds import CPU, random_graph, random_world

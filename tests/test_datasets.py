@@ -190,7 +190,7 @@ def test_a_download_puts_the_files_where_they_are_looked_for(name, tmp_path, mon
 
     monkeypatch.setattr(planetoid.fs, "cp", fetch)
     monkeypatch.setattr(citation_full, "download_url", fetch)
-    with pytest.raises(DatasetError, match="is not the published file|is not a readable graph file"):
+    with pytest.raises(DatasetError, match=r"is not the published file|is not a readable graph file"):
         load_dataset(name, tmp_path)
     assert is_present(name, tmp_path)
 

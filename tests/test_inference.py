@@ -6,8 +6,9 @@ import torch
 from gdpnet import inference
 from gdpnet.config import Config
 from gdpnet.graph.graph import Graph
-from gdpnet.inference import represent, select
+from gdpnet.inference import select
 from gdpnet.prepared import prepare
+from gdpnet.representing import represent
 from gdpnet.selection.rollout import Play, roll_out
 from gdpnet.sight import make_view
 from worlds import CPU, known_policy, random_graph, random_world, star, table_view

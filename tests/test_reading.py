@@ -12,12 +12,13 @@ from gdpnet.config import Config
 from gdpnet.graph import features
 from gdpnet.graph.features import SparseRows, mix_into
 from gdpnet.graph.graph import Graph
-from gdpnet.inference import Selected, rings_of, see
+from gdpnet.inference import Selected
 from gdpnet.networks import build_networks
 from gdpnet.prepared import prepare, with_circle
 from gdpnet.reading import Reading, Verdict, _Unseen, fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
+from gdpnet.representing import rings_of, see
 from gdpnet.scene import make_scene
 from small import FAST, fitted, noisy_graph, same_weights
 

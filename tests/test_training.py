@@ -8,17 +8,18 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from gdpnet import training
+from gdpnet import judging, training
 from gdpnet.config import Config
 from gdpnet.errors import GraphError
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.inference import select
+from gdpnet.judging import validate
 from gdpnet.model import GDPNet
 from gdpnet.prepared import prepare
 from gdpnet.scene import Scene, make_scene, split_for_training
-from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs, validate
+from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs
 from small import same_weights as same_models
 from worlds import CPU
 
@@ -274,16 +275,16 @@ def test_a_policy_that_keeps_what_it_is_told_to_keep_tells_injected_links_by_it(
     state = begin_training(synthetic_graph(NOISY), scene, INJECTED, 0, CPU)
     genuine = scene.proof.genuine
 
-    def played(state, world, config, targets, seed):
+    def played(policy, aggregators, world, config, targets, seed):
         assert torch.equal(world.train.neighbour, scene.proof.world.neighbour)
         return genuine.float() if perfect else torch.full(genuine.shape, 0.5), genuine
 
-    monkeypatch.setattr(training, "_play_once", played)
+    monkeypatch.setattr(judging, "play_once", played)
     perfect = True
-    assert training._tell_apart(state, scene, INJECTED) == 1.0
+    assert judging.tell_apart(state.policy, state.aggregators, scene, INJECTED) == 1.0
     perfect = False
-    assert training._tell_apart(state, scene, INJECTED) == 0.5
-    assert training._tell_apart(state, replace(scene, proof=None), INJECTED) is None
+    assert judging.tell_apart(state.policy, state.aggregators, scene, INJECTED) == 0.5
+    assert judging.tell_apart(state.policy, state.aggregators, replace(scene, proof=None), INJECTED) is None
 
 
 @pytest.mark.parametrize("hops", [1, 2])
@@ -319,7 +320,7 @@ def test_the_best_epoch_is_the_one_that_is_worth_most(monkeypatch):
     config = INJECTED.with_values({"training": {"epochs": 4, "patience": 4, "injected_weight": 2.0}})
     scores, told = iter([0.9, 0.5, 0.6, 0.5, 0.6]), iter([0.1, 0.2, 0.9, 0.1])
     monkeypatch.setattr(training, "validate", lambda *_: next(scores))
-    monkeypatch.setattr(training, "_tell_apart", lambda *_: next(told))
+    monkeypatch.setattr(training, "tell_apart", lambda *_: next(told))
     state, _, epochs = trained(graph, config)
     assert [epoch.told for epoch in epochs] == [None, 0.1, 0.2, 0.9, 0.1]
     assert (state.best_epoch, state.best_f1) == (4, 0.5)

@@ -18,9 +18,9 @@ from gdpnet.graph.interop import from_networkx
 from gdpnet.graph.mapped import open_store
 from gdpnet.graph.store import write_store
 from gdpnet.graph.weights import mutual_weights, with_weights
-from gdpnet.inference import rings_of, see
 from gdpnet.model import GDPNet
 from gdpnet.prepared import prepare
+from gdpnet.representing import rings_of, see
 from gdpnet.run_folder import fingerprint
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.fused import play_fused

@@ -15,12 +15,13 @@ from torch import Tensor
 
 from gdpnet.config import Config
 from gdpnet.graph.graph import Graph
-from gdpnet.inference import CIRCLE_EPISODES, Selected, decide, keep_all, represent
+from gdpnet.inference import CIRCLE_EPISODES, Selected, decide, keep_all
 from gdpnet.phases import Phases
 from gdpnet.prepared import Prepared, bring_dense, in_first_circles, prepare_nodes, with_block, with_circle
 from gdpnet.ragged import both_ways, cut_rows
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
+from gdpnet.representing import represent
 from gdpnet.selection.policy import Policy
 from gdpnet.sight import NodeRows, project_nodes
 

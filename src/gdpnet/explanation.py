@@ -10,10 +10,11 @@ from torch import Tensor
 
 from gdpnet.config import Config
 from gdpnet.graph.graph import Graph
-from gdpnet.inference import look_around, play_of, represent, roll_outs
+from gdpnet.inference import look_around, play_of, roll_outs
 from gdpnet.prepared import Prepared
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
+from gdpnet.representing import represent
 from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Play, Rollout

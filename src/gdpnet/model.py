@@ -10,33 +10,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from gdpnet.columns import ONE_HOT, OWN, Columns, as_read
 from gdpnet.concluding import conclude_clusters, conclude_labelled, conclude_links
-from gdpnet.config import (
-    Config,
-    FeaturesSettings,
-    InferenceSettings,
-    PolicySettings,
-    PPOSettings,
-    ReaderSettings,
-    RepresentationSettings,
-    RewardSettings,
-    TaskSettings,
-    TrainingSettings,
-    task_config,
-)
+from gdpnet.config import Config
 from gdpnet.denoised import Denoised
 from gdpnet.device import pick_device
-from gdpnet.errors import ConfigError, GraphError, ModelFileError, nearest
+from gdpnet.errors import ConfigError, GraphError, ModelFileError
+from gdpnet.estimator import Estimator
 from gdpnet.explanation import Explanation, explain_node
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.graph.links import Pairs, check_mutual, split_links
 from gdpnet.graph.weights import times_weights
-from gdpnet.inference import Selected, represent, select
+from gdpnet.inference import Selected, select
 from gdpnet.linking import embed_links
 from gdpnet.model_file import checksum, read_tensors, write_tensors
 from gdpnet.networks import Networks, build_networks
@@ -45,6 +33,7 @@ from gdpnet.representation.infomax import Encoder
 from gdpnet.representation.reader import Reader
 from gdpnet.representation.spreading import Linker, inner_products
 from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel, Task, label_names
+from gdpnet.representing import represent
 from gdpnet.run_folder import RunFolder, read_checkpoint, write_checkpoint
 from gdpnet.scene import Scene, make_scene, part_for_training
 from gdpnet.selection.policy import Policy
@@ -59,10 +48,8 @@ from gdpnet.unlabelled import (
 )
 from gdpnet.version import __version__
 
-SECTIONS = tuple(item.name for item in dataclasses.fields(Config))
 
-
-class GDPNet(BaseEstimator):
+class GDPNet(Estimator):
     """Learn which neighbours of each node to trust, and represent nodes from those.
 
     Settings come in sections, each a frozen dataclass of `gdpnet.config`; a section left out has its defaults.
@@ -80,68 +67,6 @@ class GDPNet(BaseEstimator):
     encoder_: Encoder | None
     centres_: Tensor | None
     task_: Task
-
-    def __init__(
-        self,
-        *,
-        features: FeaturesSettings | None = None,
-        policy: PolicySettings | None = None,
-        reward: RewardSettings | None = None,
-        ppo: PPOSettings | None = None,
-        representation: RepresentationSettings | None = None,
-        training: TrainingSettings | None = None,
-        reader: ReaderSettings | None = None,
-        inference: InferenceSettings | None = None,
-        task: Task | TaskSettings | str | None = None,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        self.features = features
-        self.policy = policy
-        self.reward = reward
-        self.ppo = ppo
-        self.representation = representation
-        self.training = training
-        self.reader = reader
-        self.inference = inference
-        self.task = task
-        self.seed = seed
-        self.device = device
-
-    @classmethod
-    def from_config(cls, config: Config, *, seed: int = 0, device: str = "auto") -> GDPNet:
-        """Make a model from a whole configuration."""
-        return cls(**{name: getattr(config, name) for name in SECTIONS}, seed=seed, device=device)
-
-    @property
-    def config(self) -> Config:
-        """Return the settings of all sections."""
-        task = TaskSettings(kind=self.task) if isinstance(self.task, str) else self.task
-        task = task if isinstance(task, TaskSettings) else TaskSettings()
-        given = {name: getattr(self, name) for name in SECTIONS if name != "task"}
-        given = {name: value for name, value in given.items() if value is not None}
-        return dataclasses.replace(task_config(task.kind), **given, task=task)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor's arguments and, if deep, every setting as ``section__key``."""
-        params: dict[str, Any] = super().get_params(deep=False)
-        if deep:
-            for section, values in self.config.to_dict().items():
-                params |= {f"{section}__{key}": value for key, value in values.items()}
-        return params
-
-    def set_params(self, **params: Any) -> GDPNet:
-        """Set constructor arguments, or single settings as ``section__key``."""
-        for name, value in params.items():
-            section, separator, key = name.partition("__")
-            if separator:
-                changed = self.config.with_values({section: {key: value}})
-                setattr(self, section, getattr(changed, section))
-            elif name in (*SECTIONS, "seed", "device"):
-                setattr(self, name, value)
-            else:
-                raise ConfigError(f"GDPNet has no parameter '{name}'{nearest(name, self.get_params())}")
-        return self
 
     def fit(
         self,

@@ -18,12 +18,13 @@ from torch import Tensor
 
 from gdpnet.config import Config
 from gdpnet.graph.features import Features, SparseRows, drop_inputs, drop_values, take_rows
-from gdpnet.inference import Selected, rings_of, see
+from gdpnet.inference import Selected
 from gdpnet.margin import gains_and_losses, is_ahead
 from gdpnet.prepared import Prepared
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
 from gdpnet.representation.tasks import CLASSIFICATION, Task, may_learn
+from gdpnet.representing import rings_of, see
 from gdpnet.scene import Scene
 
 MOST_WEIGHTS = 20_000_000

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from gdpnet.best_epoch import is_best, is_over, settled
@@ -16,8 +15,10 @@ from gdpnet.config import Config
 from gdpnet.earning import gain_if_kept, score_alone
 from gdpnet.graph.features import drop_inputs, drop_values, take_rows
 from gdpnet.graph.graph import Graph
-from gdpnet.inference import play_of, represent, roll_outs, select
-from gdpnet.prepared import given_to_target, with_circle
+from gdpnet.inference import play_of
+from gdpnet.judging import tell_apart, validate
+from gdpnet.playing import play_once, with_selected_circle
+from gdpnet.prepared import given_to_target
 from gdpnet.ragged import ranges, running_sum_before
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.tasks import CLASSIFICATION, Task, may_learn
@@ -27,8 +28,6 @@ from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Rollout, roll_out
 from gdpnet.selection.update import update_policy
 from gdpnet.sight import make_view
-
-_EVALUATION_SEED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -165,17 +164,17 @@ def _one_epoch(state: TrainingState, scene: Scene, config: Config, seed: int) ->
     selecting = config.training.selection and state.epoch > config.training.warmup
     reward, divergence, decisions = 0.0, 0.0, 0
     if selecting:
-        scene = _with_selected_circle(state, scene, config, seed)
+        scene = with_selected_circle(state.policy, state.aggregators, scene, config, seed)
         reward, divergence, decisions = _selection_phase(state, scene, config, seed)
         if scene.injected:
             world = replace(scene, train=scene.injected[state.epoch % len(scene.injected)])
-            world = _with_selected_circle(state, world, config, seed + 5)
+            world = with_selected_circle(state.policy, state.aggregators, world, config, seed + 5)
             _selection_phase(state, world, config, seed + 5)
     batches = list(_shuffled_batches(scene.targets, config, generator))
     selected, share = _selected_edges(state, scene, config, seed, torch.cat(batches), selecting)
     loss = _representation_phase(state, scene, config, generator, batches, selected)
     score = validate(state.policy if selecting else None, state.aggregators, scene, config)
-    told = _tell_apart(state, scene, config) if selecting else None
+    told = tell_apart(state.policy, state.aggregators, scene, config) if selecting else None
     return Epoch(state.epoch, loss, score, reward, share, divergence, decisions, told)
 
 
@@ -238,44 +237,6 @@ def reward_if_kept(
     return torch.where(rollout.is_ending, 0.0, gain)
 
 
-def _with_selected_circle(state: TrainingState, scene: Scene, config: Config, seed: int) -> Scene:
-    """With two hops, let every node of the training graph give the mean over what the policy selects for it."""
-    if config.representation.hops == 1:
-        return scene
-    everyone = torch.arange(scene.train.num_nodes, device=scene.train.device)
-    weight, _ = _play_once(state, scene, config, everyone, seed + 29)
-    weight = scene.train.both_ways(weight) if config.inference.both_ways else weight
-    return replace(scene, train=with_circle(scene.train, weight))
-
-
-@torch.no_grad()
-def _tell_apart(state: TrainingState, scene: Scene, config: Config) -> float | None:
-    """Return how well the policy tells self-injected links that it never practised on from the graph's own."""
-    if scene.proof is None:
-        return None
-    world = _with_selected_circle(state, replace(scene, train=scene.proof.world), config, _EVALUATION_SEED)
-    everyone = torch.arange(world.train.num_nodes, device=world.train.device)
-    probability, _ = _play_once(state, world, config, everyone, _EVALUATION_SEED)
-    chance = world.train.on_edges(world.train.both_ways(probability))
-    return float(roc_auc_score(scene.proof.genuine.cpu(), chance.cpu()))
-
-
-def _play_once(
-    state: TrainingState, scene: Scene, config: Config, targets: Int[Tensor, "targets"], seed: int
-) -> tuple[Float[Tensor, "edges"], Bool[Tensor, "edges"]]:
-    """Play one sampled episode a target; return each edge's keep probability and whether it was kept."""
-    edges = scene.train.neighbour.numel()
-    probability = torch.ones(edges, device=scene.train.device)
-    kept = torch.zeros(edges, dtype=torch.bool, device=scene.train.device)
-    view = make_view(state.aggregators, scene.train, slice(None))
-    shift = scene.member[targets] * scene.train.num_nodes
-    play = play_of(config, greedy=False)
-    for rollout in roll_outs(state.policy, view, scene.train, targets, config, play, seed, shift):
-        probability[rollout.episodes.edge] = rollout.keep_probability
-        kept[rollout.episodes.edge] = rollout.selected
-    return probability, kept
-
-
 def _shuffled_batches(
     targets: Int[Tensor, "targets"], config: Config, generator: torch.Generator
 ) -> Iterator[Int[Tensor, "batch"]]:
@@ -301,7 +262,7 @@ def _selected_edges(
     if not selecting:
         return train.linked > 0, 1.0
     targets = torch.unique(targets)
-    kept = _play_once(state, scene, config, targets, seed + 17)[1]
+    kept = play_once(state.policy, state.aggregators, scene, config, targets, seed + 17)[1]
     seen = int((train.row_ptr[targets + 1] - train.row_ptr[targets]).sum())
     return kept, float(kept.sum()) / max(seen, 1)
 
@@ -353,13 +314,3 @@ def _batch_loss(
     hidden = drop_values(hidden, dropout, generator)
     learns = may_learn(scene.member[targets], aggregators.members)
     return scene.task.loss(aggregators.logits(hidden), scene.labels[targets], learns)
-
-
-def validate(policy: Policy | None, aggregators: Aggregators, scene: Scene, config: Config) -> float:
-    """Return the task's quality (micro-F1) on the validation nodes, predicted on the whole graph."""
-    if scene.validation.numel() == 0:
-        return float("nan")
-    chosen = select(policy, aggregators, scene.whole, scene.validation, config, _EVALUATION_SEED)
-    weight = chosen.weight(config.inference.mode)
-    _, logits = represent(aggregators, chosen.prepared, scene.validation, weight)
-    return scene.task.quality(logits.exp(), scene.validation_labels)
