@@ -10,10 +10,14 @@ from gdpnet.baselines.fitting import Settings
 from gdpnet.baselines.methods import METHODS
 from gdpnet.baselines.search import CANDIDATES, DEPTHS
 from gdpnet.cli import main
-from gdpnet.experiments.corrupted import Setting
+from gdpnet.experiments import cleaned
+from gdpnet.experiments.cleaned import CLEANED
+from gdpnet.experiments.corrupted import Setting, noisy_graph
 from gdpnet.experiments.records import append_record, read_records
-from gdpnet.experiments.robustness import CLEANED, Unit, plan, run_unit
-from gdpnet.experiments.tuning import searched_settings, searches_left
+from gdpnet.experiments.robustness import Unit, plan, run_unit
+from gdpnet.experiments.tuning import run_search, searched_settings, searches_left
+from gdpnet.model import GDPNet
+from graphs import assert_same
 from small import FAST, write_folder
 
 TRIED = [*CANDIDATES, *({**CANDIDATES[0], "layers": layers} for layers in DEPTHS)]
@@ -77,7 +81,7 @@ def test_another_graph_is_searched_anew(folder, tmp_path):
     path = tmp_path / "settings.jsonl"
     append_record(path, SEARCHED | {"graph": "mine"})
     mine, other = (Setting(name, "paper", "random-links", 0.0, 0) for name in ("mine", "other"))
-    left = searches_left([(mine,), (other,)], ["gcn", "mlp"], "cpu", path)
+    left = searches_left([((mine,), FAST), ((other,), FAST)], ["gcn", "mlp"], "cpu", path)
     assert [(one.graph, one.method) for one in left] == [("mine", "mlp"), ("other", "gcn"), ("other", "mlp")]
 
 
@@ -85,14 +89,16 @@ def test_a_search_of_fewer_candidates_goes_on_with_the_new_ones(tmp_path):
     path = tmp_path / "settings.jsonl"
     early = {"candidates": list(CANDIDATES), "validation_f1": [0.5] * len(CANDIDATES)}
     append_record(path, SEARCHED | {"graph": "mine", "metrics": early})
-    (left,) = searches_left([(Setting("mine", "paper", "random-links", 0.0, 0),)], ["gcn"], "cpu", path)
+    (left,) = searches_left(
+        [((Setting("mine", "paper", "random-links", 0.0, 0),), FAST)], ["gcn"], "cpu", path
+    )
     assert [candidate for candidate, _ in left.known] == list(CANDIDATES)
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"rates": [0.0, 1.0]}, {"noise": "deleted-links"}])
 def test_a_search_for_something_else_is_another_one(tmp_path, change):
     path = tmp_path / "settings.jsonl"
-    wanted = ([(Setting("mine", "paper", "random-links", 0.0, 0),)], ["gcn"], "cpu", path)
+    wanted = ([((Setting("mine", "paper", "random-links", 0.0, 0),), FAST)], ["gcn"], "cpu", path)
     append_record(path, SEARCHED | {"graph": "mine"} | change)
     assert len(searches_left(*wanted)) == 1
     append_record(path, SEARCHED | {"graph": "mine"})
@@ -104,7 +110,7 @@ def test_a_search_that_fails_is_a_record_and_is_tried_again(folder, tmp_path, ca
         raise RuntimeError("out of memory:\n  too much")
 
     path = tmp_path / "settings.jsonl"
-    monkeypatch.setattr("gdpnet.experiments.tuning.search", broken)
+    monkeypatch.setattr("gdpnet.experiments.tuning.search_tasks", broken)
     assert main([*words_of(folder, path), "--methods", "mlp"]) == 0
     assert "mlp: failed: out of memory: too much" in capsys.readouterr().out
     assert searched_settings(path) == {}
@@ -186,3 +192,40 @@ def test_bad_input_is_one_sentence_before_anything_runs(folder, tmp_path, capsys
     assert sentence in error
     assert len(error.strip().splitlines()) == 1
     assert not path.exists()
+
+
+def test_a_network_on_the_cleaned_graph_is_searched_there_and_keeps_what_was_found(
+    folder, tmp_path, quick, monkeypatch
+):
+    fitted = []
+
+    class Watched(GDPNet):
+        def fit(self, graph, **options):
+            fitted.append(graph.num_edges)
+            return super().fit(graph, **options)
+
+    monkeypatch.setattr(cleaned, "GDPNet", Watched)
+    setting = Setting(str(folder), "paper", "random-links", 0.5, 0)
+    path = tmp_path / "settings.jsonl"
+    methods = ["gdpnet>gcn", "gdpnet>graphsage"]
+    left = searches_left([((setting,), FAST)], methods, "cpu", path)
+    for one in left:
+        for record in run_search(one):
+            assert "error" not in record["metrics"]
+            append_record(path, record)
+    assert len(fitted) == 1  # the second network is searched on the graph that was cleaned for the first
+    assert searches_left([((setting,), FAST)], methods, "cpu", path) == []
+    found = searched_settings(path)
+    mine = {method: settings for (_, method), settings in found.items()}
+    unit = Unit(setting, ("gdpnet>gcn",), FAST, "cpu", mine | {"gat": QUICK})
+    assert unit.settings_of("gdpnet>gcn") == mine["gdpnet>gcn"]
+    assert unit.settings_of("gcn") == METHODS["gcn"].settings  # on the graph as it was nothing was searched
+    assert unit.settings_of("gdpnet>gat") == QUICK  # its own was not searched: that of the graph as it was
+
+
+def test_the_networks_see_the_cleaned_graph(folder):
+    setting = Setting(str(folder), "paper", "random-links", 1.0, 0)
+    task = cleaned.cleaned_task(setting, "gdpnet", FAST, "cpu")
+    graph = noisy_graph(setting)
+    model = GDPNet.from_config(FAST, seed=0, device="cpu").fit(graph)
+    assert_same(task.whole, model.denoise(graph).graph)

@@ -54,8 +54,20 @@ def search(
     again in the settings that are returned. A method without a network has nothing to search. ``known`` are
     candidates that an earlier search on the same graphs and seeds has scored: they are not tried again.
     """
-    method, seeds = method_of(name), list(seeds)
-    trials = [_Trial(name, make_task(graph, seed), seed, device) for graph in graphs for seed in seeds]
+    seeds = list(seeds)
+    tasks = [(make_task(graph, seed), seed) for graph in graphs for seed in seeds]
+    return search_tasks(name, tasks, device, known)
+
+
+def search_tasks(
+    name: str,
+    tasks: Iterable[tuple[Task, int]],
+    device: torch.device | str = "cpu",
+    known: Iterable[Scored] = (),
+) -> Searched:
+    """Search as `search` does, on tasks that are made already, each with its seed."""
+    method = method_of(name)
+    trials = [_Trial(name, task, seed, device) for task, seed in tasks]
     if not trials:
         raise ConfigError("a search needs one graph and one seed or more, found none")
     if not method.network:

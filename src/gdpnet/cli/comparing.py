@@ -137,22 +137,25 @@ def tune(
 
     Test nodes are not scored. `gdpnet robustness` reads what was found. What the file holds is not searched again.
     """
+    from gdpnet.experiments.cleaned import CLEANED
     from gdpnet.experiments.corrupted import Setting, check_noise
     from gdpnet.experiments.parallel import do_all
     from gdpnet.experiments.tuning import check_tunable, run_search, searched_settings, searches_left
 
     check_split(split)
-    wanted, levels = [name for name in _methods_of(methods) if "gdpnet" not in name], rates_of(rates)
+    wanted, levels = _methods_of(methods), rates_of(rates)
+    wanted = [name for name in wanted if name in CLEANED or "gdpnet" not in name]
     check_tunable(wanted)
     check_noise(noise, levels)
     refuse_untrainable(dataset, data_dir, split, seed, device.value, bool(directed))
-    settings = [
-        tuple(Setting(name, split, noise, rate, seed, data_dir, bool(directed)) for rate in levels)
+    settings = {
+        name: tuple(Setting(name, split, noise, rate, seed, data_dir, bool(directed)) for rate in levels)
         for name in dataset
-    ]
-    left = searches_left(settings, wanted, device.value, records)
+    }
+    asked = [(some, config_of(name, None, None)) for name, some in settings.items()]
+    left = searches_left(asked, wanted, device.value, records)
     do_all(run_search, left, records, jobs, TrialProgress(len(left)))
-    graphs = {rates_of[0].to_record()["graph"] for rates_of in settings}
+    graphs = {some[0].to_record()["graph"] for some in settings.values()}
     found = {key: one for key, one in searched_settings(records).items() if key[0] in graphs}
     columns = ("graph", "method", "dropout", "weight decay", "learning rate", "width", "layers")
     print_table(

@@ -22,6 +22,7 @@ from gdpnet.config import Config, filled
 from gdpnet.denoised import Denoised
 from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GDPNetError, nearest
+from gdpnet.experiments.cleaned import CLEANED, cleaner_of
 from gdpnet.experiments.corrupted import Setting, noisy_graph
 from gdpnet.experiments.evaluation import calibration, link_metrics
 from gdpnet.experiments.parallel import do_all
@@ -30,9 +31,6 @@ from gdpnet.experiments.variants import VARIANTS, is_apart, variant_of
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import plain
-
-CLEANED = {f"{variant}>{network}": network for variant in VARIANTS for network in ("gcn", "gat", "graphsage")}
-"""Networks on the graph that GDPNet, or a variant of it, cleaned; what comes before the sign is who cleans."""
 
 KIND = "robustness"
 
@@ -54,13 +52,9 @@ class Unit:
 
 
 def _settings_of(method: str, searched: Mapping[str, Settings]) -> Settings:
+    """Return what a search found for a method, else for its network on the graph as it was, else its own."""
     name = CLEANED.get(method, method)
-    return searched.get(name, METHODS[name].settings)
-
-
-def _cleaner_of(method: str) -> str:
-    """Return the variant of GDPNet that a method is, or that cleans its graph."""
-    return method.partition(">")[0]
+    return searched.get(method) or searched.get(name) or METHODS[name].settings
 
 
 def known_methods() -> list[str]:
@@ -89,8 +83,8 @@ def plan(
     units, methods, searched = [], list(methods), searched or {}
     for setting in settings:
         left = [name for name in methods if _wanted_key(setting, name, config, searched) not in done]
-        variants = dict.fromkeys(_cleaner_of(name) for name in left if name not in METHODS)
-        groups = [tuple(name for name in left if _cleaner_of(name) == variant) for variant in variants]
+        variants = dict.fromkeys(cleaner_of(name) for name in left if name not in METHODS)
+        groups = [tuple(name for name in left if cleaner_of(name) == variant) for variant in variants]
         groups += [(name,) for name in left if name in METHODS]
         units += [Unit(setting, group, config, device, searched) for group in groups]
     return units
@@ -104,7 +98,7 @@ def _config_of(config: Config, method: str, searched: Mapping[str, Settings]) ->
     """Return the settings of a method before it is trained."""
     if method in METHODS:
         return asdict(_settings_of(method, searched))
-    settings = variant_of(config, _cleaner_of(method)).to_dict()
+    settings = variant_of(config, cleaner_of(method)).to_dict()
     return settings | {"backbone": asdict(_settings_of(method, searched))} if method in CLEANED else settings
 
 
@@ -176,7 +170,7 @@ def _defence(unit: Unit, graph: Graph) -> dict[str, Any]:
 
 def _family(unit: Unit, graph: Graph) -> list[dict[str, Any]]:
     """Fit one GDPNet; record it, and each network that is asked for on the graph that it cleans."""
-    variant = _cleaner_of(unit.methods[0])
+    variant = cleaner_of(unit.methods[0])
     config = variant_of(unit.config, variant)
     start = time.perf_counter()
     model = GDPNet.from_config(config, seed=unit.setting.seed, device=unit.device).fit(graph)
@@ -323,7 +317,7 @@ def methods_apart(records: Iterable[dict[str, Any]]) -> set[tuple[str, str, str]
     return {
         (graph, noise, method)
         for (graph, noise, method), config in settings.items()
-        if graph in ours and is_apart(_cleaner_of(method), config, ours[graph])
+        if graph in ours and is_apart(cleaner_of(method), config, ours[graph])
     }
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from gdpnet.baselines.fitting import Settings
+from gdpnet.baselines.fitting import Settings, Task, make_task
 from gdpnet.baselines.methods import METHODS, method_of
-from gdpnet.baselines.search import Scored, is_whole, search
+from gdpnet.baselines.search import Scored, is_whole, search_tasks
+from gdpnet.config import Config
 from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GDPNetError
+from gdpnet.experiments.cleaned import CLEANED, cleaned_task, cleaner_of
 from gdpnet.experiments.corrupted import Setting, noisy_graph
 from gdpnet.experiments.records import make_record, of_kind, read_records
 from gdpnet.run_folder import plain
@@ -28,6 +30,13 @@ class Search:
     device: str
     known: tuple[Scored, ...] = ()
     """Candidates that an earlier search of the same has scored."""
+    config: Config = field(default_factory=Config)
+    """Settings of GDPNet, where it cleans the graph."""
+
+    @property
+    def network(self) -> str:
+        """Return the defence that is trained: the method, or the network on the cleaned graph."""
+        return _network_of(self.method)
 
     @property
     def graph(self) -> str:
@@ -54,20 +63,25 @@ def check_tunable(methods: Iterable[str]) -> None:
             "there is no defence among the methods to tune; GDPNet has its settings in TOML files"
         )
     for name in names:
-        method_of(name)
+        method_of(_network_of(name))
+
+
+def _network_of(method: str) -> str:
+    return CLEANED.get(method, method)
 
 
 def searches_left(
-    wanted: Iterable[tuple[Setting, ...]], methods: Iterable[str], device: str, path: Path
+    wanted: Iterable[tuple[tuple[Setting, ...], Config]], methods: Iterable[str], device: str, path: Path
 ) -> list[Search]:
     """List the searches that the file of records does not hold whole; a method without a network needs none.
 
     A search that was made when there were fewer candidates goes on with those that are new.
     """
     scored = {repr([record[key] for key in _ASKED]): _scored(record["metrics"]) for record in _ended(path)}
-    every = [Search(name, settings, device) for settings in wanted for name in methods]
+    names = list(methods)
+    every = [Search(name, settings, device, config=config) for settings, config in wanted for name in names]
     every = [replace(one, known=scored.get(one.asked, ())) for one in every]
-    return [one for one in every if method_of(one.method).network and not is_whole(one.known)]
+    return [one for one in every if method_of(one.network).network and not is_whole(one.known)]
 
 
 def _scored(metrics: dict[str, Any]) -> tuple[Scored, ...]:
@@ -86,11 +100,11 @@ def _ended(path: Path) -> list[dict[str, Any]]:
 
 def run_search(one: Search) -> list[dict[str, Any]]:
     """Search the settings of one method on one graph; return the record, also of a failure."""
-    seed, settings = one.settings[0].seed, METHODS[one.method].settings
+    seed, settings = one.settings[0].seed, METHODS[one.network].settings
     metrics: dict[str, Any]
     try:
-        graphs = [noisy_graph(setting, one.device) for setting in one.settings]
-        found = search(one.method, graphs, [seed], pick_device(one.device), one.known)
+        tasks = [(_task(one, setting), seed) for setting in one.settings]
+        found = search_tasks(one.network, tasks, pick_device(one.device), one.known)
         settings = found.settings
         metrics = {
             "candidates": [candidate for candidate, _ in found.tried],
@@ -108,6 +122,13 @@ def run_search(one: Search) -> list[dict[str, Any]]:
     return [make_record(KIND, asdict(settings), seed, plain(metrics), **about)]
 
 
+def _task(one: Search, setting: Setting) -> Task:
+    """Return what the network of a search sees of one corrupted graph."""
+    if one.method in CLEANED:
+        return cleaned_task(setting, cleaner_of(one.method), one.config, one.device)
+    return make_task(noisy_graph(setting, one.device), setting.seed)
+
+
 def searched_settings(path: Path) -> dict[tuple[str, str], Settings]:
     """Read the settings that searches found, by graph and method; the newest counts."""
     known = {item.name for item in fields(Settings)}
@@ -116,5 +137,5 @@ def searched_settings(path: Path) -> dict[tuple[str, str], Settings]:
             **{name: value for name, value in record["config"].items() if name in known}
         )
         for record in _ended(path)
-        if record["method"] in METHODS
+        if _network_of(record["method"]) in METHODS
     }
