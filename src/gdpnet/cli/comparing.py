@@ -135,7 +135,8 @@ def tune(
 ) -> None:
     """Search the settings of every defence on validation nodes, twelve candidates each, before they are compared.
 
-    Test nodes are not scored. `gdpnet robustness` reads what was found. What the file holds is not searched again.
+    Networks on the graph that GDPNet cleans are searched there. Test nodes are not scored. `gdpnet robustness` reads
+    what was found. What the file holds is not searched again.
     """
     from gdpnet.experiments.cleaned import CLEANED
     from gdpnet.experiments.corrupted import Setting, check_noise
