@@ -179,6 +179,13 @@ class TrainingSettings(Section):
         "AUC), beside validation F1",
         low=0.0,
     )
+    doubt: float = setting(
+        0.1,
+        "labels are doubted where members that never learned them are right about training nodes less often than "
+        "about validation nodes by more than this; 1 trusts all",
+        low=0.0,
+        high=1.0,
+    )
     most_nodes: int = setting(
         100_000,
         "a graph with more nodes is trained on a part of it, labelled nodes drawn at random and what lies around "

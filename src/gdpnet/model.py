@@ -18,6 +18,7 @@ from gdpnet.concluding import conclude_clusters, conclude_labelled, conclude_lin
 from gdpnet.config import Config
 from gdpnet.denoised import Denoised
 from gdpnet.device import pick_device
+from gdpnet.doubting import DoubtedLabel, name_doubted, without_doubted
 from gdpnet.errors import ConfigError, GraphError, ModelFileError
 from gdpnet.estimator import Estimator
 from gdpnet.explanation import Explanation, explain_node
@@ -67,6 +68,7 @@ class GDPNet(Estimator):
     encoder_: Encoder | None
     centres_: Tensor | None
     task_: Task
+    doubted_: tuple[DoubtedLabel, ...]
 
     def fit(
         self,
@@ -113,7 +115,8 @@ class GDPNet(Estimator):
         renew = study.renew if study and config.training.selection else None
         train_epochs(state, scene, config, self.seed, after, renew)
         self._take_over(state, graph, config, device)
-        self._conclude(scene, graph, held_out)
+        self.doubted_ = name_doubted(graph, scene, state.believed)
+        self._conclude(without_doubted(scene, state.believed), graph, held_out)
         return self
 
     def part_of(self, graph: Graph) -> Graph:
@@ -335,6 +338,7 @@ class GDPNet(Estimator):
             "validation_f1": self.validation_f1_,
             "threshold": self.threshold_.to_dict(),
             "selects": self.selects_,
+            "doubted": [list(one) for one in self.doubted_],
         }
 
     @classmethod
@@ -355,6 +359,7 @@ class GDPNet(Estimator):
             model.validation_f1_ = about["validation_f1"]
             model.threshold_ = Choice.from_dict(about["threshold"])
             model.selects_ = about.get("selects", True)
+            model.doubted_ = tuple(DoubtedLabel(*one) for one in about.get("doubted", ()))
         except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, ConfigError) as error:
             reason = " ".join(str(error).split())
             raise ModelFileError(f"{path} does not hold a whole model ({reason})") from error

@@ -63,6 +63,11 @@ class RunFolder:
         return self.path / "metrics.json"
 
     @property
+    def doubted(self) -> Path:
+        """Return the table of training labels that were not learned from; there is none where all were."""
+        return self.path / "doubted.csv"
+
+    @property
     def figures(self) -> Path:
         """Return the folder of pictures."""
         return self.path / "figures"
@@ -143,8 +148,9 @@ def write_checkpoint(run: RunFolder, state: TrainingState) -> None:
     for title, optimiser in (("policy_optimiser", state.policy_optimiser), ("optimiser", state.optimiser)):
         for number, moments in optimiser.state_dict()["state"].items():
             tensors |= {f"{title}.{number}.{key}": value for key, value in moments.items()}
-    if state.truth is not None:
-        tensors["truth"] = state.truth
+    for name, value in (("truth", state.truth), ("believed", state.believed)):
+        if value is not None:
+            tensors[name] = value
     about = {
         "epoch": state.epoch,
         "best_f1": state.best_f1,
@@ -173,7 +179,9 @@ def read_checkpoint(run: RunFolder, state: TrainingState) -> None:
     except (RuntimeError, KeyError) as error:
         reason = " ".join(str(error).split())
         raise ModelFileError(f"{run.checkpoint} does not fit the run's settings ({reason})") from error
-    state.truth = tensors["truth"].to(device) if "truth" in tensors else None
+    state.truth, state.believed = (
+        tensors[name].to(device) if name in tensors else None for name in ("truth", "believed")
+    )
     state.epoch, state.best_epoch = about["epoch"], about["best_epoch"]
     state.best_f1, state.history = about["best_f1"], about["history"]
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gdpnet.best_epoch import is_best, is_over, settled
 from gdpnet.config import Config
+from gdpnet.doubting import doubt_labels, is_time_to_doubt, without_doubted
 from gdpnet.earning import gain_if_kept, score_alone
 from gdpnet.graph.features import drop_inputs, drop_values, take_rows
 from gdpnet.graph.graph import Graph
@@ -60,6 +61,8 @@ class TrainingState:
     history: list[dict[str, Any]] = field(default_factory=list)
     truth: Tensor | None = None
     """What the model itself found to be true of the training nodes, where no label says it."""
+    believed: Tensor | None = None
+    """What is believed of the targets whose labels are doubted, if any are."""
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights of both phases, by name."""
@@ -149,7 +152,11 @@ def train_epochs(
             state.truth = renew(state)
         if state.truth is not None:
             scene = replace(scene, labels=state.truth)
-        epoch = _one_epoch(state, scene, config, seed * 1_000_003 + state.epoch)
+        trusted = without_doubted(scene, state.believed)
+        epoch = _one_epoch(state, trusted, config, seed * 1_000_003 + state.epoch)
+        if is_time_to_doubt(state.epoch, state.believed, config):
+            found = doubt_labels(state.aggregators, scene, config)
+            state.believed = state.believed if found is None else found
         state.history.append(asdict(epoch))
         if state.epoch > settled(config) and (
             scene.validation.numel() == 0 or is_best(state.history, config)

@@ -31,7 +31,9 @@ from gdpnet.cli.options import (
 from gdpnet.cli.printing import EpochProgress, print_graph, print_json, print_metrics, print_table
 from gdpnet.config import Config
 from gdpnet.device import pick_device
+from gdpnet.doubting import DoubtedLabel
 from gdpnet.errors import ConfigError, RunFolderError
+from gdpnet.graph.files import write_table
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.named import open_graph
 from gdpnet.model import GDPNet
@@ -147,6 +149,7 @@ def train(
         progress.close()
     model.save(run.model)
     metrics: dict[str, Any] = {"best_epoch": model.best_epoch_, "validation_f1": model.validation_f1_}
+    metrics |= _tell_doubted(model, run)
     if settings.task.kind == "links":
         metrics["validation_score"] = metrics.pop("validation_f1")
     if settings.task.kind in UNLABELLED or _has_labels(model, seen, "test"):
@@ -156,6 +159,21 @@ def train(
     print_metrics(metrics)
     print(f"run folder: {run.path}")
     print_json(as_json, {"run": str(run.path), "graph": graph, "seed": seed} | metrics)
+
+
+def _tell_doubted(model: GDPNet, run: RunFolder) -> dict[str, int]:
+    """Write the training labels that were not learned from, say so, and return how many; without any, do nothing."""
+    import pyarrow as pa
+
+    if not model.doubted_:
+        return {}
+    columns = dict(zip(DoubtedLabel._fields, map(list, zip(*model.doubted_, strict=True)), strict=True))
+    write_table(pa.table(columns), run.doubted)
+    print(
+        f"note: {len(model.doubted_):,} training labels are doubted and were not learned from, see {run.doubted} "
+        "(training.doubt)"
+    )
+    return {"doubted_labels": len(model.doubted_)}
 
 
 @app.command()

@@ -30,6 +30,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "gdpnet:no-trust": ("policy.state=circles",),
     "gdpnet:no-injected": ("training.injected=0.0",),
     "gdpnet:f1-alone": ("training.injected_weight=0.0",),
+    "gdpnet:trusting": ("training.doubt=1.0",),
     "gdpnet:both-ways": ("inference.both_ways=true",),
     "gdpnet:unpractised": (
         "training.injected=0.0",

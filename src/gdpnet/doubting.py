@@ -1,0 +1,110 @@
+"""Labels that cannot be trusted: where many are wrong, those that members who never learned them deny are set aside.
+
+Every training label is left out by one member. Where these are right about training nodes far less often than about
+validation nodes, whose labels are taken as they are, training labels are wrong. A label is then doubted if another
+class is believed more, and at least as much as nodes that bear that class are believed to be of it on average
+(confident learning: Northcutt, Jiang and Chuang, 2021).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gdpnet.config import Config
+from gdpnet.graph.graph import Graph, id_text
+from gdpnet.inference import keep_all
+from gdpnet.representation.aggregator import Aggregators
+from gdpnet.representation.tasks import CLASSIFICATION
+from gdpnet.representing import see
+from gdpnet.scene import Scene
+
+TRUSTED = -1
+"""What stands in place of a believed class where the label is trusted."""
+
+_AT_ONCE = 8192
+_DEVIATIONS = 3.0
+"""By how many deviations of the validation score training nodes must fall behind, beside the configured gap."""
+
+_EVERY = 5
+"""Epochs until labels are looked at anew where some are doubted: members have then learned from fewer wrong ones."""
+
+
+def is_time_to_doubt(epoch: int, believed: Tensor | None, config: Config) -> bool:
+    """Say whether labels are looked at: after the warm-up, and every few epochs from then on if any are doubted."""
+    since = epoch - config.training.warmup
+    return epoch > 0 and (since == 0 or (believed is not None and since % _EVERY == 0))
+
+
+@torch.no_grad()
+def doubt_labels(aggregators: Aggregators, scene: Scene, config: Config) -> Int[Tensor, "targets"] | None:
+    """Return the class that is believed of each target whose label is doubted; None where labels are trusted."""
+    count = scene.validation.numel()
+    left_out = scene.member[scene.targets]
+    if scene.task is not CLASSIFICATION or count == 0 or not bool((left_out > 0).all()):
+        return None
+    chance = _votes(aggregators, scene, scene.seen[scene.targets])
+    chance = chance[torch.arange(left_out.numel(), device=chance.device), left_out]
+    label = scene.labels[scene.targets]
+    asked = _votes(aggregators, scene, scene.validation)[:, 1:].argmax(dim=2)
+    reached = float((asked == scene.validation_labels[:, None]).float().mean())
+    gap = reached - float((chance.argmax(dim=1) == label).float().mean())
+    if gap <= max(config.training.doubt, _DEVIATIONS * math.sqrt(reached * (1.0 - reached) / count)):
+        return None
+    return believed_instead(chance, label)
+
+
+def believed_instead(chance: Float[Tensor, "n classes"], label: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
+    """Return the class that is believed in place of each label that is doubted, `TRUSTED` for the others.
+
+    A class all of whose labels would be doubted keeps them: something must be learned of it.
+    """
+    own = chance.gather(1, label[:, None])
+    bearers = torch.bincount(label, minlength=chance.shape[1])
+    usual = torch.zeros_like(chance[0]).index_add_(0, label, own[:, 0]) / bearers.clamp(min=1)
+    likely = (chance >= usual) & (chance > own) & (bearers > 0)
+    believed = torch.where(likely, chance, -1.0).argmax(dim=1)
+    believed = torch.where(likely.any(dim=1), believed, TRUSTED)
+    left = torch.zeros_like(bearers).index_add_(0, label, (believed == TRUSTED).long())
+    return torch.where(left[label] == 0, TRUSTED, believed)
+
+
+def without_doubted(scene: Scene, believed: Int[Tensor, "targets"] | None) -> Scene:
+    """Return the scene without the targets whose labels are doubted."""
+    return scene if believed is None else replace(scene, targets=scene.targets[believed == TRUSTED])
+
+
+class DoubtedLabel(NamedTuple):
+    """A training label that was not learned from."""
+
+    node: str
+    label: str
+    believed: str
+    """The class that the node is believed to be of."""
+
+
+def name_doubted(
+    graph: Graph, scene: Scene, believed: Int[Tensor, "targets"] | None
+) -> tuple[DoubtedLabel, ...]:
+    """Name the nodes whose labels are doubted, as the graph names them."""
+    if believed is None:
+        return ()
+    doubted = (believed != TRUSTED).nonzero().flatten()
+    nodes, instead = scene.seen[scene.targets[doubted]].tolist(), believed[doubted].tolist()
+    names, ids = graph.class_names, id_text(graph.node_ids)
+    return tuple(
+        DoubtedLabel(str(ids[node]), str(names[int(graph.labels[node])]), str(names[other]))
+        for node, other in zip(nodes, instead, strict=True)
+    )
+
+
+def _votes(
+    aggregators: Aggregators, scene: Scene, nodes: Int[Tensor, "nodes"]
+) -> Float[Tensor, "nodes members classes"]:
+    weight = keep_all(scene.whole).probability
+    return torch.cat([see(aggregators, scene.whole, part, weight)[1] for part in nodes.split(_AT_ONCE)])
