@@ -19,8 +19,12 @@ from gdpnet.doubting import (
 )
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.noise import corrupt
-from gdpnet.scene import make_scene
-from gdpnet.training import begin_training, train_epochs
+from gdpnet.inference import keep_all
+from gdpnet.reading import _Unseen
+from gdpnet.representing import see
+from gdpnet.run_folder import create_run
+from gdpnet.scene import Scene, make_scene
+from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs
 from small import FAST, write_folder
 
 CPU = torch.device("cpu")
@@ -93,7 +97,14 @@ def test_a_class_that_no_training_node_bears_is_never_believed():
 
 @pytest.mark.parametrize(
     ("epoch", "doubting", "due"),
-    [(9, False, False), (10, False, True), (15, False, False), (15, True, True), (16, True, False)],
+    [
+        (10, False, False),
+        (11, False, True),
+        (16, False, False),
+        (16, True, True),
+        (17, True, False),
+        (6, True, False),
+    ],
 )
 def test_labels_are_looked_at_after_the_warm_up_and_again_only_if_some_are_doubted(epoch, doubting, due):
     believed = torch.zeros(3) if doubting else None
@@ -101,7 +112,8 @@ def test_labels_are_looked_at_after_the_warm_up_and_again_only_if_some_are_doubt
 
 
 def test_without_a_warm_up_nobody_can_doubt():
-    assert not is_time_to_doubt(0, None, WARM.with_values({"training": {"warmup": 0}}))
+    config = WARM.with_values({"training": {"warmup": 0}})
+    assert not any(is_time_to_doubt(epoch, None, config) for epoch in range(1, 10))
 
 
 def test_true_labels_are_trusted_and_flipped_ones_doubted():
@@ -141,10 +153,54 @@ def test_without_validation_nodes_nothing_says_that_labels_are_wrong():
 
 
 def test_a_handful_of_validation_nodes_is_too_few_to_doubt_by():
+    scene, state = after_warm_up(flipped(0.1))
+    right = [node for node in scene.validation.tolist() if is_right(scene, state, node)][:4]
+    few = torch.tensor(right)
+    labels = torch.tensor([int(scene.validation_labels[scene.validation == node]) for node in right])
+    assert (
+        doubt_labels(state.aggregators, replace(scene, validation=few, validation_labels=labels), WARM)
+        is None
+    )
+
+
+def is_right(scene: Scene, state: TrainingState, node: int) -> bool:
+    """Say whether every member is right about a validation node."""
+    votes = see(state.aggregators, scene.whole, torch.tensor([node]), keep_all(scene.whole).probability)[1]
+    return bool((votes[0].argmax(dim=1) == scene.validation_labels[scene.validation == node]).all())
+
+
+def test_few_labels_a_class_are_all_trusted():
+    graph = flipped(0.4)
+    hidden = torch.where(torch.arange(600) % 360 < 59, graph.labels, -1)
+    scene, state = after_warm_up(replace(graph, labels=torch.where(graph.split == 1, hidden, graph.labels)))
+    assert scene.targets.numel() == 59  # of three classes
+    assert state.believed is None
+
+
+def test_where_labels_are_doubted_the_reader_is_judged_by_validation_nodes_alone():
     scene, state = after_warm_up(flipped(0.4))
-    few = replace(scene, validation=scene.validation[:2], validation_labels=scene.validation_labels[:2])
-    wrong = replace(few, validation_labels=(few.validation_labels + torch.tensor([0, 1])) % 3)
-    assert doubt_labels(state.aggregators, wrong, WARM) is None
+    assert _Unseen.of(scene).nodes.numel() == scene.validation.numel() + scene.targets.numel()
+    left = without_doubted(scene, state.believed)
+    assert torch.equal(_Unseen.of(left).nodes, scene.validation)
+
+
+def test_a_run_that_was_stopped_doubts_the_same_labels(tmp_path):
+    graph, config = flipped(0.4), WARM.with_values({"training": {"epochs": 8, "patience": 8}})
+    whole = GDPNet.from_config(config, seed=0, device="cpu").fit(graph)
+
+    class StopError(Exception):
+        pass
+
+    def stop(epoch: Epoch) -> None:
+        if epoch.epoch == 14:
+            raise StopError
+
+    run = create_run(tmp_path / "run", config, "mine", graph, 0, "paper", {})
+    with pytest.raises(StopError):
+        GDPNet.from_config(config, seed=0, device="cpu").fit(graph, run=run, on_epoch=stop)
+    again = GDPNet.from_config(config, seed=0, device="cpu").fit(graph, run=run)
+    assert again.doubted_ == whole.doubted_ != ()
+    assert torch.equal(again.aggregators_.weight, whole.aggregators_.weight)
 
 
 # --- what is told of it ---
@@ -174,7 +230,7 @@ def test_train_writes_the_doubted_labels_and_says_so(tmp_path, capsys):
     said = capsys.readouterr().out
     lines = (out / "doubted.csv").read_text().splitlines()
     assert lines[0].replace('"', "") == "node,label,believed"
-    assert f"note: {len(lines) - 1} training labels are doubted and were not learned from" in said
+    assert f"note: {len(lines) - 1} training labels are doubted and were set aside after the warm-up" in said
 
 
 def test_a_run_with_trusted_labels_has_no_such_file(tmp_path, capsys):

@@ -230,7 +230,7 @@ def test_a_method_that_fails_is_recorded_with_its_reason_and_the_next_one_goes_o
 
 
 def test_a_network_that_fails_on_the_cleaned_graph_leaves_the_model_its_record(folder, monkeypatch):
-    monkeypatch.setattr(robustness, "run_backbone", broken)
+    monkeypatch.setattr(robustness, "run_task", broken)
     own, network = run_unit(Unit(setting_of(folder), ("gdpnet", "gdpnet>gcn"), FAST, "cpu"))
     assert "micro_f1" in own["metrics"]
     assert network["metrics"] == {"error": "out of memory: tried to allocate too much"}

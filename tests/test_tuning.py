@@ -19,6 +19,7 @@ from gdpnet.experiments.tuning import run_search, searched_settings, searches_le
 from gdpnet.model import GDPNet
 from graphs import assert_same
 from small import FAST, write_folder
+from small import noisy_graph as noisy_small_graph
 
 TRIED = [*CANDIDATES, *({**CANDIDATES[0], "layers": layers} for layers in DEPTHS)]
 
@@ -221,6 +222,43 @@ def test_a_network_on_the_cleaned_graph_is_searched_there_and_keeps_what_was_fou
     assert unit.settings_of("gdpnet>gcn") == mine["gdpnet>gcn"]
     assert unit.settings_of("gcn") == METHODS["gcn"].settings  # on the graph as it was nothing was searched
     assert unit.settings_of("gdpnet>gat") == QUICK  # its own was not searched: that of the graph as it was
+
+
+def test_another_cleaner_is_another_search(folder, tmp_path):
+    path, setting = tmp_path / "settings.jsonl", Setting(str(folder), "paper", "random-links", 0.5, 0)
+    (one,) = searches_left([((setting,), FAST)], ["gdpnet>gcn"], "cpu", path)
+    record = {
+        "kind": "search",
+        "graph": one.graph,
+        "noise": "random-links",
+        "rates": [0.5],
+        "method": "gdpnet>gcn",
+    }
+    record |= {
+        "seed": 0,
+        "config": {},
+        "commit": "abc",
+        "cleaner": one.cleaner,
+        "metrics": SEARCHED["metrics"],
+    }
+    append_record(path, record)
+    assert searches_left([((setting,), FAST)], ["gdpnet>gcn"], "cpu", path) == []
+    other = FAST.with_values({"ppo": {"discount": 0.5}})
+    assert len(searches_left([((setting,), other)], ["gdpnet>gcn"], "cpu", path)) == 1
+
+
+def test_a_graph_without_a_split_has_validation_nodes_on_its_cleaned_graph_too(tmp_path):
+    graph = noisy_small_graph()
+    folder = write_folder(tmp_path / "mine", replace(graph, split=graph.split * 0))
+    task = cleaned.cleaned_task(Setting(str(folder), "paper", "random-links", 0.5, 0), "gdpnet", FAST, "cpu")
+    assert task.validation.numel() > 0
+    assert task.targets.numel() > 0
+
+
+def test_a_misspelt_network_on_the_cleaned_graph_is_refused(folder, tmp_path, capsys):
+    words = words_of(folder, tmp_path / "settings.jsonl")
+    assert main([*words, "--methods", "gcn,gdpnet>gcnn"]) == 2
+    assert "gdpnet>gcnn" in capsys.readouterr().err
 
 
 def test_the_networks_see_the_cleaned_graph(folder):

@@ -20,7 +20,7 @@ from gdpnet.config import Config
 from gdpnet.graph.graph import Graph, id_text
 from gdpnet.inference import keep_all
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.tasks import CLASSIFICATION
+from gdpnet.representation.tasks import Classification
 from gdpnet.representing import see
 from gdpnet.scene import Scene
 
@@ -29,34 +29,46 @@ TRUSTED = -1
 
 _AT_ONCE = 8192
 _DEVIATIONS = 3.0
-"""By how many deviations of the validation score training nodes must fall behind, beside the configured gap."""
+"""By how many deviations of the two scores training nodes must fall behind, beside the configured gap."""
+
+_LEAST = 20
+"""Training labels a class, on average, below which none is doubted: leaving one out then costs its class too much."""
 
 _EVERY = 5
 """Epochs until labels are looked at anew where some are doubted: members have then learned from fewer wrong ones."""
 
 
 def is_time_to_doubt(epoch: int, believed: Tensor | None, config: Config) -> bool:
-    """Say whether labels are looked at: after the warm-up, and every few epochs from then on if any are doubted."""
-    since = epoch - config.training.warmup
-    return epoch > 0 and (since == 0 or (believed is not None and since % _EVERY == 0))
+    """Say whether labels are looked at before an epoch: the first after the warm-up, then some if any are doubted."""
+    since = epoch - 1 - config.training.warmup
+    return epoch > 1 and (since == 0 or (believed is not None and since > 0 and since % _EVERY == 0))
 
 
 @torch.no_grad()
 def doubt_labels(aggregators: Aggregators, scene: Scene, config: Config) -> Int[Tensor, "targets"] | None:
     """Return the class that is believed of each target whose label is doubted; None where labels are trusted."""
-    count = scene.validation.numel()
-    left_out = scene.member[scene.targets]
-    if scene.task is not CLASSIFICATION or count == 0 or not bool((left_out > 0).all()):
+    left_out, label = scene.member[scene.targets], scene.labels[scene.targets]
+    few = left_out.numel() < _LEAST * aggregators.classes
+    if not isinstance(scene.task, Classification) or few or not bool((left_out > 0).all()):
         return None
-    chance = _votes(aggregators, scene, scene.seen[scene.targets])
-    chance = chance[torch.arange(left_out.numel(), device=chance.device), left_out]
-    label = scene.labels[scene.targets]
-    asked = _votes(aggregators, scene, scene.validation)[:, 1:].argmax(dim=2)
-    reached = float((asked == scene.validation_labels[:, None]).float().mean())
-    gap = reached - float((chance.argmax(dim=1) == label).float().mean())
-    if gap <= max(config.training.doubt, _DEVIATIONS * math.sqrt(reached * (1.0 - reached) / count)):
+    chance = _left_out_votes(aggregators, scene, scene.seen[scene.targets], left_out)
+    agreed = chance.argmax(dim=1) == label
+    asked = [
+        _left_out_votes(aggregators, scene, scene.validation, torch.full_like(scene.validation, member))
+        for member in range(1, aggregators.members)
+    ]
+    right = torch.stack([one.argmax(dim=1) == scene.validation_labels for one in asked]).float().mean(dim=0)
+    (reached, spread), (kept, other) = _score(right), _score(agreed.float())
+    if reached - kept <= max(config.training.doubt, _DEVIATIONS * math.sqrt(spread + other)):
         return None
     return believed_instead(chance, label)
+
+
+def _score(right: Float[Tensor, "n"]) -> tuple[float, float]:
+    """Return the share of nodes that are right, and its variance, which is not zero where all of a few are."""
+    count = right.numel()
+    share = (float(right.sum()) + 1.0) / (count + 2.0)
+    return float(right.mean()) if count else 0.0, share * (1.0 - share) / max(count, 1)
 
 
 def believed_instead(chance: Float[Tensor, "n classes"], label: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
@@ -76,11 +88,13 @@ def believed_instead(chance: Float[Tensor, "n classes"], label: Int[Tensor, "n"]
 
 def without_doubted(scene: Scene, believed: Int[Tensor, "targets"] | None) -> Scene:
     """Return the scene without the targets whose labels are doubted."""
-    return scene if believed is None else replace(scene, targets=scene.targets[believed == TRUSTED])
+    if believed is None:
+        return scene
+    return replace(scene, targets=scene.targets[believed == TRUSTED], doubtful=True)
 
 
 class DoubtedLabel(NamedTuple):
-    """A training label that was not learned from."""
+    """A training label that was set aside after the warm-up."""
 
     node: str
     label: str
@@ -103,8 +117,13 @@ def name_doubted(
     )
 
 
-def _votes(
-    aggregators: Aggregators, scene: Scene, nodes: Int[Tensor, "nodes"]
-) -> Float[Tensor, "nodes members classes"]:
+def _left_out_votes(
+    aggregators: Aggregators, scene: Scene, nodes: Int[Tensor, "nodes"], member: Int[Tensor, "nodes"]
+) -> Float[Tensor, "nodes classes"]:
+    """Return what one member, named for each node, believes of it with all its neighbours kept."""
     weight = keep_all(scene.whole).probability
-    return torch.cat([see(aggregators, scene.whole, part, weight)[1] for part in nodes.split(_AT_ONCE)])
+    found = [aggregators.bias.new_zeros(0, aggregators.classes)]
+    for part, who in zip(nodes.split(_AT_ONCE), member.split(_AT_ONCE), strict=True):
+        votes = see(aggregators, scene.whole, part, weight)[1]
+        found.append(votes[torch.arange(part.numel(), device=votes.device), who])
+    return torch.cat(found)

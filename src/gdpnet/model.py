@@ -115,8 +115,8 @@ class GDPNet(Estimator):
         renew = study.renew if study and config.training.selection else None
         train_epochs(state, scene, config, self.seed, after, renew)
         self._take_over(state, graph, config, device)
-        self.doubted_ = name_doubted(graph, scene, state.believed)
-        self._conclude(without_doubted(scene, state.believed), graph, held_out)
+        self.doubted_ = name_doubted(graph, scene, state.best_believed)
+        self._conclude(without_doubted(scene, state.best_believed), graph, held_out)
         return self
 
     def part_of(self, graph: Graph) -> Graph:

@@ -3,7 +3,8 @@
 AGG alone may have the say, the reader alone, or both may vote. Which is best is asked of nodes whose labels neither
 has learned: validation nodes, and training nodes as seen by the members that left them out, all on the whole graph.
 Validation nodes alone are often too few to tell them apart, and on the training graph nodes have fewer neighbours
-than those to be predicted later. AGG must be beaten by a margin: by two deviations of the nodes on which the two
+than those to be predicted later. Where labels were doubted validation nodes alone are asked: AGG had a say in which
+training nodes are left. AGG must be beaten by a margin: by two deviations of the nodes on which the two
 differ where the reader is to have the say alone, since its best step was chosen on the same nodes; by one where AGG
 still votes.
 """
@@ -107,6 +108,7 @@ class _Unseen:
     @classmethod
     def of(cls, scene: Scene) -> _Unseen:
         left_out = scene.targets[scene.member[scene.targets] > 0]
+        left_out = left_out[:0] if scene.doubtful else left_out
         everyone = torch.full_like(scene.validation, -1)
         return cls(
             torch.cat([scene.validation, scene.seen[left_out]]),

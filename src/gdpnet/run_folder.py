@@ -64,7 +64,7 @@ class RunFolder:
 
     @property
     def doubted(self) -> Path:
-        """Return the table of training labels that were not learned from; there is none where all were."""
+        """Return the table of training labels that were set aside; there is none where all are trusted."""
         return self.path / "doubted.csv"
 
     @property
@@ -141,6 +141,10 @@ def fingerprint(graph: Graph) -> str:
     return digest.hexdigest()[:16]
 
 
+_FOUND = ("truth", "believed", "best_believed")
+"""What training finds out about labels; none of it may be there."""
+
+
 def write_checkpoint(run: RunFolder, state: TrainingState) -> None:
     """Write everything that training needs to go on, and the history so far."""
     tensors = dict(state.weights())
@@ -148,9 +152,7 @@ def write_checkpoint(run: RunFolder, state: TrainingState) -> None:
     for title, optimiser in (("policy_optimiser", state.policy_optimiser), ("optimiser", state.optimiser)):
         for number, moments in optimiser.state_dict()["state"].items():
             tensors |= {f"{title}.{number}.{key}": value for key, value in moments.items()}
-    for name, value in (("truth", state.truth), ("believed", state.believed)):
-        if value is not None:
-            tensors[name] = value
+    tensors |= {name: getattr(state, name) for name in _FOUND if getattr(state, name) is not None}
     about = {
         "epoch": state.epoch,
         "best_f1": state.best_f1,
@@ -179,9 +181,8 @@ def read_checkpoint(run: RunFolder, state: TrainingState) -> None:
     except (RuntimeError, KeyError) as error:
         reason = " ".join(str(error).split())
         raise ModelFileError(f"{run.checkpoint} does not fit the run's settings ({reason})") from error
-    state.truth, state.believed = (
-        tensors[name].to(device) if name in tensors else None for name in ("truth", "believed")
-    )
+    for name in _FOUND:
+        setattr(state, name, tensors[name].to(device) if name in tensors else None)
     state.epoch, state.best_epoch = about["epoch"], about["best_epoch"]
     state.best_f1, state.history = about["best_f1"], about["history"]
 

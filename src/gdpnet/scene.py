@@ -52,6 +52,8 @@ class Scene:
     validation_labels: Shaped[Tensor, "validation *any"]
     task: Task = CLASSIFICATION
     proof: Proof | None = None
+    doubtful: bool = False
+    """Whether some targets were set aside for their labels: those that are left agree with the model that judged."""
 
     @property
     def member(self) -> Int[Tensor, "nodes"]:

@@ -63,6 +63,8 @@ class TrainingState:
     """What the model itself found to be true of the training nodes, where no label says it."""
     believed: Tensor | None = None
     """What is believed of the targets whose labels are doubted, if any are."""
+    best_believed: Tensor | None = None
+    """The same in the best epoch."""
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights of both phases, by name."""
@@ -74,6 +76,7 @@ class TrainingState:
     def remember_best(self, score: float) -> None:
         """Keep a copy of the weights."""
         self.best_f1, self.best_epoch = score, self.epoch
+        self.best_believed = None if self.believed is None else self.believed.clone()
         self.best = {name: value.detach().clone() for name, value in self.weights().items()}
 
 
@@ -152,11 +155,11 @@ def train_epochs(
             state.truth = renew(state)
         if state.truth is not None:
             scene = replace(scene, labels=state.truth)
-        trusted = without_doubted(scene, state.believed)
-        epoch = _one_epoch(state, trusted, config, seed * 1_000_003 + state.epoch)
         if is_time_to_doubt(state.epoch, state.believed, config):
             found = doubt_labels(state.aggregators, scene, config)
             state.believed = state.believed if found is None else found
+        trusted = without_doubted(scene, state.believed)
+        epoch = _one_epoch(state, trusted, config, seed * 1_000_003 + state.epoch)
         state.history.append(asdict(epoch))
         if state.epoch > settled(config) and (
             scene.validation.numel() == 0 or is_best(state.history, config)

@@ -138,14 +138,14 @@ def tune(
     Networks on the graph that GDPNet cleans are searched there. Test nodes are not scored. `gdpnet robustness` reads
     what was found. What the file holds is not searched again.
     """
-    from gdpnet.experiments.cleaned import CLEANED
     from gdpnet.experiments.corrupted import Setting, check_noise
     from gdpnet.experiments.parallel import do_all
     from gdpnet.experiments.tuning import check_tunable, run_search, searched_settings, searches_left
+    from gdpnet.experiments.variants import VARIANTS
 
     check_split(split)
     wanted, levels = _methods_of(methods), rates_of(rates)
-    wanted = [name for name in wanted if name in CLEANED or "gdpnet" not in name]
+    wanted = [name for name in wanted if name not in VARIANTS]  # GDPNet has its settings in TOML files
     check_tunable(wanted)
     check_noise(noise, levels)
     refuse_untrainable(dataset, data_dir, split, seed, device.value, bool(directed))

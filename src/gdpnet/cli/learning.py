@@ -162,7 +162,7 @@ def train(
 
 
 def _tell_doubted(model: GDPNet, run: RunFolder) -> dict[str, int]:
-    """Write the training labels that were not learned from, say so, and return how many; without any, do nothing."""
+    """Write the training labels that were set aside, say so, and return how many; without any, do nothing."""
     import pyarrow as pa
 
     if not model.doubted_:
@@ -170,8 +170,8 @@ def _tell_doubted(model: GDPNet, run: RunFolder) -> dict[str, int]:
     columns = dict(zip(DoubtedLabel._fields, map(list, zip(*model.doubted_, strict=True)), strict=True))
     write_table(pa.table(columns), run.doubted)
     print(
-        f"note: {len(model.doubted_):,} training labels are doubted and were not learned from, see {run.doubted} "
-        "(training.doubt)"
+        f"note: {len(model.doubted_):,} training labels are doubted and were set aside after the warm-up, see "
+        f"{run.doubted} (training.doubt)"
     )
     return {"doubted_labels": len(model.doubted_)}
 

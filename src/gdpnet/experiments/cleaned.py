@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from gdpnet.baselines.fitting import Task, make_task, task_of
+from gdpnet.baselines.fitting import Task, make_task
 from gdpnet.config import Config
 from gdpnet.experiments.corrupted import Setting, noisy_graph
 from gdpnet.experiments.variants import VARIANTS, variant_of
@@ -19,7 +19,7 @@ def cleaner_of(method: str) -> str:
     return method.partition(">")[0]
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def cleaned_task(setting: Setting, variant: str, config: Config, device: str) -> Task:
     """Fit a variant of GDPNet to a corrupted graph; return what a network sees of the graph that it cleaned.
 
@@ -27,4 +27,5 @@ def cleaned_task(setting: Setting, variant: str, config: Config, device: str) ->
     """
     graph = noisy_graph(setting, device)
     model = GDPNet.from_config(variant_of(config, variant), seed=setting.seed, device=device).fit(graph)
-    return task_of(*(model.denoise(one).graph for one in (make_task(graph, setting.seed).train, graph)))
+    task = make_task(graph, setting.seed)
+    return task.with_graphs(model.denoise(task.train).graph, model.denoise(graph).graph)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from gdpnet.baselines.fitting import Settings, make_task
-from gdpnet.baselines.methods import METHODS, run_backbone, run_method
+from gdpnet.baselines.fitting import Settings, Task, make_task
+from gdpnet.baselines.methods import METHODS, run_method, run_task
 from gdpnet.config import Config, filled
 from gdpnet.denoised import Denoised
 from gdpnet.device import pick_device
@@ -185,28 +185,24 @@ def _family(unit: Unit, graph: Graph) -> list[dict[str, Any]]:
         metrics |= calibration(graph, cleaned)
         metrics |= {
             "threshold": cleaned.threshold,
+            "doubted_labels": len(model.doubted_),
             "epochs": len(model.history_),
             "seconds": round(seconds, 1),
         }
         records.append(_record(unit, variant, metrics, config.to_dict()))
     wanted = [name for name in unit.methods if name in CLEANED]
     if wanted:
-        train = model.denoise(make_task(graph, unit.setting.seed).train).graph
-        records += [_on_cleaned(unit, name, graph, train, cleaned) for name in wanted]
+        task = make_task(graph, unit.setting.seed)
+        task = task.with_graphs(model.denoise(task.train).graph, cleaned.graph)
+        records += [_on_cleaned(unit, name, graph, task, cleaned) for name in wanted]
     return records
 
 
-def _on_cleaned(unit: Unit, name: str, graph: Graph, train: Graph, cleaned: Denoised) -> dict[str, Any]:
+def _on_cleaned(unit: Unit, name: str, graph: Graph, task: Task, cleaned: Denoised) -> dict[str, Any]:
     """Train a network on the cleaned graph; its failure is its own, not that of the model beside it."""
     try:
-        found = run_backbone(
-            CLEANED[name],
-            train,
-            cleaned.graph,
-            unit.setting.seed,
-            pick_device(unit.device),
-            unit.settings_of(name),
-        )
+        device, settings = pick_device(unit.device), unit.settings_of(name)
+        found = run_task(CLEANED[name], task, unit.setting.seed, device, settings)
         metrics = {
             "micro_f1": f1_on_test(graph, found.logits),
             "validation_f1": found.validation_f1,

@@ -10,12 +10,13 @@ from typing import Any
 from gdpnet.baselines.fitting import Settings, Task, make_task
 from gdpnet.baselines.methods import METHODS, method_of
 from gdpnet.baselines.search import Scored, is_whole, search_tasks
-from gdpnet.config import Config
+from gdpnet.config import Config, filled
 from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GDPNetError
 from gdpnet.experiments.cleaned import CLEANED, cleaned_task, cleaner_of
 from gdpnet.experiments.corrupted import Setting, noisy_graph
 from gdpnet.experiments.records import make_record, of_kind, read_records
+from gdpnet.experiments.variants import variant_of
 from gdpnet.run_folder import plain
 
 KIND = "search"
@@ -52,7 +53,14 @@ class Search:
     def asked(self) -> str:
         """Return what tells this search from others."""
         first = self.settings[0]
-        return repr([self.graph, self.method, first.noise, list(self.rates), first.seed])
+        return repr([self.graph, self.method, first.noise, list(self.rates), first.seed, self.cleaner])
+
+    @property
+    def cleaner(self) -> dict[str, Any] | None:
+        """Return the settings of who cleans the graph, if it is cleaned."""
+        if self.method not in CLEANED:
+            return None
+        return filled(variant_of(self.config, cleaner_of(self.method)).to_dict())
 
 
 def check_tunable(methods: Iterable[str]) -> None:
@@ -77,7 +85,7 @@ def searches_left(
 
     A search that was made when there were fewer candidates goes on with those that are new.
     """
-    scored = {repr([record[key] for key in _ASKED]): _scored(record["metrics"]) for record in _ended(path)}
+    scored = {_asked(record): _scored(record["metrics"]) for record in _ended(path)}
     names = list(methods)
     every = [Search(name, settings, device, config=config) for settings, config in wanted for name in names]
     every = [replace(one, known=scored.get(one.asked, ())) for one in every]
@@ -85,11 +93,15 @@ def searches_left(
 
 
 def _scored(metrics: dict[str, Any]) -> tuple[Scored, ...]:
-    return tuple(zip(metrics["candidates"], metrics["validation_f1"], strict=True))
+    every = zip(metrics["candidates"], metrics["validation_f1"], strict=True)
+    return tuple((candidate, score) for candidate, score in every if score is not None)
 
 
-_ASKED = ("graph", "method", "noise", "rates", "seed")
-"""What tells two searches apart."""
+def _asked(record: dict[str, Any]) -> str:
+    """Return what tells the search of a record from others, as `Search.asked` does."""
+    cleaner = record.get("cleaner")
+    about = [record[key] for key in ("graph", "method", "noise", "rates", "seed")]
+    return repr([*about, cleaner if cleaner is None else filled(cleaner)])
 
 
 def _ended(path: Path) -> list[dict[str, Any]]:
@@ -112,13 +124,15 @@ def run_search(one: Search) -> list[dict[str, Any]]:
         }
     except (GDPNetError, RuntimeError, ValueError) as error:
         metrics = {"error": " ".join(str(error).split())}
-    about = {
+    about: dict[str, Any] = {
         "graph": one.graph,
         "noise": one.settings[0].noise,
         "rates": list(one.rates),
         "method": one.method,
         "device": one.device,
     }
+    if one.cleaner is not None:
+        about["cleaner"] = one.cleaner
     return [make_record(KIND, asdict(settings), seed, plain(metrics), **about)]
 
 
