@@ -34,6 +34,7 @@ body { margin: 0 auto; max-width: 62rem; padding: 1rem; background: var(--paper)
 h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2.2rem }
 .wide { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums; min-width: 100% }
 th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: left; white-space: nowrap }
+td:first-child { min-width: 8rem; white-space: normal }
 th { background: var(--soft) } td b { color: var(--bold) } small { opacity: .75; display: block }
 figure { margin: 1.5rem 0 } img { max-width: 100%; height: auto } figcaption { opacity: .85; font-size: .9rem }
 """
