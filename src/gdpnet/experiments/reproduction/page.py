@@ -95,7 +95,8 @@ def _robustness_grids(rows: list[Row]) -> list[Grid]:
             rate: max((row.mean for (_, at), row in mine.items() if at == rate and row.seeds), default=0.0)
             for rate in rates
         }
-        order = sorted({method for method, _ in mine}, key=lambda name: -_mean(mine.get((name, rates[-1]))))
+        methods = sorted({method for method, _ in mine})  # by name where none was run at the last rate
+        order = sorted(methods, key=lambda name: -_mean(mine.get((name, rates[-1]))))
         lines = []
         for method in order:
             cells = [(NAMES.get(method, method), "", False)]
