@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gdpnet import GDPNet
+from gdpnet import GDPNet, doubting
 from gdpnet.cli import main
 from gdpnet.config import Config
 from gdpnet.doubting import (
@@ -169,12 +169,19 @@ def is_right(scene: Scene, state: TrainingState, node: int) -> bool:
     return bool((votes[0].argmax(dim=1) == scene.validation_labels[scene.validation == node]).all())
 
 
-def test_few_labels_a_class_are_all_trusted():
+def test_few_labels_a_class_are_all_trusted(monkeypatch):
     graph = flipped(0.4)
     hidden = torch.where(torch.arange(600) % 360 < 59, graph.labels, -1)
     scene, state = after_warm_up(replace(graph, labels=torch.where(graph.split == 1, hidden, graph.labels)))
     assert scene.targets.numel() == 59  # of three classes
     assert state.believed is None
+    monkeypatch.setattr(doubting, "_LEAST", 19)
+    assert scene.targets.numel() >= 19 * 3
+    monkeypatch.setattr(doubting, "_score", lambda right: (float(right.mean()), 0.0))
+    always = WARM.with_values({"training": {"doubt": 0.0}})
+    labels = scene.labels.clone()
+    labels[scene.targets] = (labels[scene.targets] + 1) % 3  # others
+    assert doubt_labels(state.aggregators, replace(scene, labels=labels), always) is not None
 
 
 def test_where_labels_are_doubted_the_reader_is_judged_by_validation_nodes_alone():

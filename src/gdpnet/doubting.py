@@ -9,6 +9,7 @@ class is believed more, and at least as much as nodes that bear that class are b
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -49,16 +50,17 @@ def doubt_labels(aggregators: Aggregators, scene: Scene, config: Config) -> Int[
     """Return the class that is believed of each target whose label is doubted; None where labels are trusted."""
     left_out, label = scene.member[scene.targets], scene.labels[scene.targets]
     few = left_out.numel() < _LEAST * aggregators.classes
-    if not isinstance(scene.task, Classification) or few or not bool((left_out > 0).all()):
+    if type(scene.task) is not Classification or few or not bool((left_out > 0).all()):
         return None
-    chance = _left_out_votes(aggregators, scene, scene.seen[scene.targets], left_out)
-    agreed = chance.argmax(dim=1) == label
-    asked = [
-        _left_out_votes(aggregators, scene, scene.validation, torch.full_like(scene.validation, member))
-        for member in range(1, aggregators.members)
-    ]
-    right = torch.stack([one.argmax(dim=1) == scene.validation_labels for one in asked]).float().mean(dim=0)
-    (reached, spread), (kept, other) = _score(right), _score(agreed.float())
+    votes = _votes(aggregators, scene, scene.seen[scene.targets])
+    mine = zip(votes, left_out.split(_AT_ONCE), strict=True)
+    chance = torch.cat([part[torch.arange(who.numel(), device=who.device), who] for part, who in mine])
+    truths = scene.validation_labels.split(_AT_ONCE)
+    asked = zip(_votes(aggregators, scene, scene.validation), truths, strict=True)
+    right = torch.cat(
+        [(part[:, 1:].argmax(dim=2) == truth[:, None]).float().mean(dim=1) for part, truth in asked]
+    )
+    (reached, spread), (kept, other) = _score(right), _score((chance.argmax(dim=1) == label).float())
     if reached - kept <= max(config.training.doubt, _DEVIATIONS * math.sqrt(spread + other)):
         return None
     return believed_instead(chance, label)
@@ -117,13 +119,10 @@ def name_doubted(
     )
 
 
-def _left_out_votes(
-    aggregators: Aggregators, scene: Scene, nodes: Int[Tensor, "nodes"], member: Int[Tensor, "nodes"]
-) -> Float[Tensor, "nodes classes"]:
-    """Return what one member, named for each node, believes of it with all its neighbours kept."""
+def _votes(
+    aggregators: Aggregators, scene: Scene, nodes: Int[Tensor, "nodes"]
+) -> Iterator[Float[Tensor, "part members classes"]]:
+    """Yield what every member believes of some nodes with all their neighbours kept, a part at a time."""
     weight = keep_all(scene.whole).probability
-    found = [aggregators.bias.new_zeros(0, aggregators.classes)]
-    for part, who in zip(nodes.split(_AT_ONCE), member.split(_AT_ONCE), strict=True):
-        votes = see(aggregators, scene.whole, part, weight)[1]
-        found.append(votes[torch.arange(part.numel(), device=votes.device), who])
-    return torch.cat(found)
+    for part in nodes.split(_AT_ONCE):
+        yield see(aggregators, scene.whole, part, weight)[1]

@@ -40,9 +40,8 @@ def logistic_logits(
 
 def _fitted(graph: Graph, train: np.ndarray, validation: np.ndarray) -> tuple[Any, float, float]:
     table, label = _table(graph), graph.labels.numpy()
-    with np.errstate(
-        invalid="ignore"
-    ):  # some BLAS raise the flag on finite numbers; others scikit-learn refuses
+    # some BLAS raise the flag on finite numbers; others scikit-learn refuses
+    with np.errstate(invalid="ignore"):
         models = [
             LogisticRegression(C=penalty, max_iter=2000).fit(table[train], label[train])
             for penalty in PENALTIES
