@@ -7,6 +7,7 @@ import torch
 from torch.distributions import Bernoulli, Categorical
 
 from gdpnet.config import Config, PPOSettings
+from gdpnet.ragged import offsets_of
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.ppo import (
     Scored,
@@ -19,9 +20,19 @@ from gdpnet.selection.ppo import (
     step_baseline,
 )
 from gdpnet.selection.rollout import Play, roll_out
-from gdpnet.selection.update import score_decisions, update_policy, visited_states
+from gdpnet.selection.update import update_policy
+from gdpnet.selection.visited import visited_states
 from gdpnet.sight import make_view
-from worlds import joint_logits, known_policy, order_logits, random_graph, random_world, star, table_view
+from worlds import (
+    joint_logits,
+    known_policy,
+    order_logits,
+    random_graph,
+    random_world,
+    score_all,
+    star,
+    table_view,
+)
 
 PLAYS = [Play(), Play(learned_order=False), Play(early_stop=False)]
 NAMES = ["learned", "random order", "no early stop"]
@@ -41,6 +52,18 @@ def test_returns_without_discount_add_up_and_with_discount_zero_are_rewards():
     assert discounted_returns(reward, offsets, 1.0).tolist() == [7.0, 6.0, 4.0]
     assert discounted_returns(reward, offsets, 0.0).tolist() == [1.0, 2.0, 4.0]
     assert reward.tolist() == [1.0, 2.0, 4.0]
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.5, 0.95, 1.0])
+def test_returns_of_long_episodes_are_those_of_a_loop_over_steps(discount):
+    generator = torch.Generator().manual_seed(0)
+    length = torch.tensor([37, 1, 16, 0, 17, 8, 2])
+    offsets, reward = offsets_of(length), torch.randn(int(length.sum()), generator=generator)
+    expected = reward.double().tolist()
+    for start, end in zip(offsets.tolist(), offsets.tolist()[1:], strict=False):
+        for step in reversed(range(start, end - 1)):
+            expected[step] += discount * expected[step + 1]
+    assert discounted_returns(reward, offsets, discount).tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_no_episodes_have_no_returns():
@@ -150,9 +173,7 @@ def two_policies(play: Play, seed: int = 2):
     rollout = roll_out(policy, view, episodes, play)
     assert bool(rollout.is_ending.any()) == play.can_end
     visited = visited_states(rollout, view)
-    all_of_them = torch.arange(rollout.decisions)
-    with torch.no_grad():
-        old, new = (score_decisions(one, visited, all_of_them) for one in (policy, other))
+    old, new = (score_all(one, rollout, view) for one in (policy, other))
     return rollout, view, visited, old, new, other
 
 

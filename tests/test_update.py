@@ -10,9 +10,10 @@ from gdpnet.config import Config, PPOSettings
 from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Play, Rollout, roll_out
-from gdpnet.selection.update import Update, score_decisions, update_policy, visited_states
+from gdpnet.selection.update import Update, update_policy
+from gdpnet.selection.visited import cut_batch, gather_batch, score_batch, visited_states
 from gdpnet.sight import make_view
-from worlds import joint_logits, known_policy, random_graph, random_world, star, table_view
+from worlds import joint_logits, known_policy, random_graph, random_world, score_all, star, table_view
 
 PLAYS = [Play(), Play(learned_order=False), Play(early_stop=False)]
 NAMES = ["learned", "random order", "no early stop"]
@@ -47,10 +48,8 @@ def updated(policy: Policy, rollout: Rollout, view: View, *, learning_rate: floa
 @torch.no_grad()
 def enumerated_kl(before: Policy, after: Policy, rollout: Rollout, view: View) -> float:
     """Return the mean KL over all visited states by enumeration of every joint action."""
-    visited = visited_states(rollout, view)
-    everything = torch.arange(rollout.decisions)
     old, new = (
-        Categorical(logits=joint_logits(score_decisions(one, visited, everything), rollout.play))
+        Categorical(logits=joint_logits(score_all(one, rollout, view), rollout.play))
         for one in (before, after)
     )
     return float(kl_divergence(old, new).mean())
@@ -63,24 +62,43 @@ def enumerated_kl(before: Policy, after: Policy, rollout: Rollout, view: View) -
 @pytest.mark.parametrize("play", PLAYS, ids=NAMES)
 def test_the_policy_that_acted_scores_its_decisions_as_it_did_when_it_acted(play, state):
     policy, rollout, view = played(play, state)
-    scored = score_decisions(policy, visited_states(rollout, view), torch.arange(rollout.decisions)).detach()
+    scored = score_all(policy, rollout, view)
     assert float((scored.order_log_prob - rollout.order_log_prob).abs().max()) < 1e-5
     assert float((scored.keep_log_prob - rollout.keep_log_prob).abs().max()) < 1e-5
 
 
-def test_some_decisions_scored_apart_are_scored_the_same():
+@torch.no_grad()
+@pytest.mark.parametrize("most_episodes", [1, 2, 4, None])
+@pytest.mark.parametrize("play", PLAYS, ids=NAMES)
+def test_episodes_in_any_order_and_in_parts_are_scored_the_same(play, most_episodes):
+    policy, rollout, view = played(play)
+    visited, count = visited_states(rollout, view), rollout.episodes.count
+    sequence = torch.randperm(count, generator=torch.Generator().manual_seed(3))
+    whole = gather_batch(policy, visited, sequence)
+    parts = cut_batch(whole, visited, sequence, most_episodes)
+    assert len(parts) == -(-count // (most_episodes or count))
+    assert rollout.episode[whole.chosen].unique_consecutive().tolist() == sequence.tolist()
+    assert torch.equal(torch.cat([part.chosen for part in parts]), whole.chosen)
+    for part in parts:
+        scored = score_batch(policy, part)
+        assert torch.allclose(scored.order_log_prob, rollout.order_log_prob[part.chosen], atol=1e-5)
+        assert torch.allclose(scored.keep_log_prob, rollout.keep_log_prob[part.chosen], atol=1e-5)
+
+
+def test_a_batch_has_no_more_pairs_than_are_scored_at_once(monkeypatch):
     policy, rollout, view = played(Play())
-    visited = visited_states(rollout, view)
-    some = torch.tensor([7, 2, 11])
-    scored = score_decisions(policy, visited, some).detach()
-    assert torch.allclose(scored.order_log_prob, rollout.order_log_prob[some], atol=1e-5)
-    assert torch.allclose(scored.keep_log_prob, rollout.keep_log_prob[some], atol=1e-5)
+    visited, everyone = visited_states(rollout, view), torch.arange(rollout.episodes.count)
+    monkeypatch.setattr("gdpnet.selection.visited._PAIRS_AT_ONCE", 12)
+    parts = cut_batch(gather_batch(policy, visited, everyone), visited, everyone)
+    longest = int(rollout.episodes.length.max())
+    assert len(parts) > 1
+    assert max(part.owner.numel() for part in parts) < 12 + longest * (longest + 1) // 2
 
 
 def test_the_parts_of_a_hub_are_scored_as_they_were_played():
     policy, rollout, view = played(Play(), max_candidates=2)
     assert int(rollout.episodes.length.max()) == 2
-    scored = score_decisions(policy, visited_states(rollout, view), torch.arange(rollout.decisions)).detach()
+    scored = score_all(policy, rollout, view)
     assert float((scored.order_log_prob - rollout.order_log_prob).abs().max()) < 1e-5
 
 

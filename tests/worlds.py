@@ -11,7 +11,8 @@ from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.ppo import Scored
-from gdpnet.selection.rollout import Play
+from gdpnet.selection.rollout import Play, Rollout
+from gdpnet.selection.visited import gather_batch, score_batch, visited_states
 
 CPU = torch.device("cpu")
 
@@ -123,6 +124,13 @@ def order_logits(scored: Scored, play: Play) -> Tensor:
         logits = torch.where(logits.isinf(), logits, 0.0)
     ending = scored.ending if play.can_end else torch.full_like(scored.ending, -torch.inf)
     return torch.cat([logits, ending[:, None]], dim=1)
+
+
+@torch.no_grad()
+def score_all(policy: Policy, rollout: Rollout, view: View) -> Scored:
+    """Score every decision of a roll-out, in its own order."""
+    everyone = torch.arange(rollout.episodes.count)
+    return score_batch(policy, gather_batch(policy, visited_states(rollout, view), everyone))
 
 
 def joint_logits(scored: Scored, play: Play) -> Tensor:

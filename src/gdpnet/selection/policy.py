@@ -81,6 +81,27 @@ class Policy(nn.Module):
         more += [beliefs.amax(dim=1, keepdim=True)] if self.extras else []
         return half.addmm_(torch.cat(more, dim=1), self.neighbour_weight[width:]) if more else half
 
+    def target_input(
+        self,
+        embedded: Float[Tensor, "n width"],
+        beliefs: Float[Tensor, "n classes"],
+        kept: Float[Tensor, "n"],
+    ) -> Float[Tensor, "n inputs"]:
+        """Return what `target_half` multiplies with its weights, in one piece, to be multiplied many times."""
+        if not self.extras:
+            return embedded
+        return torch.cat([embedded, beliefs.amax(dim=1, keepdim=True), kept.log1p()[:, None]], dim=1)
+
+    def neighbour_input(
+        self,
+        embedded: Float[Tensor, "n width"],
+        beliefs: Float[Tensor, "n classes"],
+        pairs: Float[Tensor, "n pairs"],
+    ) -> Float[Tensor, "n inputs"]:
+        """Return what `neighbour_half` multiplies with its weights, in one piece, to be multiplied many times."""
+        more = [beliefs.amax(dim=1, keepdim=True)] if self.extras else []
+        return torch.cat([embedded, (pairs - self.pair_mean) / self.pair_scale, *more], dim=1)
+
     def ending_half(self) -> Float[Tensor, "first"]:
         """Return the first layer's part of the ending neighbour."""
         return self.ending @ self.neighbour_weight

@@ -18,12 +18,17 @@ def discounted_returns(
     offsets: Int[Tensor, "offsets"],
     discount: float,
 ) -> Float[Tensor, "decisions"]:
-    """Return Q_t = sum over i >= t of discount^(i-t) r_i within each episode."""
-    returns = reward.clone()
-    length = offsets.diff()
-    for step in reversed(range(int(length.max()) - 1 if length.numel() else 0)):
-        here = offsets[:-1][length > step + 1] + step
-        returns[here] += discount * returns[here + 1]
+    """Return Q_t = sum over i >= t of discount^(i-t) r_i within each episode.
+
+    Sums over 1, 2, 4, ... steps are made of those over half as many.
+    """
+    returns, length = reward, offsets.diff()
+    left = torch.repeat_interleave(offsets[1:], length) - torch.arange(reward.numel(), device=reward.device)
+    longest, reach = int(length.max()) if length.numel() else 0, 1
+    while reach < longest:
+        later = F.pad(returns[reach:], (0, reach))
+        returns = returns + discount**reach * torch.where(left > reach, later, 0.0)
+        reach *= 2
     return returns
 
 
