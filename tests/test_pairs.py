@@ -9,11 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gdpnet.config import Config
 from gdpnet.graph import features as feature_rows
-from gdpnet.graph import pairs
+from gdpnet.graph import matching, pairs
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.pairs import PAIR_NAMES, pair_features
+from gdpnet.prepared import prepare
 from worlds import random_graph
 
 # the triangle 0, 1, 2 with 3 hanging on 2
@@ -127,19 +129,19 @@ def test_a_graph_without_edges_has_no_rows():
 @pytest.mark.parametrize("leaves", [5_000, 100_000])
 def test_work_and_memory_on_a_hub_follow_its_edges_and_not_their_square(leaves, monkeypatch):
     looked_up = []
-    plain = pairs.ranges
+    plain = matching.ranges
 
     def counted(start, length):
         owner, value = plain(start, length)
         looked_up.append(value.numel())
         return owner, value
 
-    monkeypatch.setattr(pairs, "ranges", counted)
+    monkeypatch.setattr(matching, "ranges", counted)
     edges = torch.stack([torch.zeros(leaves, dtype=torch.long), torch.arange(1, leaves + 1)])
     graph = Graph.build(edges, SparseRows.identity(leaves + 1))
     found = pair_features(graph, "structure")
     assert sum(looked_up) < 20 * graph.num_edges
-    assert max(looked_up) <= 2 * pairs._CHUNK
+    assert max(looked_up) <= 2 * matching._CHUNK
     assert found[0, [6, 7]].tolist() == pytest.approx([math.log1p(leaves), math.log(2)])
     assert bool(torch.isfinite(found).all())
 
@@ -150,9 +152,21 @@ def test_large_batches_are_cut_into_parts_without_changing_the_result(monkeypatc
     for rows in (features, graph.features):
         whole = pair_features(replace(graph, features=rows), "structure")
         with monkeypatch.context() as patch:
-            patch.setattr(pairs, "_CHUNK", 16)
+            patch.setattr(matching, "_CHUNK", 16)
             parts = pair_features(replace(graph, features=rows), "structure")
         assert torch.allclose(whole, parts, atol=1e-6)
+
+
+@pytest.mark.parametrize("state", ["pairs", "structure"])
+def test_sparse_rows_laid_out_in_full_give_the_very_same_inner_products(monkeypatch, state):
+    graph = random_graph(4, nodes=40, links=200, features=9)
+    features = SparseRows.from_scipy(sp.csr_matrix(graph.features.clamp(min=0.0).numpy()))
+    graph = replace(graph, features=features)
+    assert matching.side_of(features).full is not None
+    in_full = pair_features(graph, state)
+    monkeypatch.setattr(matching, "MOST_LAID_OUT", 40 * 9 - 1)
+    assert matching.side_of(features).full is None
+    assert torch.equal(pair_features(graph, state), in_full)
 
 
 @pytest.mark.parametrize("state", ["circles", "trust"])
@@ -183,6 +197,22 @@ def test_the_kernel_finds_what_plain_tensors_find(directed, features):
         plain = pairs.look(tables, *tables.ends_of(first, last))
         for one, other in zip(pairs.look_on_chip(tables, first, last), plain, strict=True):
             torch.testing.assert_close(one, other)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_gpu_prepares_a_graph_as_the_host_does(sparse):
+    graph = random_graph(5, nodes=60, links=200, features=9)
+    if sparse:
+        rows = SparseRows.from_scipy(sp.csr_matrix(graph.features.clamp(min=0.0).numpy()))
+        graph = replace(graph, features=rows)
+    host, there = (prepare(graph, Config(), torch.device(name)) for name in ("cpu", "cuda"))
+    assert there.pairs.is_cuda
+    torch.testing.assert_close(there.pairs.cpu(), host.pairs)
+    assert torch.equal(there.back.cpu(), host.back)
+    rows = host.circle
+    circle = rows if isinstance(rows, torch.Tensor) else torch.from_numpy(rows.to_scipy().toarray())
+    torch.testing.assert_close(there.circle.cpu(), circle)
 
 
 def test_sums_over_neighbours_on_a_device_are_those_of_the_host():

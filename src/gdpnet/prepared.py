@@ -103,10 +103,18 @@ class Prepared:
 
 
 def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:
-    """Normalise features and compute pair features, then move everything to the device."""
-    host = torch.device("cpu")
-    prepared, tables = prepare_nodes(replace(graph, neighbour=graph.neighbour.long()), config, host)
-    if config.policy.hops > 1 and config.training.selection:
+    """Normalise features, compute pair features, and bring everything to the device.
+
+    A GPU computes them itself where features lie there in full and candidates are direct neighbours.
+    """
+    far = config.policy.hops > 1 and config.training.selection
+    graph, place = replace(graph, neighbour=graph.neighbour.long()), torch.device("cpu")
+    if not far and device.type != "cpu":
+        features = on_device(graph.features, device)
+        if isinstance(features, Tensor):
+            graph, place = replace(graph, features=features), device
+    prepared, tables = prepare_nodes(graph, config, place)
+    if far:
         prepared = _within_reach(prepared, tables, config)
     else:
         prepared = with_block(prepared, tables, 0, graph.num_nodes)

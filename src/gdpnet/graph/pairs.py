@@ -5,9 +5,8 @@ Everything here is label-free and leaves the edge itself out, so it means the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,9 +14,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet.device import has_triton
-from gdpnet.graph.features import Features, SparseRows, add_rows, normalise
+from gdpnet.graph.features import Features, add_rows, normalise
 from gdpnet.graph.graph import Graph
-from gdpnet.ragged import find_in_rows, owners_of, ranges
+from gdpnet.graph.matching import Rows, Side, matches, row_dots, side_of
+from gdpnet.ragged import find_in_rows, owners_of
 
 PAIR_NAMES = {
     "paper": (),
@@ -53,8 +53,6 @@ and are filled in when a neighbour is met.
 DISTANCE = "hops beyond the first"
 """The first column where candidates may be farther away than direct neighbours."""
 
-_CHUNK = 1 << 20
-
 
 @dataclass(frozen=True)
 class PairTables:
@@ -67,14 +65,42 @@ class PairTables:
     """Feature rows of length one."""
     circle: Features | None
     """Their sum over each node's neighbours."""
-    unit_length: Float[Tensor, "nodes"] | None = None
-    circle_length: Float[Tensor, "nodes"] | None = None
-    """Squared lengths of both."""
-    inner: Float[Tensor, "nodes"] | None = None
-    """Their inner product."""
+
+    @cached_property
+    def unit_side(self) -> Side:
+        """Return the rows of length one, ready for inner products."""
+        assert self.unit is not None
+        return side_of(self.unit)
+
+    @cached_property
+    def circle_side(self) -> Side:
+        """Return the sums, likewise."""
+        assert self.circle is not None
+        return side_of(self.circle)
+
+    @cached_property
+    def unit_length(self) -> Float[Tensor, "nodes"]:
+        """Return the squared length of each row; nothing or one."""
+        return self._dots(self.unit_side, self.unit_side)
+
+    @cached_property
+    def circle_length(self) -> Float[Tensor, "nodes"]:
+        """Return the squared length of each sum."""
+        return self._dots(self.circle_side, self.circle_side)
+
+    @cached_property
+    def inner(self) -> Float[Tensor, "nodes"]:
+        """Return the inner product of each node's row and its sum."""
+        return self._dots(self.unit_side, self.circle_side)
+
+    def _dots(self, left: Side, right: Side) -> Float[Tensor, "nodes"]:
+        everyone = torch.arange(self.row_ptr.numel() - 1, device=self.row_ptr.device)
+        return row_dots(left, everyone, right, everyone)
 
     def to(self, device: torch.device) -> PairTables:
         """Return the tables on another device."""
+        if device == self.row_ptr.device:
+            return self
         parts = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "state"}
         moved: dict[str, Any] = {
             name: None if part is None else part.to(device) for name, part in parts.items()
@@ -110,12 +136,7 @@ def pair_tables(graph: Graph, state: str, unit: Features | None = None) -> PairT
     if state == "pairs":
         return PairTables(state, row_ptr, neighbour, unit, None)
     circle = add_rows(unit, row_ptr, neighbour)
-    everyone = torch.arange(graph.num_nodes, device=row_ptr.device)
-    lengths = [
-        _row_dots(left, everyone, right, everyone)
-        for left, right in ((unit, unit), (circle, circle), (unit, circle))
-    ]
-    return PairTables(state, row_ptr, neighbour, unit, circle, *lengths)
+    return PairTables(state, row_ptr, neighbour, unit, circle)
 
 
 def pair_features(graph: Graph, state: str) -> Float[Tensor, "edges pairs"]:
@@ -155,7 +176,7 @@ def _few_columns(
     """Return the columns of states that do not look at the graph around."""
     if tables.unit is None:
         return torch.zeros(target.numel(), 0, device=target.device)
-    return _row_dots(tables.unit, target, tables.unit, neighbour)[:, None]
+    return row_dots(tables.unit_side, target, tables.unit_side, neighbour)[:, None]
 
 
 def _columns(
@@ -198,15 +219,13 @@ class Looked(NamedTuple):
 
 def look(tables: PairTables, target: Int[Tensor, "some"], neighbour: Int[Tensor, "some"]) -> Looked:
     """Look at some edges with plain tensors, on any device: the reference."""
-    unit, circle = tables.unit, tables.circle
-    assert unit is not None
-    assert circle is not None
+    unit, circle = tables.unit_side, tables.circle_side
     return Looked(
         *_common_neighbours(tables, target, neighbour),
-        _row_dots(unit, target, unit, neighbour),
-        _row_dots(unit, target, circle, neighbour),
-        _row_dots(unit, neighbour, circle, target),
-        _row_dots(circle, target, circle, neighbour),
+        row_dots(unit, target, unit, neighbour),
+        row_dots(unit, target, circle, neighbour),
+        row_dots(unit, neighbour, circle, target),
+        row_dots(circle, target, circle, neighbour),
         find_in_rows(tables.row_ptr, tables.neighbour, neighbour, target),
     )
 
@@ -240,9 +259,6 @@ def _circle_cosines(
     is zero for v to u, ``direct`` for u to v), the node is not in the other's circle and nothing is taken out of it.
     """
     unit, length, inner = tables.unit_length, tables.circle_length, tables.inner
-    assert unit is not None
-    assert length is not None
-    assert inner is not None
     near = found.near - mutual * unit[target]
     far = found.far - direct * unit[neighbour]
     near_length = (length[neighbour] - mutual * (2.0 * near + unit[target])).clamp(min=0.0).sqrt()
@@ -257,75 +273,6 @@ def _circle_cosines(
 
 def _ratio(part: Float[Tensor, "edges"], whole: Float[Tensor, "edges"]) -> Float[Tensor, "edges"]:
     return torch.where(whole > 1e-4, part / whole.clamp(min=1e-4), torch.zeros_like(part)).clamp(-1.0, 1.0)
-
-
-def _row_dots(
-    left: Features, left_row: Int[Tensor, "edges"], right: Features, right_row: Int[Tensor, "edges"]
-) -> Float[Tensor, "edges"]:
-    """Return the inner product of ``left[left_row[i]]`` and ``right[right_row[i]]`` for each i."""
-    if isinstance(left, SparseRows) and isinstance(right, SparseRows):
-        return _sparse_row_dots(left, left_row, right, right_row)
-    assert isinstance(left, Tensor)
-    assert isinstance(right, Tensor)
-    step = max(1, _CHUNK * 4 // max(1, left.shape[1]))
-    parts = [
-        (left.index_select(0, some) * right.index_select(0, other)).sum(dim=1)
-        for some, other in zip(left_row.split(step), right_row.split(step), strict=True)
-    ]
-    return torch.cat(parts) if parts else left.new_zeros(0)
-
-
-class Rows(NamedTuple):
-    """Rows of ascending columns, and how to find columns in them: places of ``(row, wanted)``, -1 for none."""
-
-    row_ptr: Int[Tensor, "offsets"]
-    column: Int[Tensor, "values"]
-    find: Callable[[Tensor, Tensor], Tensor]
-
-    def length(self, row: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
-        """Return how many columns each row holds."""
-        return self.row_ptr[row + 1] - self.row_ptr[row]
-
-
-def _sparse_row_dots(
-    left: SparseRows, left_row: Int[Tensor, "edges"], right: SparseRows, right_row: Int[Tensor, "edges"]
-) -> Float[Tensor, "edges"]:
-    result = torch.zeros(left_row.numel(), dtype=torch.double, device=left_row.device)
-    sides = [Rows(side.row_ptr, side.column, side.find) for side in (left, right)]
-    for edge, left_place, right_place in matches(sides[0], left_row, sides[1], right_row):
-        result.index_add_(0, edge, (left.value[left_place] * right.value[right_place]).double())
-    return result.float()
-
-
-def matches(
-    left: Rows, left_row: Int[Tensor, "edges"], right: Rows, right_row: Int[Tensor, "edges"]
-) -> Iterator[tuple[Int[Tensor, "m"], Int[Tensor, "m"], Int[Tensor, "m"]]]:
-    """Yield the columns that both rows of an edge hold: the edge, and the places on the left and on the right.
-
-    Each value of the shorter row is looked up in the longer one, so that a hub costs no more than its neighbours do.
-    """
-    left_is_short = left.length(left_row) <= right.length(right_row)
-    for swapped in (False, True):
-        few, few_row, many, many_row = (
-            (right, right_row, left, left_row) if swapped else (left, left_row, right, right_row)
-        )
-        edges = (left_is_short != swapped).nonzero().flatten()
-        for part in _parts_of(edges, few.length(few_row[edges])):
-            row = few_row[part]
-            owner, few_place = ranges(few.row_ptr[row], few.length(row))
-            edge = part[owner]
-            many_place = many.find(many_row[edge], few.column[few_place])
-            found = (many_place >= 0).nonzero().flatten()
-            places = (many_place[found], few_place[found])
-            yield edge[found], *(places if swapped else places[::-1])
-
-
-def _parts_of(edges: Int[Tensor, "edges"], length: Int[Tensor, "edges"]) -> list[Int[Tensor, "part"]]:
-    """Cut a list of edges into parts whose rows hold about a million values together."""
-    if edges.numel() == 0:
-        return []
-    part = length.cumsum(0) // _CHUNK
-    return list(torch.split(edges, torch.unique_consecutive(part, return_counts=True)[1].tolist()))
 
 
 def _common_neighbours(

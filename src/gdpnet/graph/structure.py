@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet.graph.graph import Graph
-from gdpnet.graph.pairs import Rows, matches
+from gdpnet.graph.matching import Rows, matches
 from gdpnet.ragged import cut_rows, find_in_rows, offsets_of, owners_of, sum_by_owner
 
 STRUCTURAL = (

@@ -1,0 +1,129 @@
+"""What two rows have in common: the columns that both hold, and their inner products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gdpnet.graph.features import Features, SparseRows
+from gdpnet.ragged import ranges
+
+_CHUNK = 1 << 20
+
+MOST_LAID_OUT = 1 << 25
+"""Sparse rows of up to this many values, zeros counted, are laid out in full: a value is then found by one read."""
+
+
+class Rows(NamedTuple):
+    """Rows of ascending columns, and how to find columns in them: places of ``(row, wanted)``, -1 for none."""
+
+    row_ptr: Int[Tensor, "offsets"]
+    column: Int[Tensor, "values"]
+    find: Callable[[Tensor, Tensor], Tensor]
+
+
+def matches(
+    left: Rows, left_row: Int[Tensor, "edges"], right: Rows, right_row: Int[Tensor, "edges"]
+) -> Iterator[tuple[Int[Tensor, "m"], Int[Tensor, "m"], Int[Tensor, "m"]]]:
+    """Yield the columns that both rows of an edge hold: the edge, and the places on the left and on the right."""
+    for swapped, part, edge, few_place in _shorter_rows(left.row_ptr, left_row, right.row_ptr, right_row):
+        few, many, many_row = (right, left, left_row) if swapped else (left, right, right_row)
+        many_place = many.find(many_row[part][edge], few.column[few_place])
+        found = (many_place >= 0).nonzero().flatten()
+        places = (many_place[found], few_place[found])
+        yield part[edge[found]], *(places if swapped else places[::-1])
+
+
+@dataclass(frozen=True)
+class SparseSide:
+    """Sparse rows as one side of inner products, with all their values in full where these are few enough."""
+
+    rows: SparseRows
+    full: Float[Tensor, "all"] | None
+
+    def at(self, row: Int[Tensor, "n"], column: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
+        """Return the values at some places, zero where a row holds none."""
+        if self.full is not None:
+            return self.full.index_select(0, row * self.rows.width + column)
+        place = self.rows.find(row, column)
+        return torch.where(place >= 0, self.rows.value[place.clamp(min=0)], 0.0)
+
+
+Side = Tensor | SparseSide
+
+
+def side_of(features: Features) -> Side:
+    """Make feature rows ready for inner products."""
+    if isinstance(features, Tensor):
+        return features
+    size = features.shape[0] * features.width
+    if size > MOST_LAID_OUT or features.value.numel() == 0:
+        return SparseSide(features, None)
+    place = features.row * features.width + features.column
+    return SparseSide(features, features.value.new_zeros(size).index_copy_(0, place, features.value))
+
+
+def row_dots(
+    left: Side, left_row: Int[Tensor, "edges"], right: Side, right_row: Int[Tensor, "edges"]
+) -> Float[Tensor, "edges"]:
+    """Return the inner product of ``left[left_row[i]]`` and ``right[right_row[i]]`` for each i."""
+    if isinstance(left, SparseSide) and isinstance(right, SparseSide):
+        return _sparse_row_dots(left, left_row, right, right_row)
+    assert isinstance(left, Tensor)
+    assert isinstance(right, Tensor)
+    step = max(1, _CHUNK * 4 // max(1, left.shape[1]))
+    parts = [
+        (left.index_select(0, some) * right.index_select(0, other)).sum(dim=1)
+        for some, other in zip(left_row.split(step), right_row.split(step), strict=True)
+    ]
+    return torch.cat(parts) if parts else left.new_zeros(0)
+
+
+def _sparse_row_dots(
+    left: SparseSide, left_row: Int[Tensor, "edges"], right: SparseSide, right_row: Int[Tensor, "edges"]
+) -> Float[Tensor, "edges"]:
+    """Multiply each value of the shorter row with what the longer one has there, and add up in double precision."""
+    result = torch.zeros(left_row.numel(), dtype=torch.double, device=left_row.device)
+    pointers = (left.rows.row_ptr, left_row, right.rows.row_ptr, right_row)
+    for swapped, part, edge, place in _shorter_rows(*pointers):
+        few, many, many_row = (right, left, left_row) if swapped else (left, right, right_row)
+        other = many.at(many_row[part].index_select(0, edge), few.rows.column.index_select(0, place))
+        product = few.rows.value.index_select(0, place) * other
+        total = torch.zeros(part.numel(), dtype=torch.double, device=result.device)
+        result[part] = total.index_add_(0, edge, product.double())
+    return result.float()
+
+
+def _shorter_rows(
+    left_ptr: Int[Tensor, "left"],
+    left_row: Int[Tensor, "edges"],
+    right_ptr: Int[Tensor, "right"],
+    right_row: Int[Tensor, "edges"],
+) -> Iterator[tuple[bool, Int[Tensor, "part"], Int[Tensor, "values"], Int[Tensor, "values"]]]:
+    """Yield the values of each edge's shorter row, about a million at a time; a hub costs what its neighbours do.
+
+    Whether the right rows are the shorter ones, some edges, and for each value its edge's number among those and its
+    place.
+    """
+    sides = [
+        (ptr[row], ptr[row + 1] - ptr[row]) for ptr, row in ((left_ptr, left_row), (right_ptr, right_row))
+    ]
+    left_is_short = sides[0][1] <= sides[1][1]
+    for swapped in (False, True):
+        start, length = sides[swapped]
+        edges = (left_is_short != swapped).nonzero().flatten()
+        for part in _parts_of(edges, length[edges]):
+            yield swapped, part, *ranges(start[part], length[part])
+
+
+def _parts_of(edges: Int[Tensor, "edges"], length: Int[Tensor, "edges"]) -> list[Int[Tensor, "part"]]:
+    """Cut a list of edges into parts whose rows hold about a million values together."""
+    if edges.numel() == 0:
+        return []
+    part = length.cumsum(0) // _CHUNK
+    return list(torch.split(edges, torch.unique_consecutive(part, return_counts=True)[1].tolist()))
