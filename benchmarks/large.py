@@ -171,8 +171,9 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         ("denoise_peak_gib", "peak memory of denoise, GiB"),
     ]
     for axes, (key, title) in zip(figure.subplots(1, 2), panels, strict=True):
-        axes.plot(edges, [row[key] for row in rows], marker="o", color="tab:blue")
-        axes.set(title=title, xlabel="directed edges", xscale="log", ylim=(0, None))
+        heights = [row[key] for row in rows]
+        axes.plot(edges, heights, marker="o", color="tab:blue")
+        axes.set(title=title, xlabel="directed edges", xscale="log", ylim=(0, 1.1 * max(heights)))
         axes.grid(alpha=0.3)
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=120)
