@@ -153,8 +153,13 @@ def test_a_safetensors_file_of_another_program_is_refused(tmp_path):
 
 def test_a_file_of_a_later_format_says_which_version_is_read(path):
     with_header(path, lambda header: header["__metadata__"].update(format_version="99"))
-    sentence = f"{path} has format version '99', this version of GDPNet reads {FORMAT_VERSION}"
+    sentence = f"{path} has format version '99', this version of GDPNet reads 3 and 4"
     assert refusal(path) == sentence
+
+
+def test_a_file_of_the_format_before_is_read(path):
+    with_header(path, lambda header: header["__metadata__"].update(format_version="3"))
+    assert read_tensors(path, "model")[1] == ABOUT
 
 
 def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):

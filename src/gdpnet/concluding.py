@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from gdpnet.config import Config
+from gdpnet.deep_reading import fit_convolutions, is_worth_convolutions
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.links import Pairs
 from gdpnet.inference import Selected, select
@@ -15,9 +16,11 @@ from gdpnet.linking import fit_linker
 from gdpnet.prepared import Prepared
 from gdpnet.reading import fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
+from gdpnet.representation.convolutions import Convolutions
 from gdpnet.representation.infomax import Encoder
 from gdpnet.representation.reader import Reader
 from gdpnet.representation.spreading import Linker
+from gdpnet.representing import represent
 from gdpnet.scene import Scene
 from gdpnet.selection.policy import Policy
 from gdpnet.threshold import KEEP_ALL, WITHOUT_VALIDATION, Choice, choose_threshold
@@ -33,6 +36,7 @@ class Conclusion:
 
     threshold: Choice
     reader: Reader | None = None
+    convolutions: Convolutions | None = None
     linker: Linker | None = None
     encoder: Encoder | None = None
     centres: Tensor | None = None
@@ -45,16 +49,23 @@ class Conclusion:
 def conclude_labelled(
     policy: Policy | None, bank: Aggregators, scene: Scene, config: Config, seed: int
 ) -> Conclusion:
-    """Choose the threshold of the cleaned graph, and fit a reader, which has a say if that reads better."""
+    """Choose the threshold of the cleaned graph, and fit readers, which have a say if that reads better."""
     train = _all_edges(policy, bank, scene.train, config, scene.member)
     whole = _all_edges(policy, bank, scene.whole, config, scene.member_in_whole)
     threshold = choose_threshold(bank, scene, train, whole, selection=policy is not None)
+    concluded = Conclusion(threshold)
     if is_worth_a_reader(scene, bank, config):
         found = fit_reader(bank, scene, train, whole, config, seed)
         if found.best is not None:
             found.reader.share.fill_(found.best.share)
-            return Conclusion(threshold, reader=found.reader, score=found.best.validation_f1)
-    return Conclusion(threshold)
+            concluded = replace(concluded, reader=found.reader, score=found.best.validation_f1)
+    if is_worth_convolutions(scene, config):
+        weight = whole.weight(config.inference.mode)
+        said = represent(bank, whole.prepared, scene.validation, weight, concluded.reader)[1].exp()
+        deep = fit_convolutions(scene, train, whole, threshold.threshold, said, config, seed)
+        if deep.is_welcome:
+            concluded = replace(concluded, convolutions=deep.network, score=deep.validation_f1)
+    return concluded
 
 
 def conclude_clusters(

@@ -144,6 +144,11 @@ class ReaderSettings(Section):
         True,
         "whether a reader is fitted, and votes with AGG or takes over where that is ahead on unseen nodes",
     )
+    deep: bool = setting(
+        True,
+        "whether graph convolutions over the cleaned graph are fitted too, and vote where that does no worse on "
+        "validation nodes",
+    )
     dropout: float = setting(
         0.5, "share of inputs and hidden units dropped while the reader learns", low=0.0, high=0.99
     )
@@ -323,7 +328,7 @@ def task_config(kind: str) -> Config:
     return shipped_config(kind).with_values({"task": {"kind": kind}})
 
 
-_BEFORE: dict[str, dict[str, Any]] = {"training": {"injected_weight": 0.0}}
+_BEFORE: dict[str, dict[str, Any]] = {"training": {"injected_weight": 0.0}, "reader": {"deep": False}}
 """What a setting was before there was one, where that is not its default."""
 
 

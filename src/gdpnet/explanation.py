@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gdpnet.config import Config
+from gdpnet.deep_reading import SHARE
 from gdpnet.graph.graph import Graph
 from gdpnet.inference import look_around, play_of, roll_outs
 from gdpnet.prepared import Prepared
@@ -48,7 +49,7 @@ class Explanation:
     """The class; where no label was read, the community that AGG believes in, which earned the rewards: the node's
     own for clusters, that of its partners for links."""
     probability: float
-    """Probability of the predicted class, by the vote of all members of what has a say: AGG, a reader, or both."""
+    """Probability of the predicted class, by the vote of all that has a say: AGG, a reader, convolutions."""
     probability_alone: float
     """The same from the node's own features."""
     ended_early: bool
@@ -68,11 +69,13 @@ def explain_node(
     classes: np.ndarray,
     seed: int,
     reader: Reader | None = None,
+    deep: tuple[Tensor, Tensor] | None = None,
 ) -> Explanation:
     """Play the node's greedy episode and tell what happened.
 
     The greedy episode keeps or drops for good; the weights that `predict` uses by default are averages over
-    sampled episodes, so that the two may differ where the policy is unsure.
+    sampled episodes, so that the two may differ where the policy is unsure. ``deep`` is what convolutions believe of
+    the node without links and with those of the cleaned graph, where they vote.
     """
     target = torch.tensor([node], device=prepared.device)
     play = play_of(config, greedy=True)
@@ -90,6 +93,8 @@ def explain_node(
     alone, final = (
         represent(aggregators, prepared, target, kept, reader)[1][0].exp() for kept in (nobody, weight)
     )
+    if deep is not None:
+        alone, final = torch.lerp(alone, deep[0], SHARE), torch.lerp(final, deep[1], SHARE)
     predicted = int(final.argmax())
     decisions = [
         part for rollout in rollouts for part in _decisions(rollout, view, prepared, graph, predicted)

@@ -16,6 +16,7 @@ from torch import Tensor
 from gdpnet.columns import ONE_HOT, OWN, Columns, as_read
 from gdpnet.concluding import conclude_clusters, conclude_labelled, conclude_links
 from gdpnet.config import Config
+from gdpnet.deep_reading import SHARE, read_deeply, within_hearing
 from gdpnet.denoised import Denoised
 from gdpnet.device import pick_device
 from gdpnet.doubting import DoubtedLabel, name_doubted, without_doubted
@@ -30,6 +31,7 @@ from gdpnet.linking import embed_links
 from gdpnet.model_file import checksum, read_tensors, write_tensors
 from gdpnet.networks import Networks, build_networks
 from gdpnet.prepared import prepare
+from gdpnet.representation.convolutions import Convolutions
 from gdpnet.representation.infomax import Encoder
 from gdpnet.representation.reader import Reader
 from gdpnet.representation.spreading import Linker, inner_products
@@ -63,6 +65,7 @@ class GDPNet(Estimator):
     device_: torch.device
     policy_: Policy | None
     reader_: Reader | None
+    convolutions_: Convolutions | None
     feature_names_in_: np.ndarray
     linker_: Linker | None
     encoder_: Encoder | None
@@ -163,7 +166,8 @@ class GDPNet(Estimator):
         else:
             read = as_read(graph, config)
             found = conclude_links(self.policy_, self.aggregators_, scene, config, seed, read, pairs)
-        self.threshold_, self.reader_, self.selects_ = found.threshold, found.reader, found.selects
+        self.threshold_, self.selects_ = found.threshold, found.selects
+        self.reader_, self.convolutions_ = found.reader, found.convolutions
         self.linker_, self.encoder_, self.centres_ = found.linker, found.encoder, found.centres
         if found.score is not None:
             self.validation_f1_ = found.score
@@ -182,7 +186,7 @@ class GDPNet(Estimator):
             raise ValueError(f"weights are not of {columns.width} features and {len(classes)} classes")
         self.policy_ = networks.policy
         self.aggregators_ = networks.aggregators
-        self.reader_ = networks.reader
+        self.reader_, self.convolutions_ = networks.reader, networks.convolutions
         self.linker_, self.encoder_, self.centres_ = networks.linker, networks.encoder, networks.centres
         self.selects_ = True
         self.config_ = config
@@ -228,8 +232,7 @@ class GDPNet(Estimator):
     def predict_proba(self, graph: Graph, nodes: Tensor | None = None) -> np.ndarray:
         """Return the class probabilities of some nodes, columns in the order of ``classes_``."""
         self._check_labelled("class probabilities")
-        found = self._represent(graph, nodes)[1]
-        return (torch.softmax(found, dim=1) if self.task_.exclusive else found.exp()).cpu().numpy()
+        return self._believe(graph, nodes).cpu().numpy()
 
     def predict(self, graph: Graph, nodes: Tensor | None = None) -> np.ndarray:
         """Return the class names that some nodes most probably have; their labels or clusters, by the task."""
@@ -256,10 +259,10 @@ class GDPNet(Estimator):
         known = label != UNKNOWN
         if not bool(known.any()):
             raise GraphError(f"the graph has no labelled {split} node to score on")
-        logits = self._represent(graph, nodes[known])[1]
+        beliefs = self._believe(graph, nodes[known]).cpu()
         if self.task_ is CLASSIFICATION:
-            return CLASSIFICATION.quality(logits.cpu(), label[known])
-        return self.task_.quality(logits.exp().cpu(), self.task_.truth(graph)[nodes[known]])
+            return CLASSIFICATION.quality(beliefs, label[known])
+        return self.task_.quality(beliefs, self.task_.truth(graph)[nodes[known]])
 
     def denoise(self, graph: Graph, *, threshold: float | None = None, symmetric: bool = True) -> Denoised:
         """Decide on every edge and return the cleaned graph, its edges weighted by their keep probability.
@@ -304,6 +307,7 @@ class GDPNet(Estimator):
             self.classes_,
             self.seed,
             self.reader_,
+            self._read_deeply(graph, number),
         )
         if self.centres_ is None:
             return story
@@ -322,8 +326,8 @@ class GDPNet(Estimator):
     def _content(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what was learned, on the host, and what is known about it."""
         self._check_fitted()
-        networks = (self.policy_, self.aggregators_, self.reader_, self.linker_, self.encoder_, self.centres_)
-        tensors = Networks(*networks).tensors()
+        networks = (self.policy_, self.aggregators_, self.reader_, self.convolutions_)
+        tensors = Networks(*networks, self.linker_, self.encoder_, self.centres_).tensors()
         if self.basis_ is not None:
             tensors["basis"] = self.basis_
         return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}, {
@@ -365,12 +369,13 @@ class GDPNet(Estimator):
             raise ModelFileError(f"{path} does not hold a whole model ({reason})") from error
         return model
 
-    def _select(self, graph: Graph, targets: Tensor) -> Selected:
+    def _select(self, graph: Graph, targets: Tensor, *, deeply: bool = False) -> Selected:
+        """Decide on the edges of some nodes, and on those of all whose decisions convolutions hear if asked for."""
         self.check_graph(graph)
         prepared = prepare(self.as_read(graph), self.config_, self.device_)
-        return select(
-            self.policy_, self.aggregators_, prepared, targets.to(self.device_), self.config_, self.seed
-        )
+        targets = targets.to(self.device_)
+        targets = within_hearing(prepared, targets) if deeply else torch.unique(targets)
+        return select(self.policy_, self.aggregators_, prepared, targets, self.config_, self.seed)
 
     def as_read(self, graph: Graph) -> Graph:
         """Return the graph as the model reads it: with structural features where it has none and they are asked for,
@@ -381,9 +386,37 @@ class GDPNet(Estimator):
 
     def _represent(self, graph: Graph, nodes: Tensor | None) -> tuple[Tensor, Tensor]:
         targets = _numbers(graph, nodes)
-        chosen = self._select(graph, torch.unique(targets))
+        return self._say(self._select(graph, targets), targets)
+
+    def _say(self, chosen: Selected, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the representations of some nodes and their log-probabilities, without those of convolutions."""
         weight = chosen.weight(self.config_.inference.mode)
         return represent(self.aggregators_, chosen.prepared, targets.to(self.device_), weight, self.reader_)
+
+    def _believe(self, graph: Graph, nodes: Tensor | None) -> Tensor:
+        """Return the class probabilities of some nodes, by all who have a say."""
+        targets = _numbers(graph, nodes)
+        chosen = self._select(graph, targets, deeply=self.convolutions_ is not None)
+        found = self._say(chosen, targets)[1]
+        chance = torch.softmax(found, dim=1) if self.task_.exclusive else found.exp()
+        if self.convolutions_ is None:
+            return chance
+        threshold = self.threshold_.threshold
+        return torch.lerp(
+            chance, read_deeply(self.convolutions_, chosen, threshold, targets.to(self.device_)), SHARE
+        )
+
+    def _read_deeply(self, graph: Graph, node: int) -> tuple[Tensor, Tensor] | None:
+        """Return what convolutions believe of a node without its links and with them, where they have a say."""
+        if self.convolutions_ is None:
+            return None
+        target = torch.tensor([node], device=self.device_)
+        chosen = self._select(graph, target, deeply=True)
+        threshold = self.threshold_.threshold
+        alone, final = (
+            read_deeply(self.convolutions_, chosen, threshold, target, apart)[0] for apart in (node, None)
+        )
+        return alone, final
 
     def labels_of(self, graph: Graph) -> Tensor:
         """Return a graph's labels in the order of this model's classes; a class it never saw is unknown."""

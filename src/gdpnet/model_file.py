@@ -15,8 +15,11 @@ from torch import Tensor
 from gdpnet.atomic import atomic_path
 from gdpnet.errors import ModelFileError
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Raised when an older reader could not read a newer file."""
+
+_READABLE = ("3", "4")
+"""Versions that can be read; files of version 3 tell of no convolutions."""
 
 
 def write_tensors(path: Path, kind: str, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
@@ -49,9 +52,9 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
     if metadata.get("format") != f"gdpnet-{kind}":
         raise ModelFileError(f"{path} is not a GDPNet {kind} file")
     version = metadata.get("format_version", "")
-    if version != str(FORMAT_VERSION):
+    if version not in _READABLE:
         raise ModelFileError(
-            f"{path} has format version '{version}', this version of GDPNet reads {FORMAT_VERSION}"
+            f"{path} has format version '{version}', this version of GDPNet reads {' and '.join(_READABLE)}"
         )
     text = metadata.get("about", "")
     if metadata.get("sha256") != checksum(tensors, text):

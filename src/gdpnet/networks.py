@@ -10,6 +10,7 @@ from torch import Tensor
 from gdpnet.config import Config
 from gdpnet.graph.pairs import pair_names
 from gdpnet.representation.aggregator import Aggregators
+from gdpnet.representation.convolutions import LAYERS, Convolutions
 from gdpnet.representation.infomax import Encoder
 from gdpnet.representation.reader import Reader
 from gdpnet.representation.spreading import Linker
@@ -24,6 +25,7 @@ class Networks:
     policy: Policy | None
     aggregators: Aggregators
     reader: Reader | None
+    convolutions: Convolutions | None
     linker: Linker | None
     encoder: Encoder | None
     centres: Tensor | None
@@ -34,6 +36,7 @@ class Networks:
             "aggregators": self.aggregators,
             "policy": self.policy,
             "reader": self.reader,
+            "convolutions": self.convolutions,
             "linker": self.linker,
             "encoder": self.encoder,
         }
@@ -54,6 +57,7 @@ def build_networks(
         _policy(config, weights, device) if config.training.selection else None,
         _aggregators(config, weights, exclusive, device),
         _reader(config, tensors_under(weights, "reader."), exclusive, device),
+        _convolutions(tensors_under(weights, "convolutions."), exclusive, device),
         _linker(tensors_under(weights, "linker."), device),
         _encoder(tensors_under(weights, "encoder."), device),
         weights["centres"].to(device) if "centres" in weights else None,
@@ -97,6 +101,16 @@ def _reader(
     reader = Reader(features, width, classes, columns // width, rings, exclusive=exclusive)
     reader.load_state_dict({"share": reader.share} | weights)  # older files have none
     return reader.to(device)
+
+
+def _convolutions(weights: dict[str, Tensor], exclusive: bool, device: torch.device) -> Convolutions | None:
+    if not weights:
+        return None
+    features, width = weights["weights.0"].shape
+    classes = weights[f"weights.{LAYERS - 1}"].shape[1]
+    convolutions = Convolutions(features, width, classes, exclusive=exclusive)
+    convolutions.load_state_dict(weights)
+    return convolutions.to(device)
 
 
 def _linker(weights: dict[str, Tensor], device: torch.device) -> Linker | None:

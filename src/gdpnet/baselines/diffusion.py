@@ -11,10 +11,10 @@ from torch import Tensor
 from gdpnet.baselines.fitting import Inputs, Settings
 from gdpnet.baselines.mixing import normalised_adjacency, weighted_sum
 from gdpnet.baselines.networks import Stack
-from gdpnet.baselines.sparse import Matrix, times
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.ragged import offsets_of
+from gdpnet.representation.sparse import Matrix, times
 
 RESTARTS = (0.05, 0.15, 0.3)
 """Chances of returning home that are tried on validation."""

@@ -13,10 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gdpnet.baselines.mixing import Links
-from gdpnet.baselines.sparse import Table, table_of
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.graph.features import normalise
 from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
+from gdpnet.representation.sparse import Table, table_of
 from gdpnet.scene import check_trainable, cut_for_training
 
 _LOOK_EVERY = 10

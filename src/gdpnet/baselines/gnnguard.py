@@ -13,8 +13,8 @@ from gdpnet.baselines.filters import similarity_scores
 from gdpnet.baselines.fitting import Inputs, Settings, Side, Task
 from gdpnet.baselines.mixing import Links
 from gdpnet.baselines.networks import Layer, layer_sizes
-from gdpnet.baselines.sparse import Table, drop_values, times
 from gdpnet.ragged import sum_by_owner
+from gdpnet.representation.sparse import Table, drop_values, times
 
 LEAST = 0.1
 """A cosine below this prunes the link."""

@@ -16,7 +16,7 @@ from torch_geometric.utils import softmax
 
 from gdpnet.baselines.fitting import Build, Inputs, Settings, Side
 from gdpnet.baselines.mixing import Links, neighbour_mean, symmetric_mean
-from gdpnet.baselines.sparse import Table, drop_values, times
+from gdpnet.representation.sparse import Table, drop_values, times
 
 Mixing = Callable[[Any, Tensor], Tensor]
 """How a node hears its neighbours: links and what every node gives, to what every node hears."""

@@ -13,9 +13,9 @@ from torch import Tensor
 from gdpnet.baselines.fitting import Inputs, Settings, Side
 from gdpnet.baselines.mixing import Links
 from gdpnet.baselines.networks import Stack
-from gdpnet.baselines.sparse import Matrix
 from gdpnet.graph.features import take_rows
 from gdpnet.ragged import offsets_of, ranges, sum_by_owner
+from gdpnet.representation.sparse import Matrix
 
 BATCH = 256
 """Targets of one step."""

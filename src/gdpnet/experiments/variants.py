@@ -41,6 +41,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "gdpnet:two-hop-candidates": ("policy.hops=2", "representation.hops=1"),
     "gdpnet:two-hop-candidates-stacked": ("policy.hops=2",),
     "gdpnet:no-reader": ("reader.use=false",),
+    "gdpnet:no-convolutions": ("reader.deep=false",),
     "gdpnet:no-early-stop": ("policy.early_stop=false",),
     "gdpnet:sampled-advantage": ("ppo.advantage=sampled",),
     "gdpnet:discount-0": ("ppo.discount=0.0",),

@@ -1,0 +1,181 @@
+"""A deeper reader: convolutions over the cleaned graph, which vote with those who have the say.
+
+What AGG and its reader hear ends two hops away. Where a graph is clean, or was cleaned, farther nodes help: so three
+graph convolutions are fitted to the graph as `denoise` gives it back, edges weighted by their keep probability. They
+have half of the vote if that does no worse on validation nodes. Training nodes cannot be asked as they are of the
+reader: what a node's neighbours decide about it is decided by members that know its label, and convolutions hear
+that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gdpnet.config import Config
+from gdpnet.inference import Selected
+from gdpnet.margin import gains_and_losses
+from gdpnet.prepared import Prepared
+from gdpnet.ragged import ranges
+from gdpnet.representation.convolutions import LAYERS, Convolutions, Mixing
+from gdpnet.representation.sparse import Table, table_of
+from gdpnet.representation.tasks import Task
+from gdpnet.scene import Scene
+from gdpnet.threshold import edge_weights
+
+MOST_EDGES = 500_000
+"""Convolutions are not fitted to a graph with more: every step of theirs passes over all of it."""
+
+MOST_WEIGHTS = 20_000_000
+"""Nor where they would have more weights."""
+
+SHARE = 0.5
+"""The weight of their vote."""
+
+_LEARNING_RATE, _PENALTY = 0.01, 5e-4
+_EPOCHS, _PATIENCE, _LOOK_EVERY = 300, 50, 10
+_SEED = 1 << 23
+
+
+@dataclass(frozen=True)
+class DeepReading:
+    """Fitted convolutions, and how the vote with them did on validation nodes."""
+
+    network: Convolutions
+    gains: int
+    """Validation nodes on which the vote is right and those who had the say before are not."""
+    losses: int
+    """Validation nodes on which it is the other way round."""
+    validation_f1: float
+
+    @property
+    def is_welcome(self) -> bool:
+        """Say whether the vote is no worse with them."""
+        return self.gains >= self.losses
+
+
+def is_worth_convolutions(scene: Scene, config: Config) -> bool:
+    """Say whether convolutions are wanted, can be judged on validation nodes, and are not too costly."""
+    settings, features = config.reader, scene.train.features.shape[1]
+    fits = scene.whole.neighbour.numel() <= MOST_EDGES
+    fits = fits and features * config.representation.width <= MOST_WEIGHTS
+    return settings.use and settings.deep and scene.validation.numel() > 0 and fits
+
+
+def mixing_of(chosen: Selected, threshold: float, apart: int | None = None) -> Mixing:
+    """Return how nodes hear one another in the cleaned graph, which has the graph's own links alone.
+
+    A node that is set ``apart`` hears nobody and is not heard.
+    """
+    prepared = chosen.prepared
+    probability = prepared.both_ways(chosen.probability)
+    weight = prepared.weighed(edge_weights(probability, threshold)) * prepared.linked
+    if apart is not None:
+        weight = torch.where((prepared.block_target == apart) | (prepared.neighbour == apart), 0.0, weight)
+    return Mixing.of(prepared.row_ptr, prepared.neighbour, weight)
+
+
+def _rows_of(prepared: Prepared) -> Table:
+    return table_of(prepared.features, prepared.device)
+
+
+def fit_convolutions(
+    scene: Scene,
+    train: Selected,
+    whole: Selected,
+    threshold: float,
+    said: Float[Tensor, "validation classes"],
+    config: Config,
+    seed: int,
+) -> DeepReading:
+    """Fit convolutions to the cleaned training graph; the epoch that did best on validation nodes counts.
+
+    Args:
+        scene: what training sees; it has validation nodes.
+        train: what the policy selected on the training graph, for every node.
+        whole: what it selected on the whole graph, for every node.
+        threshold: that of the cleaned graph.
+        said: what those who have the say until now believe of the validation nodes.
+        config: all settings.
+        seed: the seed of all draws.
+    """
+    rows, mix = _rows_of(train.prepared), mixing_of(train, threshold)
+    asked, mix_asked = _rows_of(whole.prepared), mixing_of(whole, threshold)
+    network = Convolutions(
+        train.prepared.features.shape[1],
+        config.representation.width,
+        said.shape[1],
+        exclusive=scene.task.exclusive,
+    )
+    network.initialise(torch.Generator().manual_seed(seed + _SEED))
+    network = network.to(scene.targets.device)
+    draws = torch.Generator(device=scene.targets.device).manual_seed(seed + _SEED)
+    optimiser = torch.optim.Adam(network.parameters(), lr=_LEARNING_RATE, weight_decay=_PENALTY)
+    labels, everyone = scene.labels[scene.targets], torch.ones_like(scene.targets, dtype=torch.bool)[:, None]
+    best = _Best(network)
+    for epoch in range(1, _EPOCHS + 1):
+        scores = network(rows, mix, config.reader.dropout, draws)[scene.targets]
+        loss = scene.task.loss(scores[:, None], labels, everyone)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        optimiser.step()
+        with torch.no_grad():
+            believed = network.believe(asked, mix_asked)[scene.validation]
+            best.look(epoch, believed, scene.validation_labels, scene.task)
+        if epoch % _LOOK_EVERY == 0 and epoch - best.epoch >= _PATIENCE:
+            break
+    best.go_back()
+    with torch.no_grad():
+        vote = torch.lerp(said, network.believe(asked, mix_asked)[scene.validation], SHARE)
+    before, after = (scene.task.score(one, scene.validation_labels, "hit") for one in (said, vote))
+    return DeepReading(
+        network, *gains_and_losses(after, before), scene.task.quality(vote, scene.validation_labels)
+    )
+
+
+class _Best:
+    """The epoch with the best quality on validation nodes and, of equals, the greatest mean logarithm of f_c."""
+
+    def __init__(self, network: Convolutions) -> None:
+        self.network, self.epoch, self.score = network, 0, (-1.0, 0.0)
+        self.weights: dict[str, Tensor] = {}
+
+    def look(self, epoch: int, believed: Tensor, labels: Tensor, task: Task) -> None:
+        likely = task.score(believed, labels, "probability").clamp(min=1e-12).log().mean()
+        score = (task.quality(believed, labels), float(likely))
+        if score > self.score or not self.weights:
+            self.epoch, self.score = epoch, score
+            self.weights = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+
+    def go_back(self) -> None:
+        self.network.load_state_dict(self.weights)
+
+
+def within_hearing(prepared: Prepared, targets: Int[Tensor, "targets"]) -> Int[Tensor, "around"]:
+    """Return the nodes whose decisions have a part in what convolutions say of some targets.
+
+    A hop a layer, and one more: what a node gives is scaled by all its edges, each with both its nodes' opinions.
+    """
+    around = torch.unique(targets)
+    for _ in range(LAYERS + 1):
+        if around.numel() == prepared.num_nodes:
+            break
+        start = prepared.row_ptr[around]
+        near = prepared.neighbour[ranges(start, prepared.row_ptr[around + 1] - start)[1]]
+        around = torch.unique(torch.cat([around, near]))
+    return around
+
+
+@torch.no_grad()
+def read_deeply(
+    network: Convolutions,
+    chosen: Selected,
+    threshold: float,
+    targets: Int[Tensor, "targets"],
+    apart: int | None = None,
+) -> Float[Tensor, "targets classes"]:
+    """Return what convolutions believe of some targets; what is `within_hearing` of them must be decided on."""
+    return network.believe(_rows_of(chosen.prepared), mixing_of(chosen, threshold, apart))[targets]
