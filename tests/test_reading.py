@@ -24,7 +24,7 @@ from small import FAST, fitted, noisy_graph, same_weights
 
 CPU = torch.device("cpu")
 PLAIN = Config().with_values({"features": {"normalise": "none"}})
-READS = FAST.with_values({"reader": {"use": True, "steps": 40, "look_every": 10}})
+READS = FAST.with_values({"reader": {"use": True, "deep": False, "steps": 40, "look_every": 10}})
 ONE_HOP = PLAIN.with_values({"representation": {"hops": 1}})
 
 
