@@ -31,6 +31,7 @@ from gdpnet.experiments.variants import VARIANTS, is_apart, variant_of
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import plain
+from gdpnet.threshold import KEEP_ALL
 
 KIND = "robustness"
 
@@ -199,14 +200,19 @@ def _family(unit: Unit, graph: Graph) -> list[dict[str, Any]]:
 
 
 def _on_cleaned(unit: Unit, name: str, graph: Graph, task: Task, cleaned: Denoised) -> dict[str, Any]:
-    """Train a network on the cleaned graph; its failure is its own, not that of the model beside it."""
+    """Train a network on the cleaned graph; its failure is its own, not that of the model beside it.
+
+    A graph that came back as it was is the graph as it was: there the network has the settings that it has on that.
+    """
     try:
-        device, settings = pick_device(unit.device), unit.settings_of(name)
+        untouched = cleaned.threshold == KEEP_ALL
+        device, settings = pick_device(unit.device), unit.settings_of(CLEANED[name] if untouched else name)
         found = run_task(CLEANED[name], task, unit.setting.seed, device, settings)
         metrics = {
             "micro_f1": f1_on_test(graph, found.logits),
             "validation_f1": found.validation_f1,
             "threshold": cleaned.threshold,
+            "settings": asdict(settings),
             "seconds": round(found.seconds, 1),
         }
     except _FAILURES as error:
