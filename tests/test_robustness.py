@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from commands import call, succeed
+from gdpnet.baselines.fitting import Settings
 from gdpnet.baselines.methods import METHODS
 from gdpnet.cli import main
 from gdpnet.config import Config
@@ -33,6 +34,7 @@ from gdpnet.experiments.variants import VARIANTS, variant_of
 from gdpnet.graph.files import read_graph
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.noise import corrupt
+from gdpnet.threshold import Choice
 from small import FAST, fitted, write_folder
 
 FAMILY = ("gdpnet", "gdpnet>gcn", "gdpnet>gat")
@@ -234,6 +236,22 @@ def test_a_network_that_fails_on_the_cleaned_graph_leaves_the_model_its_record(f
     own, network = run_unit(Unit(setting_of(folder), ("gdpnet", "gdpnet>gcn"), FAST, "cpu"))
     assert "micro_f1" in own["metrics"]
     assert network["metrics"] == {"error": "out of memory: tried to allocate too much"}
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.4])
+def test_a_network_has_the_settings_found_on_cleaned_graphs_unless_the_graph_came_back_as_it_was(
+    folder, monkeypatch, threshold
+):
+    monkeypatch.setattr("gdpnet.concluding.choose_threshold", lambda *_, **__: Choice(threshold))
+    searched = {name: Settings(width=width, epochs=2) for name, width in (("gcn", 5), ("gdpnet>gcn", 7))}
+    unit = Unit(setting_of(folder), ("gdpnet>gcn",), FAST, "cpu", searched)
+    [record] = run_unit(unit)
+    assert record["metrics"]["threshold"] == threshold
+    assert record["metrics"]["settings"]["width"] == (5 if threshold == 0.0 else 7)
+    assert record["config"]["backbone"]["width"] == 7
+    path = folder / f"untouched-{threshold}.jsonl"
+    path.write_text(json.dumps(record) + "\n")
+    assert plan([unit.setting], ["gdpnet>gcn"], FAST, "cpu", path, searched) == []
 
 
 def refuse_constant(name: str) -> None:
