@@ -8,9 +8,7 @@ from typing import Any
 from gdpnet.config import Config, filled
 from gdpnet.errors import ConfigError
 
-VARIANTS: dict[str, tuple[str, ...]] = {
-    "gdpnet": (),
-    "gdpnet-ro": ("policy.order=random",),
+_ABLATIONS: dict[str, tuple[str, ...]] = {
     "gdpnet:paper-literal": (
         "reward.kind=paper",
         "reward.folds=1",
@@ -41,8 +39,8 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "gdpnet:two-hop-candidates": ("policy.hops=2", "representation.hops=1"),
     "gdpnet:two-hop-candidates-stacked": ("policy.hops=2",),
     "gdpnet:no-reader": ("reader.use=false",),
-    "gdpnet:no-convolutions": ("reader.deep=false",),
     "gdpnet:no-early-stop": ("policy.early_stop=false",),
+    "gdpnet:random-order": ("policy.order=random",),
     "gdpnet:sampled-advantage": ("ppo.advantage=sampled",),
     "gdpnet:discount-0": ("ppo.discount=0.0",),
     "gdpnet:discount-0.5": ("ppo.discount=0.5",),
@@ -53,13 +51,21 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         f"gdpnet:epochs-{epochs}": (f"training.epochs={epochs}", f"training.patience={epochs}")
         for epochs in (5, 10, 20, 40, 80)
     },
-    "gdpnet:keep-everything": ("training.selection=false",),
+    "gdpnet:no-convolutions": (),
 }
-"""Every variant by name, with what it changes.
+"""What is changed beside leaving convolutions out, whose vote hides some of what a change does to selection.
 
 Without injected links there are none to tell either: `no-injected` beside `f1-alone` is practice by itself. Without
 circles there is no trust either.
 """
+
+VARIANTS: dict[str, tuple[str, ...]] = {
+    "gdpnet": (),
+    "gdpnet-ro": ("policy.order=random",),
+    **{name: (*changes, "reader.deep=false") for name, changes in _ABLATIONS.items()},
+    "gdpnet:keep-everything": ("training.selection=false",),
+}
+"""Every variant by name, with what it changes; ablations are to be compared with ``gdpnet:no-convolutions``."""
 
 
 def variant_of(config: Config, name: str) -> Config:
