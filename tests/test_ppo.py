@@ -79,8 +79,9 @@ def test_the_baseline_is_the_mean_over_episodes_at_the_same_step():
 def test_the_surrogate_is_clipped_where_the_ratio_already_went_the_advantages_way():
     ratio = torch.tensor([1.5, 1.5, 0.5, 0.5, 1.1])
     advantage = torch.tensor([2.0, -2.0, 2.0, -2.0, 1.0])
-    gain = clipped_surrogate(ratio.log(), torch.zeros(5), advantage, 0.2)
+    gain, slope = clipped_surrogate(ratio.log(), torch.zeros(5), advantage, 0.2)
     assert gain.tolist() == pytest.approx([1.2 * 2.0, 1.5 * -2.0, 0.5 * 2.0, 0.8 * -2.0, 1.1])
+    assert slope.tolist() == pytest.approx([0.0, 1.5 * -2.0, 0.5 * 2.0, 0.0, 1.1])
 
 
 # --- advantages ---
@@ -271,7 +272,7 @@ def test_the_clipped_surrogate_and_its_gradient_are_those_of_torchrl(objectives)
     data = torchrl_data(action, old_log_prob, advantage)
     expected, gradient = clip_loss(objectives, logits, Categorical, data, 0.2)
     mine = logits.clone().requires_grad_()
-    gain = clipped_surrogate(Categorical(logits=mine).log_prob(action), old_log_prob, advantage, 0.2)
+    gain = clipped_surrogate(Categorical(logits=mine).log_prob(action), old_log_prob, advantage, 0.2)[0]
     (-gain).sum().backward()
     assert torch.allclose(-gain.detach(), expected.reshape(-1), atol=1e-6)
     assert torch.allclose(mine.grad, gradient, atol=1e-6)

@@ -9,9 +9,10 @@ from torch.distributions import Categorical, kl_divergence
 from gdpnet.config import Config, PPOSettings
 from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
 from gdpnet.selection.policy import Policy
+from gdpnet.selection.ppo import Advantages, clipped_surrogate
 from gdpnet.selection.rollout import Play, Rollout, roll_out
-from gdpnet.selection.update import Update, update_policy
-from gdpnet.selection.visited import cut_batch, gather_batch, score_batch, visited_states
+from gdpnet.selection.update import Gain, Update, update_policy
+from gdpnet.selection.visited import cut_batch, gather_batch, score_batch, score_candidates, visited_states
 from gdpnet.sight import make_view
 from worlds import joint_logits, known_policy, random_graph, random_world, score_all, star, table_view
 
@@ -111,6 +112,36 @@ def test_a_decision_chooses_among_what_no_earlier_one_visited():
     assert visited.candidate.tolist() == [0, 1, 2, 0, 2, 0]
     assert visited.counts.tolist() == [0.0, 1.0, 2.0]
     assert visited.embedded[:, 0].tolist() == pytest.approx([0.0, 3.0 / 2.0, 5.0 / 3.0])
+
+
+@pytest.mark.parametrize("play", PLAYS, ids=NAMES)
+def test_the_gradient_that_is_written_out_is_that_of_every_logarithm_and_sum(play):
+    policy, rollout, view = played(play)
+    draws = torch.Generator().manual_seed(5)
+    with torch.no_grad():  # away from the policy that acted, so that some ratios are clipped
+        for weight in policy.parameters():
+            weight.add_(0.6 * torch.randn(weight.shape, generator=draws))
+    everyone = torch.arange(rollout.episodes.count)
+    with torch.no_grad():
+        batch = gather_batch(policy, visited_states(rollout, view), everyone)
+    order, keep = (torch.randn(rollout.decisions, generator=draws) for _ in range(2))
+    worth = Advantages(order, keep)
+    scored = score_batch(policy, batch)
+    gain, slope = clipped_surrogate(scored.keep_log_prob, rollout.keep_log_prob, keep, 0.2)
+    clipped = slope == 0.0
+    if play.learned_order:
+        drawn, slope = clipped_surrogate(scored.order_log_prob, rollout.order_log_prob, order, 0.2)
+        gain, clipped = drawn + torch.where(rollout.is_ending, 0.0, gain), clipped | (slope == 0.0)
+    assert bool(clipped.any())
+    assert not bool(clipped.all())
+    expected = torch.autograd.grad(gain.mean(), list(policy.parameters()), allow_unused=True)
+    mine = Gain.apply(*score_candidates(policy, batch), batch, worth, 0.2)
+    found = torch.autograd.grad(mine, list(policy.parameters()), allow_unused=True)
+    torch.testing.assert_close(mine.detach(), gain.mean().detach())
+    for one, other in zip(found, expected, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(one, other)
 
 
 # --- the KL limit ---

@@ -48,10 +48,15 @@ def clipped_surrogate(
     old_log_prob: Float[Tensor, "decisions"],
     advantage: Float[Tensor, "decisions"],
     clip: float,
-) -> Float[Tensor, "decisions"]:
-    """Return min(ratio A, clip(ratio) A), ratio = pi(a|s) / q(a|s) against the policy that acted."""
+) -> tuple[Float[Tensor, "decisions"], Float[Tensor, "decisions"]]:
+    """Return min(ratio A, clip(ratio) A), ratio = pi(a|s) / q(a|s) against the policy that acted; and its slope.
+
+    The slope is that over ``log_prob``: none where the ratio was clipped, ratio A elsewhere.
+    """
     ratio = (log_prob - old_log_prob).exp()
-    return torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
+    plain = ratio * advantage
+    value = torch.minimum(plain, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
+    return value, plain * (value >= plain)
 
 
 def bernoulli_kl(old_logit: Float[Tensor, "n"], logit: Float[Tensor, "n"]) -> Float[Tensor, "n"]:

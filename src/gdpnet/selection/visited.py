@@ -63,7 +63,10 @@ class Batch:
     """The number in the roll-out of each decision."""
     target_input: Float[Tensor, "n inputs"]
     is_ending: Bool[Tensor, "n"]
-    kept: Bool[Tensor, "n"]
+    drew: Float[Tensor, "n"]
+    """One where a neighbour was drawn, zero where the ending neighbour was."""
+    sign: Float[Tensor, "n"]
+    """One where the neighbour was kept, else minus one."""
     order_log_prob: Float[Tensor, "n"]
     """Under the policy that acted; in a random order, under every policy."""
     keep_log_prob: Float[Tensor, "n"]
@@ -88,7 +91,8 @@ class Batch:
             self.chosen[decisions],
             self.target_input[decisions],
             self.is_ending[decisions],
-            self.kept[decisions],
+            self.drew[decisions],
+            self.sign[decisions],
             self.order_log_prob[decisions],
             self.keep_log_prob[decisions],
             self.taken[decisions] - pairs.start,
@@ -113,12 +117,14 @@ def gather_batch(policy: Policy, visited: Visited, sequence: Int[Tensor, "episod
     drawn = (candidate == rollout.candidate[chosen][owner]).nonzero().flatten()
     beliefs = visited.beliefs.index_select(0, chosen)
     other = met.beliefs.index_select(0, candidate)
+    ending = rollout.is_ending[chosen]
     return Batch(
         rollout.play,
         chosen,
         policy.target_input(visited.embedded.index_select(0, chosen), beliefs, visited.counts[chosen]),
-        rollout.is_ending[chosen],
-        rollout.kept[chosen],
+        ending,
+        1.0 - ending.float(),
+        2.0 * rollout.kept[chosen].float() - 1.0,
         rollout.order_log_prob[chosen],
         rollout.keep_log_prob[chosen],
         offsets_of(size)[:-1].index_copy(0, owner[drawn], drawn),
@@ -154,14 +160,26 @@ def cut_batch(
 
 def score_batch(policy: Policy, batch: Batch) -> Scored:
     """Score all candidates of some decisions and read off the log-probability of what was done."""
-    play, count = batch.play, batch.count
+    return read_off(batch, *score_candidates(policy, batch))
+
+
+def score_candidates(policy: Policy, batch: Batch) -> tuple[Float[Tensor, "pairs"], Float[Tensor, "n"]]:
+    """Score all candidates of some decisions, and the ending neighbour of each: zero where there is none."""
     neighbour_half = batch.neighbour_input @ policy.neighbour_weight
     half = torch.addmm(policy.first_bias, batch.target_input, policy.target_weight)
     first = neighbour_half.index_select(0, batch.place) + half.index_select(0, batch.owner)
     if policy.extras:
         first = torch.addr(first, batch.agreement, policy.agreement_weight)
-    score = policy.score(first)
-    ending = policy.score(half + policy.ending_half()) if play.can_end else half.new_zeros(count)
+    if not batch.play.can_end:
+        return policy.score(first), half.new_zeros(batch.count)
+    pairs = first.shape[0]
+    scores = policy.score(torch.cat([first, half + policy.ending_half()]))
+    return scores[:pairs], scores[pairs:]
+
+
+def read_off(batch: Batch, score: Float[Tensor, "pairs"], ending: Float[Tensor, "n"]) -> Scored:
+    """Read the log-probability of what was done off the scores of all candidates."""
+    play, count = batch.play, batch.count
     taken = score.index_select(0, batch.taken)
     if play.learned_order:
         total = sum_by_owner(score.exp(), batch.owner, count)
@@ -169,6 +187,5 @@ def score_batch(policy: Policy, batch: Batch) -> Scored:
         order_log_prob = torch.where(batch.is_ending, ending, taken) - log_total
     else:
         log_total, order_log_prob = torch.zeros_like(taken), batch.order_log_prob
-    signed = torch.where(batch.kept, taken, -taken)
-    keep_log_prob = torch.where(batch.is_ending, 0.0, F.logsigmoid(signed))
+    keep_log_prob = F.logsigmoid(taken * batch.sign) * batch.drew
     return Scored(batch.owner, score, ending, log_total, order_log_prob, keep_log_prob)
