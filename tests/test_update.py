@@ -9,7 +9,7 @@ from torch.distributions import Categorical, kl_divergence
 from gdpnet.config import Config, PPOSettings
 from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
 from gdpnet.selection.policy import Policy
-from gdpnet.selection.ppo import Advantages, clipped_surrogate
+from gdpnet.selection.ppo import Advantages, clipped_surrogate, joint_entropy
 from gdpnet.selection.rollout import Play, Rollout, roll_out
 from gdpnet.selection.update import Gain, Update, update_policy
 from gdpnet.selection.visited import cut_batch, gather_batch, score_batch, score_candidates, visited_states
@@ -112,6 +112,20 @@ def test_a_decision_chooses_among_what_no_earlier_one_visited():
     assert visited.candidate.tolist() == [0, 1, 2, 0, 2, 0]
     assert visited.counts.tolist() == [0.0, 1.0, 2.0]
     assert visited.embedded[:, 0].tolist() == pytest.approx([0.0, 3.0 / 2.0, 5.0 / 3.0])
+
+
+@pytest.mark.parametrize("play", PLAYS, ids=NAMES)
+def test_the_entropy_bonus_moves_the_policy_towards_more_of_it(play):
+    policy, rollout, view = played(play)
+    other = copy.deepcopy(policy)
+    for one, entropy in ((policy, 0.0), (other, 5.0)):
+        updated(one, rollout, view, learning_rate=0.01, entropy=entropy, kl_limit=10.0, passes=3)
+    with torch.no_grad():
+        plain, spread = (
+            float(joint_entropy(score_all(one, rollout, view), play.learned_order, play.can_end).mean())
+            for one in (policy, other)
+        )
+    assert spread > plain + 0.01
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=NAMES)

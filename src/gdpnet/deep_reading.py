@@ -21,7 +21,7 @@ from gdpnet.margin import gains_and_losses
 from gdpnet.prepared import Prepared
 from gdpnet.ragged import ranges
 from gdpnet.representation.convolutions import LAYERS, Convolutions, Mixing
-from gdpnet.representation.sparse import Table, table_of
+from gdpnet.representation.sparse import table_of
 from gdpnet.representation.tasks import Task
 from gdpnet.scene import Scene
 from gdpnet.threshold import edge_weights
@@ -31,6 +31,9 @@ MOST_EDGES = 500_000
 
 MOST_WEIGHTS = 20_000_000
 """Nor where they would have more weights."""
+
+LEAST_NODES = 100
+"""Fewer validation nodes would often welcome a vote that does harm."""
 
 SHARE = 0.5
 """The weight of their vote."""
@@ -49,20 +52,23 @@ class DeepReading:
     """Validation nodes on which the vote is right and those who had the say before are not."""
     losses: int
     """Validation nodes on which it is the other way round."""
+    quality_before: float
+    """The task's quality on these nodes without the vote, micro-F1 for classes."""
     validation_f1: float
+    """The same with it."""
 
     @property
     def is_welcome(self) -> bool:
         """Say whether the vote is no worse with them."""
-        return self.gains >= self.losses
+        return self.gains >= self.losses and self.validation_f1 >= self.quality_before
 
 
 def is_worth_convolutions(scene: Scene, config: Config) -> bool:
     """Say whether convolutions are wanted, can be judged on validation nodes, and are not too costly."""
     settings, features = config.reader, scene.train.features.shape[1]
-    fits = scene.whole.neighbour.numel() <= MOST_EDGES
+    fits = int(scene.whole.linked.sum()) <= MOST_EDGES
     fits = fits and features * config.representation.width <= MOST_WEIGHTS
-    return settings.use and settings.deep and scene.validation.numel() > 0 and fits
+    return settings.use and settings.deep and scene.validation.numel() >= LEAST_NODES and fits
 
 
 def mixing_of(chosen: Selected, threshold: float, apart: int | None = None) -> Mixing:
@@ -76,10 +82,6 @@ def mixing_of(chosen: Selected, threshold: float, apart: int | None = None) -> M
     if apart is not None:
         weight = torch.where((prepared.block_target == apart) | (prepared.neighbour == apart), 0.0, weight)
     return Mixing.of(prepared.row_ptr, prepared.neighbour, weight)
-
-
-def _rows_of(prepared: Prepared) -> Table:
-    return table_of(prepared.features, prepared.device)
 
 
 def fit_convolutions(
@@ -102,8 +104,8 @@ def fit_convolutions(
         config: all settings.
         seed: the seed of all draws.
     """
-    rows, mix = _rows_of(train.prepared), mixing_of(train, threshold)
-    asked, mix_asked = _rows_of(whole.prepared), mixing_of(whole, threshold)
+    rows, mix = table_of(train.prepared.features, scene.targets.device), mixing_of(train, threshold)
+    asked, mix_asked = whole.prepared.features, mixing_of(whole, threshold)
     network = Convolutions(
         train.prepared.features.shape[1],
         config.representation.width,
@@ -131,9 +133,8 @@ def fit_convolutions(
     with torch.no_grad():
         vote = torch.lerp(said, network.believe(asked, mix_asked)[scene.validation], SHARE)
     before, after = (scene.task.score(one, scene.validation_labels, "hit") for one in (said, vote))
-    return DeepReading(
-        network, *gains_and_losses(after, before), scene.task.quality(vote, scene.validation_labels)
-    )
+    qualities = (scene.task.quality(one, scene.validation_labels) for one in (said, vote))
+    return DeepReading(network, *gains_and_losses(after, before), *qualities)
 
 
 class _Best:
@@ -178,4 +179,4 @@ def read_deeply(
     apart: int | None = None,
 ) -> Float[Tensor, "targets classes"]:
     """Return what convolutions believe of some targets; what is `within_hearing` of them must be decided on."""
-    return network.believe(_rows_of(chosen.prepared), mixing_of(chosen, threshold, apart))[targets]
+    return network.believe(chosen.prepared.features, mixing_of(chosen, threshold, apart))[targets]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gdpnet.columns import ONE_HOT, OWN, Columns, as_read
 from gdpnet.concluding import conclude_clusters, conclude_labelled, conclude_links
-from gdpnet.config import Config
+from gdpnet.config import Config, filled
 from gdpnet.deep_reading import SHARE, read_deeply, within_hearing
 from gdpnet.denoised import Denoised
 from gdpnet.device import pick_device
@@ -40,7 +40,7 @@ from gdpnet.representing import represent
 from gdpnet.run_folder import RunFolder, read_checkpoint, write_checkpoint
 from gdpnet.scene import Scene, make_scene, part_for_training
 from gdpnet.selection.policy import Policy
-from gdpnet.threshold import Choice, edge_weights
+from gdpnet.threshold import KEEP_ALL, Choice, edge_weights
 from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs
 from gdpnet.unlabelled import (
     UNLABELLED,
@@ -351,7 +351,7 @@ class GDPNet(Estimator):
         tensors, about = read_tensors(Path(path), "model")
         where = pick_device(device)
         try:
-            config = Config().with_values(about["config"])
+            config = Config().with_values(filled(about["config"]))
             model = cls.from_config(config, seed=about["seed"], device=device)
             model.task = config.task if task is None else task
             model.basis_ = tensors.get("basis")
@@ -370,10 +370,14 @@ class GDPNet(Estimator):
         return model
 
     def _select(self, graph: Graph, targets: Tensor, *, deeply: bool = False) -> Selected:
-        """Decide on the edges of some nodes, and on those of all whose decisions convolutions hear if asked for."""
+        """Decide on the edges of some nodes, and on those of all whose decisions convolutions hear if asked for.
+
+        Where the cleaned graph keeps everything, convolutions hear all links alike, whatever was decided.
+        """
         self.check_graph(graph)
         prepared = prepare(self.as_read(graph), self.config_, self.device_)
         targets = targets.to(self.device_)
+        deeply = deeply and self.threshold_.threshold != KEEP_ALL
         targets = within_hearing(prepared, targets) if deeply else torch.unique(targets)
         return select(self.policy_, self.aggregators_, prepared, targets, self.config_, self.seed)
 

@@ -203,6 +203,8 @@ def _on_cleaned(unit: Unit, name: str, graph: Graph, task: Task, cleaned: Denois
     """Train a network on the cleaned graph; its failure is its own, not that of the model beside it.
 
     A graph that came back as it was is the graph as it was: there the network has the settings that it has on that.
+    Its record's ``config`` names those that were found on cleaned graphs, by which it is known before anything is
+    cleaned, and its ``settings`` those that it had.
     """
     try:
         untouched = cleaned.threshold == KEEP_ALL

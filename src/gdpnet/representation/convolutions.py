@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.features import drop_values as drop
-from gdpnet.ragged import sum_rows
+from gdpnet.ragged import offsets_of, owners_of, sum_rows
 from gdpnet.representation.sparse import Matrix, Table, times
 
 LAYERS = 3
@@ -32,8 +32,10 @@ class Mixing:
         weight: Float[Tensor, "edges"],
     ) -> Mixing:
         """Lay out the edges that weigh anything."""
+        kept, nodes = weight != 0.0, row_ptr.numel() - 1
         total = sum_rows(weight, row_ptr)
-        rows = SparseRows(row_ptr, neighbour, weight, row_ptr.numel() - 1)
+        lengths = torch.bincount(owners_of(row_ptr.diff())[kept], minlength=nodes)
+        rows = SparseRows(offsets_of(lengths), neighbour[kept], weight[kept], nodes)
         return cls(Matrix.of(rows, row_ptr.device), (1.0 + total).rsqrt()[:, None])
 
     def __call__(self, given: Float[Tensor, "nodes width"]) -> Float[Tensor, "nodes width"]:

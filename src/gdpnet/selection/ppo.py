@@ -115,10 +115,6 @@ class Scored:
     order_log_prob: Float[Tensor, "n"]
     keep_log_prob: Float[Tensor, "n"]
 
-    def detach(self) -> Scored:
-        """Return the same numbers without their history."""
-        return Scored(*(part.detach() for part in vars(self).values()))
-
 
 def joint_kl(old: Scored, new: Scored, play_learned: bool, can_end: bool) -> Float[Tensor, "n"]:
     """Return KL(old || new) of the joint action at each decision, exactly.

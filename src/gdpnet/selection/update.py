@@ -104,8 +104,8 @@ class Gain(torch.autograd.Function):
     """The clipped surrogate of some decisions, averaged, as a function of the scores of their candidates.
 
     Its gradient is written out: a draw moves its own score by one and all scores by their chances, keep-or-drop moves
-    the score of what was drawn by the chance of the other action. That takes a third of the small operations that
-    a gradient through every logarithm and sum takes, which on a GPU is the time of the update.
+    the score of what was drawn by the chance of the other action. That takes a third fewer small operations than a
+    gradient through every logarithm and sum, and on a GPU their number is the time of the update.
     """
 
     @staticmethod

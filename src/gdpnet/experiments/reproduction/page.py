@@ -22,6 +22,7 @@ from gdpnet.experiments.tasks import MEASURES
 from gdpnet.experiments.tasks import Row as TaskRow
 from gdpnet.experiments.tasks import summarise as summarise_tasks
 from gdpnet.experiments.tuning import KIND as SEARCH
+from gdpnet.experiments.variants import VARIANTS
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d5d9de; --soft: #f3f5f7; --bold: #0a5cad }
@@ -106,7 +107,9 @@ def _robustness_grids(rows: list[Row]) -> list[Grid]:
             lines.append(tuple(cells))
         columns = ("method", *(f"rate {rate:g}" for rate in rates))
         about = "Micro-F1 on test nodes, mean ± deviation (seeds); best in bold."
-        notes = _apart_note(row.apart for row in mine.values())
+        notes = _apart_note(row.apart for row in mine.values()) + _ablation_note(
+            row.method for row in mine.values()
+        )
         grids.append(Grid(f"Noise: {graph}, {noise}", about, columns, tuple(lines), notes))
         judged = [mine[place] for name in order for rate in rates if (place := (name, rate)) in mine]
         grids.append(_links_grid(graph, noise, [row for row in judged if row.links]))
@@ -117,6 +120,14 @@ def _apart_note(apart: Iterable[bool]) -> tuple[str, ...]:
     """Return what a mark means, where there is one."""
     note = "measured with other settings than GDPNet's newest here: what lies between them is not this change alone"
     return (f"{APART.strip()} {note}",) if any(apart) else ()
+
+
+def _ablation_note(methods: Iterable[str]) -> tuple[str, ...]:
+    """Return what ablations are to be compared with, where there are any."""
+    reference = "gdpnet:no-convolutions"
+    left_out = {name for name, changes in VARIANTS.items() if set(VARIANTS[reference]) < set(changes)}
+    note = f"GDPNet's ablations leave convolutions out: what they change is the difference to {reference}"
+    return (note,) if left_out & set(methods) else ()
 
 
 def task_grids(rows: list[TaskRow]) -> list[Grid]:

@@ -30,8 +30,8 @@ SENTENCES = {
     "score of the classes among the representations themselves.",
     "shares.png": "How many of a node's neighbours are selected: the spread over nodes, a dataset a panel.",
     "training_share.png": "Micro-F1 on test against the share of training nodes whose labels are known.",
-    "discount.png": "Micro-F1 on test of GDPNet against the discount of its rewards.",
-    "epochs.png": "Micro-F1 on test of GDPNet against the number of turns of the two phases.",
+    "discount.png": "Micro-F1 on test of GDPNet, convolutions left out, against the discount of its rewards.",
+    "epochs.png": "Micro-F1 on test of GDPNet, convolutions left out, against the number of turns of the two phases.",
     "convergence.png": "Validation F1, mean reward and share of neighbours kept, from the first, random policy on.",
     "seconds.png": "Seconds an epoch, on the machine and device of the records.",
     "reliability.png": "How often links of a keep probability are genuine, with as many random links added as there "
