@@ -22,7 +22,8 @@ from limits import device_limits, least_work, shares
 from memory import in_child
 from records import make_parser, write_record
 
-from gdpnet.atomic import atomic_path
+from gdpnet._core.files import atomic_path
+from gdpnet._core.stopwatch import Phases
 from gdpnet.config import Config
 from gdpnet.graph.generated import GeneratedSettings, generate_store
 from gdpnet.graph.graph import Graph
@@ -30,7 +31,6 @@ from gdpnet.graph.mapped import open_store
 from gdpnet.graph.store import write_store
 from gdpnet.inference import CIRCLE_EPISODES
 from gdpnet.model import GDPNet
-from gdpnet.phases import Phases
 from gdpnet.streaming import denoise_to
 
 MEAN_DEGREE = 20

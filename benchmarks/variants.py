@@ -12,11 +12,11 @@ from pathlib import Path
 import torch
 from records import make_parser, write_record
 
+from gdpnet._core.csr import cut_rows
 from gdpnet.blockwise import Blockwise
 from gdpnet.graph.mapped import open_store
 from gdpnet.inference import play_of
 from gdpnet.model import GDPNet
-from gdpnet.ragged import cut_rows
 from gdpnet.selection import shared_kernel
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.shared import play_shared

@@ -1,9 +1,12 @@
 """Settings of every test run."""
 
 import os
+from pathlib import Path
 
 import torch
 from jaxtyping import install_import_hook
+
+import helpers.typechecking  # noqa: F401 - the import hook looks it up by name
 
 # without a GPU Triton's kernels run in its interpreter, which must be known before anything imports Triton
 if not torch.cuda.is_available():
@@ -12,38 +15,63 @@ if not torch.cuda.is_available():
 # the tensors of tests are small, and two threads on them cost more than they give
 torch.set_num_threads(1)
 
-# shapes and types that annotations name are checked wherever tests go
-install_import_hook(
-    [
-        f"gdpnet.{room}"
-        for room in (
-            "ragged",
-            "graph",
-            *(
-                f"selection.{module}"  # all but what is compiled, which is not Python
-                for module in (
-                    "compiled",
-                    "draws",
-                    "episodes",
-                    "fused",
-                    "play",
-                    "policy",
-                    "ppo",
-                    "rewards",
-                    "rollout",
-                    "stepwise",
-                    "update",
-                )
-            ),
-            "representation",
-            "prepared",
-            "sight",
-            "inference",
-            "earning",
-            "training",
-            "envs",
-            "threshold",
-        )
-    ],
-    "beartype.beartype",
+SOURCE = Path(__file__).parents[1] / "src"
+
+UNCHECKED = (
+    "gdpnet._core.files",
+    "gdpnet._core.threads",
+    "gdpnet.baselines",
+    "gdpnet.best_epoch",
+    "gdpnet.blockwise",
+    "gdpnet.cli",
+    "gdpnet.columns",
+    "gdpnet.concluding",
+    "gdpnet.deep_reading",
+    "gdpnet.denoised",
+    "gdpnet._core.device",
+    "gdpnet.doubting",
+    "gdpnet.estimator",
+    "gdpnet.experiments",
+    "gdpnet.explanation",
+    "gdpnet.judging",
+    "gdpnet.linking",
+    "gdpnet._core.significance",
+    "gdpnet.model",
+    "gdpnet.model_file",
+    "gdpnet.networks",
+    "gdpnet.pair_kernel",
+    "gdpnet._core.stopwatch",
+    "gdpnet.playing",
+    "gdpnet.reading",
+    "gdpnet.representing",
+    "gdpnet.run_folder",
+    "gdpnet.scene",
+    "gdpnet.selection.layout",
+    "gdpnet.selection.shared",
+    "gdpnet.selection.visited",
+    "gdpnet.shards",
+    "gdpnet.streaming",
+    "gdpnet.tally",
+    "gdpnet.transform",
+    "gdpnet.unlabelled",
 )
+"""Rooms and modules whose annotations are not checked yet."""
+
+
+def _checked_modules() -> list[str]:
+    """Return every module whose annotations are checked.
+
+    Left out are functions that numba or Triton compiles, and `gdpnet.config`, which is handed what users write and
+    checks it itself.
+    """
+    compiled = ("kernel", "native", "lanes", "numba_products")
+    names = [
+        ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+        for path in sorted((SOURCE / "gdpnet").rglob("*.py"))
+        if path.stem not in ("__init__", "__main__", "config") and not path.stem.endswith(compiled)
+    ]
+    return [name for name in names if not any(f"{name}.".startswith(f"{one}.") for one in UNCHECKED)]
+
+
+# shapes and types that annotations name are checked wherever tests go
+install_import_hook(_checked_modules(), "helpers.typechecking.check")

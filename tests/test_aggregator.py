@@ -18,7 +18,7 @@ from gdpnet.representation.tasks import classification_loss, hit_or_probability,
 from gdpnet.representing import represent
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.sight import make_view
-from worlds import CPU, random_graph, random_world
+from helpers.worlds import CPU, random_graph, random_world
 
 
 def one_member(*, self_weight: bool = False) -> Aggregators:

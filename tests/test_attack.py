@@ -12,7 +12,7 @@ from gdpnet.errors import GraphError
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.noise import NOISES, corrupt, corrupt_all
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
-from graphs import assert_same, small_graph
+from helpers.graphs import assert_same, small_graph
 
 CPU = torch.device("cpu")
 CLEAN = SyntheticSettings(

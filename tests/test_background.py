@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from gdpnet.background import Background, in_order
+from gdpnet._core.threads import Background, in_order
 
 
 @pytest.mark.parametrize("threads", [0, 2])

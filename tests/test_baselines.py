@@ -29,7 +29,7 @@ from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import SPLITS, Graph
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.representation.sparse import Matrix, drop_values, times
-from worlds import CPU, random_graph
+from helpers.worlds import CPU, random_graph
 
 QUICK = {"width": 16, "epochs": 30, "patience": 10, "dropout": 0.2, "weight_decay": 5e-5}
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from commands import call, last_record, refuse, rows_of, succeed
+from gdpnet._core.version import __version__
 from gdpnet.cli import main
 from gdpnet.cli.printing import EpochProgress
 from gdpnet.config import read_config
@@ -18,8 +18,8 @@ from gdpnet.errors import ConfigError
 from gdpnet.graph.files import read_graph, write_tables
 from gdpnet.graph.graph import Graph
 from gdpnet.model import GDPNet
-from gdpnet.version import __version__
-from small import FAST, noisy_graph, same_weights, write_folder
+from helpers.commands import call, last_record, refuse, rows_of, succeed
+from helpers.small import FAST, noisy_graph, same_weights, write_folder
 
 COMMANDS = (
     "demo",

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from commands import call, refuse
 from gdpnet.cli import main
 from gdpnet.errors import GDPNetError, GraphError
 from gdpnet.graph import writing
@@ -17,8 +16,9 @@ from gdpnet.graph.files import read_graph, write_npz, write_tables
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.noise import corrupt_all
 from gdpnet.graph.writing import write_noisy
-from graphs import assert_same, small_graph, without_truth
-from small import FAST, noisy_graph, write_folder
+from helpers.commands import call, refuse
+from helpers.graphs import assert_same, small_graph, without_truth
+from helpers.small import FAST, noisy_graph, write_folder
 
 STEPS = [("random-links", 0.5), ("deleted-links", 0.2), ("flipped-bits", 0.3), ("flipped-labels", 0.2)]
 WORDS = [word for kind, rate in STEPS for word in ("--kind", f"{kind}={rate}")]

@@ -7,12 +7,12 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from commands import last_record, refuse, rows_of, succeed
 from gdpnet.cli import main
 from gdpnet.graph.files import read_graph
 from gdpnet.graph.links import split_links
 from gdpnet.model import GDPNet
-from small import FAST, noisy_graph, write_folder
+from helpers.commands import last_record, refuse, rows_of, succeed
+from helpers.small import FAST, noisy_graph, write_folder
 
 
 @pytest.fixture(scope="module")

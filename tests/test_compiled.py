@@ -15,18 +15,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gdpnet import device
+from gdpnet._core import device
+from gdpnet._core.random import gumbels, uniforms
 from gdpnet.config import Config
 from gdpnet.errors import GDPNetError
 from gdpnet.selection import compiled
 from gdpnet.selection.compiled import can_compile, play_compiled
-from gdpnet.selection.draws import gumbels, uniforms
 from gdpnet.selection.episodes import begin_episodes, split_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.rollout import engine_of, roll_out
 from gdpnet.selection.stepwise import play_stepwise
 from gdpnet.sight import make_view
-from worlds import OWN, PAPER, PLAYS, SHIPPED, random_graph, random_world
+from helpers.worlds import OWN, PAPER, PLAYS, SHIPPED, random_graph, random_world
 
 pytest.importorskip("numba", reason="numba is not installed")
 

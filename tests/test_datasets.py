@@ -16,7 +16,7 @@ from gdpnet.errors import DatasetError
 from gdpnet.graph import datasets
 from gdpnet.graph.datasets import DATASETS, data_folder, is_present, load_dataset
 from gdpnet.graph.features import SparseRows
-from graphs import assert_same
+from helpers.graphs import assert_same
 
 SPLIT_SIZES = {
     "cora": (1208, 500, 1000),

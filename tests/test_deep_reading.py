@@ -26,7 +26,7 @@ from gdpnet.representation.sparse import table_of
 from gdpnet.representing import represent
 from gdpnet.scene import make_scene
 from gdpnet.threshold import Choice
-from small import FAST, fitted, noisy_graph, same_weights
+from helpers.small import FAST, fitted, noisy_graph, same_weights
 
 CPU = torch.device("cpu")
 READS = FAST.with_values({"reader": {"use": True, "steps": 20, "look_every": 10}})

@@ -25,7 +25,7 @@ from gdpnet.representing import see
 from gdpnet.run_folder import create_run
 from gdpnet.scene import Scene, make_scene
 from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs
-from small import FAST, write_folder
+from helpers.small import FAST, write_folder
 
 CPU = torch.device("cpu")
 WARM = Config().with_values(

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gdpnet.selection.draws import gumbels, keys, uniforms
+from gdpnet._core.random import gumbels, keys, uniforms
 
 MANY = 200_000
 

@@ -30,7 +30,7 @@ from gdpnet.scene import make_scene  # noqa: E402
 from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes  # noqa: E402
 from gdpnet.selection.rollout import Play, roll_out  # noqa: E402
 from gdpnet.training import reward_if_kept  # noqa: E402
-from small import FAST, fitted, noisy_graph  # noqa: E402
+from helpers.small import FAST, fitted, noisy_graph  # noqa: E402
 
 ORDERS = ("learned", "random")
 KINDS = ("marginal", "paper", "counterfactual")
@@ -277,7 +277,7 @@ def test_a_model_without_selection_is_played_with_pair_features():
 
 
 def test_a_saved_model_and_a_written_graph_are_opened_by_their_paths(tmp_path):
-    from small import write_folder
+    from helpers.small import write_folder
 
     model, graph = trained()
     model.save(tmp_path / "model.safetensors")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdpnet.selection.episodes import begin_episodes, split_episodes
-from worlds import random_graph, star
+from helpers.worlds import random_graph, star
 
 # the path 0 - 1 - 2, the node 3 alone, and 1 - 4
 ROW_PTR = torch.tensor([0, 1, 4, 5, 5, 6])

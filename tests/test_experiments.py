@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from gdpnet._core.version import __version__
 from gdpnet.baselines.logistic import logistic_regression_f1
 from gdpnet.config import Config
 from gdpnet.denoised import Denoised
@@ -22,8 +23,7 @@ from gdpnet.experiments.variants import variant_of
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.model import GDPNet
-from gdpnet.version import __version__
-from small import FAST, fitted, noisy_graph
+from helpers.small import FAST, fitted, noisy_graph
 
 # the path 0 - 1 - 2 - 3, its last link spurious, and a node 4 on its own; labels 0 0 1 ? 1, one known to be wrong
 PATH = Graph.build(

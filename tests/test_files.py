@@ -11,12 +11,12 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from gdpnet.atomic import atomic_path
+from gdpnet._core.files import atomic_path
 from gdpnet.errors import GDPNetError, GraphError
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.files import Columns, edge_table, read_graph, write_npz, write_table, write_tables
 from gdpnet.graph.graph import Graph
-from graphs import assert_same, small_graph, without_truth
+from helpers.graphs import assert_same, small_graph, without_truth
 
 NODES = "id,label,split,age\na,x,train,1\nb,y,val,2\nc,,,3\n"
 EDGES = "source,target\na,b\nb,c\n"

@@ -6,6 +6,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
+from gdpnet._core.csr import both_ways
 from gdpnet.baselines.filters import (
     kept_share,
     similarity_scores,
@@ -19,7 +20,6 @@ from gdpnet.errors import ConfigError
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
-from gdpnet.ragged import both_ways
 
 QUICK = Settings(width=16, epochs=30, patience=10)
 

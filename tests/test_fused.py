@@ -8,7 +8,7 @@ import warnings
 import pytest
 import torch
 
-from gdpnet import device
+from gdpnet._core import device
 from gdpnet.config import Config
 from gdpnet.errors import GDPNetError
 from gdpnet.prepared import prepare
@@ -19,7 +19,7 @@ from gdpnet.selection.play import Play
 from gdpnet.selection.rollout import roll_out
 from gdpnet.selection.stepwise import play_stepwise
 from gdpnet.sight import make_view
-from worlds import OWN, PAPER, PLAYS, SHIPPED, random_graph, random_world
+from helpers.worlds import OWN, PAPER, PLAYS, SHIPPED, random_graph, random_world
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 

@@ -13,7 +13,7 @@ from gdpnet.graph import generated
 from gdpnet.graph.buckets import Buckets
 from gdpnet.graph.generated import GeneratedSettings, generate_store
 from gdpnet.graph.mapped import open_store
-from graphs import assert_same
+from helpers.graphs import assert_same
 
 SMALL = GeneratedSettings(nodes=400, edges=6000, features=6, classes=4, noise=0.25)
 

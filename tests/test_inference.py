@@ -11,7 +11,7 @@ from gdpnet.prepared import prepare
 from gdpnet.representing import represent
 from gdpnet.selection.rollout import Play, roll_out
 from gdpnet.sight import make_view
-from worlds import CPU, known_policy, random_graph, random_world, star, table_view
+from helpers.worlds import CPU, known_policy, random_graph, random_world, star, table_view
 
 
 def config_of(mode: str = "sampled", hops: int = 1, *, both_ways: bool = True, **policy) -> Config:

@@ -15,7 +15,7 @@ from gdpnet.errors import GraphError
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.interop import from_networkx, from_pyg, from_scipy, to_networkx, to_pyg
-from graphs import assert_same, small_graph
+from helpers.graphs import assert_same, small_graph
 
 X = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
 EDGES = torch.tensor([[0, 1], [1, 2]])

@@ -18,7 +18,7 @@ from gdpnet.graph.interop import to_pyg
 from gdpnet.model import GDPNet
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.transform import DenoiseTransform
-from small import FAST, fitted, noisy_graph, same_weights
+from helpers.small import FAST, fitted, noisy_graph, same_weights
 
 # steps large enough that a few epochs change what is predicted
 EAGER = FAST.with_values(

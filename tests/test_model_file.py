@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from gdpnet.atomic import atomic_path
+from gdpnet._core.files import atomic_path
 from gdpnet.errors import GDPNetError, ModelFileError
 from gdpnet.model import GDPNet
 from gdpnet.model_file import FORMAT_VERSION, read_tensors, write_tensors
-from small import fitted, noisy_graph
+from helpers.small import fitted, noisy_graph
 
 TENSORS = {
     "matrix": torch.arange(6.0).reshape(2, 3),

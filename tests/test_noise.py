@@ -16,7 +16,7 @@ from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import UNKNOWN, Graph, Truth
 from gdpnet.graph.noise import MULTIPLES, NOISES, corrupt, corrupt_all
 from gdpnet.graph.sampling import distinct, untaken
-from graphs import assert_same, small_graph
+from helpers.graphs import assert_same, small_graph
 
 LINK_KINDS = ("random-links", "cross-class-links", "deleted-links", "rewired-links")
 FEATURE_KINDS = ("masked-features", "swapped-features", "gaussian-features", "flipped-bits")

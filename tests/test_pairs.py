@@ -16,7 +16,7 @@ from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.pairs import PAIR_NAMES, pair_features
 from gdpnet.prepared import prepare
-from worlds import random_graph
+from helpers.worlds import random_graph
 
 # the triangle 0, 1, 2 with 3 hanging on 2
 TRIANGLE = Graph.build([[0, 0, 1, 2], [1, 2, 2, 3]], [[1.0, 0.0], [2.0, 0.0], [0.0, 3.0], [1.0, 1.0]])

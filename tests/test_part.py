@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from commands import last_record, refuse, succeed
 from gdpnet.config import Config
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import SPLITS, Graph
@@ -14,7 +13,8 @@ from gdpnet.graph.store import write_store
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.model import GDPNet
 from gdpnet.scene import cut_for_training, part_for_scoring, part_for_training
-from small import FAST, same_weights
+from helpers.commands import last_record, refuse, succeed
+from helpers.small import FAST, same_weights
 
 LARGE = synthetic_graph(SyntheticSettings(nodes=1500, classes=3, words=200, links_per_node=1.5), seed=0)
 NUMBER = {name: number for number, name in enumerate(SPLITS)}

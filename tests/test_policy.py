@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gdpnet.selection.policy import SCORE_BOUND, Policy, agreement
-from worlds import known_policy
+from helpers.worlds import known_policy
 
 
 def random_policy(*, extras: bool, pairs: int, seed: int = 0) -> Policy:

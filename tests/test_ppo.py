@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.distributions import Bernoulli, Categorical
 
+from gdpnet._core.csr import offsets_of
 from gdpnet.config import Config, PPOSettings
-from gdpnet.ragged import offsets_of
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.ppo import (
     Scored,
@@ -23,7 +23,7 @@ from gdpnet.selection.rollout import Play, roll_out
 from gdpnet.selection.update import update_policy
 from gdpnet.selection.visited import visited_states
 from gdpnet.sight import make_view
-from worlds import (
+from helpers.worlds import (
     joint_logits,
     known_policy,
     order_logits,

@@ -4,8 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gdpnet import ragged
-from gdpnet.ragged import (
+from gdpnet._core import csr as ragged
+from gdpnet._core.csr import (
     both_ways,
     cut_rows,
     find_in_rows,

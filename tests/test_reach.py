@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from gdpnet import GDPNet
+from gdpnet._core.csr import owners_of
 from gdpnet.config import Config
 from gdpnet.errors import ConfigError
 from gdpnet.graph.graph import Graph
@@ -15,9 +16,8 @@ from gdpnet.graph.pairs import DISTANCE, pair_names, pair_tables, pairs_between,
 from gdpnet.graph.reach import reach
 from gdpnet.graph.synthetic import synthetic_graph
 from gdpnet.prepared import prepare
-from gdpnet.ragged import owners_of
 from gdpnet.streaming import denoise_to
-from worlds import random_graph
+from helpers.worlds import random_graph
 
 CPU = torch.device("cpu")
 QUICK = {"training": {"warmup": 2, "epochs": 3}, "representation": {"width": 16}}

@@ -20,7 +20,7 @@ from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
 from gdpnet.representing import rings_of, see
 from gdpnet.scene import make_scene
-from small import FAST, fitted, noisy_graph, same_weights
+from helpers.small import FAST, fitted, noisy_graph, same_weights
 
 CPU = torch.device("cpu")
 PLAIN = Config().with_values({"features": {"normalise": "none"}})

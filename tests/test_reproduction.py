@@ -35,7 +35,7 @@ from gdpnet.experiments.reproduction.submodularity import (
     total,
 )
 from gdpnet.experiments.reproduction.tables import TITLES, make_table
-from small import FAST, noisy_graph, write_folder
+from helpers.small import FAST, noisy_graph, write_folder
 
 
 def trial(method: str, score: float | None, seed: int = 0, graph: str = "cora", **more) -> dict:

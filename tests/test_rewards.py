@@ -13,7 +13,7 @@ from gdpnet.selection.rewards import counterfactual_reward, marginal_reward, pap
 from gdpnet.selection.rollout import ENDING, Play, roll_out
 from gdpnet.sight import make_view
 from gdpnet.training import reward_if_kept
-from worlds import random_graph, random_world
+from helpers.worlds import random_graph, random_world
 
 SHARES = st.lists(st.floats(0, 1, width=32), min_size=1, max_size=6)
 

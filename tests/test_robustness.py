@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from commands import call, succeed
 from gdpnet.baselines.fitting import Settings
 from gdpnet.baselines.methods import METHODS
 from gdpnet.cli import main
@@ -35,7 +34,8 @@ from gdpnet.graph.files import read_graph
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.noise import corrupt
 from gdpnet.threshold import Choice
-from small import FAST, fitted, write_folder
+from helpers.commands import call, succeed
+from helpers.small import FAST, fitted, write_folder
 
 FAMILY = ("gdpnet", "gdpnet>gcn", "gdpnet>gat")
 

@@ -12,17 +12,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gdpnet._core.random import gumbels, keys, uniforms
 from gdpnet.config import Config
 from gdpnet.errors import GDPNetError
 from gdpnet.graph.graph import Graph
 from gdpnet.prepared import Prepared, with_circle
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.selection.draws import gumbels, keys, uniforms
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import ENDING, NEVER, Play, Rollout, decision_offsets, roll_out
 from gdpnet.sight import make_view
-from worlds import known_policy, random_graph, random_world, star, table_view
+from helpers.worlds import known_policy, random_graph, random_world, star, table_view
 
 GREEDY = Play(greedy=True)
 TO_THE_END = Play(early_stop=False)

@@ -28,7 +28,7 @@ from gdpnet.run_folder import (
     read_checkpoint,
     write_json,
 )
-from small import FAST, noisy_graph, same_weights, weights, write_folder
+from helpers.small import FAST, noisy_graph, same_weights, weights, write_folder
 
 CONFIG = FAST.with_values({"training": {"epochs": 4}})
 GRAPH = noisy_graph()

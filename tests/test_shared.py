@@ -15,8 +15,8 @@ from gdpnet.selection.rollout import roll_out
 from gdpnet.selection.shared import can_share, play_shared
 from gdpnet.selection.stepwise import play_stepwise
 from gdpnet.sight import make_view
+from helpers.worlds import Play, random_graph, random_world
 from test_fused import DEVICE, OWN, PAPER, PLAYS, SHIPPED
-from worlds import Play, random_graph, random_world
 
 pytest.importorskip("triton", reason="Triton is not installed")
 

@@ -12,7 +12,7 @@ from gdpnet.prepared import Prepared, prepare, with_circle
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import Episodes, Met, begin_episodes
 from gdpnet.sight import make_view
-from worlds import CPU
+from helpers.worlds import CPU
 
 # the path 0 - 1 - 2, whose nodes show (1,0), (0,1), (0,1)
 PATH = Graph.build([[0, 1], [1, 2]], [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], [0, 1, 1])

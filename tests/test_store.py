@@ -16,8 +16,8 @@ from gdpnet.graph.files import read_graph
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.mapped import open_store
 from gdpnet.graph.store import ArrayFile, index_type, write_store
-from graphs import assert_same, small_graph
-from small import fitted, noisy_graph, same_weights, write_folder
+from helpers.graphs import assert_same, small_graph
+from helpers.small import fitted, noisy_graph, same_weights, write_folder
 
 
 def stored(folder: Path, graph: Graph | None = None) -> Path:

@@ -11,18 +11,19 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from gdpnet import atomic, inference, streaming
+from gdpnet import inference, streaming
+from gdpnet._core import files as atomic
+from gdpnet._core.stopwatch import Phases
 from gdpnet.cli import main
 from gdpnet.errors import ConfigError, GDPNetError, GraphError, RunFolderError
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.mapped import open_store
 from gdpnet.graph.store import write_store
 from gdpnet.model import GDPNet
-from gdpnet.phases import Phases
 from gdpnet.representation.reader import Reader
 from gdpnet.streaming import denoise_to, embed_to
-from small import FAST, fitted, noisy_graph
-from worlds import random_graph
+from helpers.small import FAST, fitted, noisy_graph
+from helpers.worlds import random_graph
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from gdpnet.graph.structure import STRUCTURAL, WIDTH, _in_bins, _told, structura
 from gdpnet.model import GDPNet
 from gdpnet.scene import make_scene
 from gdpnet.streaming import denoise_to
-from small import FAST, fitted, noisy_graph
-from worlds import CPU, random_graph
+from helpers.small import FAST, fitted, noisy_graph
+from helpers.worlds import CPU, random_graph
 
 STRUCTURE = FAST.with_values({"features": {"missing": "structural"}})
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gdpnet.errors import GraphError
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
-from graphs import assert_same
+from helpers.graphs import assert_same
 
 SMALL = SyntheticSettings(nodes=600)
 

@@ -24,8 +24,8 @@ from gdpnet.representation.tasks import CLASSIFICATION, MultiLabel, Partners, Ta
 from gdpnet.run_folder import create_run
 from gdpnet.streaming import denoise_to
 from gdpnet.unlabelled import begin_study, condense, fit_basis, group_rows
-from graphs import small_graph
-from small import noisy_graph, write_folder
+from helpers.graphs import small_graph
+from helpers.small import noisy_graph, write_folder
 
 QUICK = {
     "training": {"epochs": 3, "warmup": 1},

@@ -7,19 +7,19 @@ import pytest
 import torch
 
 from gdpnet import threshold
+from gdpnet._core.significance import gains_and_losses, is_ahead
 from gdpnet.config import Config
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.inference import Selected, select
-from gdpnet.margin import gains_and_losses, is_ahead
 from gdpnet.model import GDPNet
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.scene import Scene, make_scene
 from gdpnet.selection.policy import Policy
 from gdpnet.threshold import CANDIDATES, KEEP_ALL, Choice, choose_threshold, edge_weights
 from gdpnet.training import make_policy
-from small import FAST, fitted, noisy_graph
-from worlds import CPU
+from helpers.small import FAST, fitted, noisy_graph
+from helpers.worlds import CPU
 
 PLAIN = Config().with_values({"features": {"normalise": "none"}, "representation": {"width": 2}})
 

@@ -20,8 +20,8 @@ from gdpnet.model import GDPNet
 from gdpnet.prepared import prepare
 from gdpnet.scene import Scene, make_scene, split_for_training
 from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs
-from small import same_weights as same_models
-from worlds import CPU
+from helpers.small import same_weights as same_models
+from helpers.worlds import CPU
 
 FAST = Config().with_values(
     {

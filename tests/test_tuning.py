@@ -17,9 +17,9 @@ from gdpnet.experiments.records import append_record, read_records
 from gdpnet.experiments.robustness import Unit, plan, run_unit
 from gdpnet.experiments.tuning import run_search, searched_settings, searches_left
 from gdpnet.model import GDPNet
-from graphs import assert_same
-from small import FAST, write_folder
-from small import noisy_graph as noisy_small_graph
+from helpers.graphs import assert_same
+from helpers.small import FAST, write_folder
+from helpers.small import noisy_graph as noisy_small_graph
 
 TRIED = [*CANDIDATES, *({**CANDIDATES[0], "layers": layers} for layers in DEPTHS)]
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from pyarrow import csv
 
-from commands import refuse
 from gdpnet.cli import main
 from gdpnet.cli.options import GraphSource
 from gdpnet.errors import GraphError
@@ -20,7 +19,8 @@ from gdpnet.graph.mapped import open_store
 from gdpnet.graph.noise import corrupt
 from gdpnet.graph.store import write_store
 from gdpnet.model import GDPNet
-from small import FAST, fitted, noisy_graph
+from helpers.commands import refuse
+from helpers.small import FAST, fitted, noisy_graph
 
 FAST_WORDS = [
     f"--set={part}"

@@ -14,7 +14,7 @@ from gdpnet.selection.rollout import Play, Rollout, roll_out
 from gdpnet.selection.update import Gain, Update, update_policy
 from gdpnet.selection.visited import cut_batch, gather_batch, score_batch, score_candidates, visited_states
 from gdpnet.sight import make_view
-from worlds import joint_logits, known_policy, random_graph, random_world, score_all, star, table_view
+from helpers.worlds import joint_logits, known_policy, random_graph, random_world, score_all, star, table_view
 
 PLAYS = [Play(), Play(learned_order=False), Play(early_stop=False)]
 NAMES = ["learned", "random order", "no early stop"]

@@ -31,9 +31,9 @@ from gdpnet.sight import make_view
 from gdpnet.streaming import denoise_to, embed_to
 from gdpnet.threshold import KEEP_ALL, Choice, _propagate
 from gdpnet.training import reward_if_kept
-from small import FAST, fitted, noisy_graph, same_weights
+from helpers.small import FAST, fitted, noisy_graph, same_weights
+from helpers.worlds import CPU, random_graph, random_world
 from test_fused import assert_alike
-from worlds import CPU, random_graph, random_world
 
 ONE_HOP = Config().with_values(
     {

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from gdpnet.version import __version__
+from gdpnet._core.version import __version__
 
 if TYPE_CHECKING:
     from gdpnet.graph.datasets import load_dataset as load_dataset

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from gdpnet.errors import ConfigError, nearest
 
@@ -253,7 +253,7 @@ class Config:
     inference: InferenceSettings = field(default_factory=InferenceSettings)
     task: TaskSettings = field(default_factory=TaskSettings)
 
-    def with_values(self, values: Mapping[str, Mapping[str, Any]]) -> Self:
+    def with_values(self, values: Mapping[str, Mapping[str, Any]]) -> Config:
         """Return a copy with the values of a nested mapping in place."""
         sections = {item.name: getattr(self, item.name) for item in fields(self)}
         for name, changes in values.items():
@@ -266,9 +266,9 @@ class Config:
                 if key not in known:
                     raise ConfigError(f"there is no setting '{name}.{key}'{nearest(key, known)}")
             sections[name] = dataclasses.replace(sections[name], **changes)
-        return type(self)(**sections)
+        return Config(**sections)
 
-    def with_overrides(self, overrides: Iterable[str]) -> Self:
+    def with_overrides(self, overrides: Iterable[str]) -> Config:
         """Return a copy with ``section.key=value`` strings in place, values written as in TOML."""
         config = self
         for override in overrides:

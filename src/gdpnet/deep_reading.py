@@ -15,11 +15,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet._core.csr import ranges
+from gdpnet._core.significance import gains_and_losses
 from gdpnet.config import Config
 from gdpnet.inference import Selected
-from gdpnet.margin import gains_and_losses
 from gdpnet.prepared import Prepared
-from gdpnet.ragged import ranges
 from gdpnet.representation.convolutions import LAYERS, Convolutions, Mixing
 from gdpnet.representation.sparse import table_of
 from gdpnet.representation.tasks import Task

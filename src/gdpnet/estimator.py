@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+from typing import Any
 
 from sklearn.base import BaseEstimator
 
@@ -57,7 +57,7 @@ class Estimator(BaseEstimator):
         self.device = device
 
     @classmethod
-    def from_config(cls, config: Config, *, seed: int = 0, device: str = "auto") -> Self:
+    def from_config(cls, config: Config, *, seed: int = 0, device: str = "auto") -> Any:
         """Make a model from a whole configuration."""
         return cls(**{name: getattr(config, name) for name in SECTIONS}, seed=seed, device=device)
 
@@ -78,7 +78,7 @@ class Estimator(BaseEstimator):
                 params |= {f"{section}__{key}": value for key, value in values.items()}
         return params
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: Any) -> Any:
         """Set constructor arguments, or single settings as ``section__key``."""
         for name, value in params.items():
             section, separator, key = name.partition("__")

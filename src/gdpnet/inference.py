@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from gdpnet._core.csr import ranges
 from gdpnet.config import Config
 from gdpnet.prepared import Prepared, with_circle
-from gdpnet.ragged import ranges
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import Episodes, View, begin_episodes, split_episodes
 from gdpnet.selection.policy import Policy

@@ -13,12 +13,13 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
+from gdpnet._core.device import pick_device
+from gdpnet._core.version import __version__
 from gdpnet.columns import ONE_HOT, OWN, Columns, as_read
 from gdpnet.concluding import conclude_clusters, conclude_labelled, conclude_links
 from gdpnet.config import Config, filled
 from gdpnet.deep_reading import SHARE, read_deeply, within_hearing
 from gdpnet.denoised import Denoised
-from gdpnet.device import pick_device
 from gdpnet.doubting import DoubtedLabel, name_doubted, without_doubted
 from gdpnet.errors import ConfigError, GraphError, ModelFileError
 from gdpnet.estimator import Estimator
@@ -49,7 +50,6 @@ from gdpnet.unlabelled import (
     fit_basis,
     spread_rows,
 )
-from gdpnet.version import __version__
 
 
 class GDPNet(Estimator):

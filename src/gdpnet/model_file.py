@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from gdpnet.atomic import atomic_path
+from gdpnet._core.files import atomic_path
 from gdpnet.errors import ModelFileError
 
 FORMAT_VERSION = 4

@@ -17,10 +17,10 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from gdpnet._core.significance import gains_and_losses, is_ahead
 from gdpnet.config import Config
 from gdpnet.graph.features import Features, SparseRows, drop_inputs, drop_values, take_rows
 from gdpnet.inference import Selected
-from gdpnet.margin import gains_and_losses, is_ahead
 from gdpnet.prepared import Prepared
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet._core.csr import offsets_of, ranges
 from gdpnet.graph.features import Features, mix_into, take_rows
 from gdpnet.prepared import Prepared, given_to_target
-from gdpnet.ragged import offsets_of, ranges
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.reader import Reader
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from gdpnet.atomic import atomic_path
+from gdpnet._core.files import atomic_path
+from gdpnet._core.version import __version__
 from gdpnet.config import Config, read_config
 from gdpnet.errors import ModelFileError, RunFolderError
 from gdpnet.graph.features import SparseRows
@@ -20,7 +21,6 @@ from gdpnet.graph.graph import Graph
 from gdpnet.model_file import read_tensors, write_tensors
 from gdpnet.networks import tensors_under
 from gdpnet.training import TrainingState
-from gdpnet.version import __version__
 
 _PIECE = 1 << 18
 """Rows of an array that are summed up at once."""

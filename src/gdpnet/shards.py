@@ -20,8 +20,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gdpnet.atomic import atomic_path
-from gdpnet.background import Background
+from gdpnet._core.files import atomic_path
+from gdpnet._core.threads import Background
 from gdpnet.errors import GDPNetError, RunFolderError
 from gdpnet.graph.tables import write_table
 from gdpnet.run_folder import write_json

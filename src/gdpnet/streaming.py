@@ -13,15 +13,15 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from gdpnet.background import Background, threads_here
+from gdpnet._core.csr import cut_rows
+from gdpnet._core.stopwatch import Phases
+from gdpnet._core.threads import Background, threads_here
 from gdpnet.blockwise import Block, Blockwise
 from gdpnet.errors import ConfigError
 from gdpnet.graph.files import edges_of_targets, id_array
 from gdpnet.graph.graph import Graph
 from gdpnet.inference import Selected
 from gdpnet.model import GDPNet
-from gdpnet.phases import Phases
-from gdpnet.ragged import cut_rows
 from gdpnet.run_folder import fingerprint
 from gdpnet.shards import ShardFolder, open_shards
 from gdpnet.tally import Tally

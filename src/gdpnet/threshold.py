@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
+from gdpnet._core.csr import owners_of, sum_by_owner
+from gdpnet._core.significance import gains_and_losses, is_ahead
 from gdpnet.inference import Selected
-from gdpnet.margin import gains_and_losses, is_ahead
 from gdpnet.prepared import Prepared
-from gdpnet.ragged import owners_of, sum_by_owner
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.tasks import CLASSIFICATION, Classification, Task
 from gdpnet.scene import Scene

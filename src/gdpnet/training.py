@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from gdpnet._core.csr import ranges, running_sum_before
 from gdpnet.best_epoch import is_best, is_over, settled
 from gdpnet.config import Config
 from gdpnet.doubting import doubt_labels, is_time_to_doubt, without_doubted
@@ -20,7 +21,6 @@ from gdpnet.inference import play_of
 from gdpnet.judging import tell_apart, validate
 from gdpnet.playing import play_once, with_selected_circle
 from gdpnet.prepared import given_to_target
-from gdpnet.ragged import ranges, running_sum_before
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.tasks import CLASSIFICATION, Task, may_learn
 from gdpnet.scene import Scene

@@ -19,6 +19,7 @@ from sklearn.cluster import KMeans
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
+from gdpnet._core.csr import sum_by_owner
 from gdpnet.config import Config
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.graph.features import SparseRows, normalise, project
@@ -26,7 +27,6 @@ from gdpnet.graph.graph import Graph
 from gdpnet.graph.links import links_of, without_links
 from gdpnet.inference import select
 from gdpnet.prepared import Prepared, prepare
-from gdpnet.ragged import sum_by_owner
 from gdpnet.representation.infomax import Encoder, fit_encoder
 from gdpnet.representation.spreading import Spread
 from gdpnet.representation.tasks import Clustering, Partners

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet._core.csr import ranges, sum_by_owner
 from gdpnet.baselines.fitting import Inputs, Settings, Task
 from gdpnet.baselines.mixing import normalised_adjacency
 from gdpnet.baselines.networks import Stack
 from gdpnet.graph.features import Features, SparseRows, normalise, take_rows
-from gdpnet.ragged import ranges, sum_by_owner
 
 BATCH = 256
 """Targets of one step."""

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor
 
+from gdpnet._core.csr import both_ways, sum_by_owner
 from gdpnet.baselines.fitting import Settings, Task, fit_network, inputs_of
 from gdpnet.baselines.networks import mlp
 from gdpnet.errors import ConfigError, nearest
@@ -23,7 +24,6 @@ from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.noise import corrupt
 from gdpnet.graph.pairs import pair_features
-from gdpnet.ragged import both_ways, sum_by_owner
 
 SIMILARITIES = ("cosine", "jaccard")
 """Names of the likenesses that `similarity_scores` knows."""

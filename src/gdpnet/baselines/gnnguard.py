@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gdpnet._core.csr import sum_by_owner
 from gdpnet.baselines.filters import similarity_scores
 from gdpnet.baselines.fitting import Inputs, Settings, Side, Task
 from gdpnet.baselines.mixing import Links
 from gdpnet.baselines.networks import Layer, layer_sizes
-from gdpnet.ragged import sum_by_owner
 from gdpnet.representation.sparse import Table, drop_values, times
 
 LEAST = 0.1

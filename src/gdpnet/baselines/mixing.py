@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet._core.csr import sum_by_owner
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph
-from gdpnet.ragged import sum_by_owner
 from gdpnet.representation.sparse import Matrix, times
 
 

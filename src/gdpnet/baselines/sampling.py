@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet._core.csr import offsets_of, ranges, sum_by_owner
 from gdpnet.baselines.fitting import Inputs, Settings, Side
 from gdpnet.baselines.mixing import Links
 from gdpnet.baselines.networks import Stack
 from gdpnet.graph.features import take_rows
-from gdpnet.ragged import offsets_of, ranges, sum_by_owner
 from gdpnet.representation.sparse import Matrix
 
 BATCH = 256

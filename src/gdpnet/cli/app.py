@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gdpnet.version import __version__
+from gdpnet._core.version import __version__
 
 app = typer.Typer(
     add_completion=False,

@@ -174,7 +174,7 @@ def refuse_untrainable(
     names: list[str], data_dir: Path | None, split: str, seed: int, device: str, directed: bool = False
 ) -> None:
     """Refuse a device that is not there, and a graph that nothing can be trained on, before anything runs."""
-    from gdpnet.device import pick_device
+    from gdpnet._core.device import pick_device
     from gdpnet.graph.named import open_graph
     from gdpnet.scene import cut_for_training
 

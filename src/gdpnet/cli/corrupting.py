@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from gdpnet.atomic import check_new
+from gdpnet._core.device import pick_device
+from gdpnet._core.files import check_new
 from gdpnet.cli.app import app
 from gdpnet.cli.opening import open_named
 from gdpnet.cli.options import (
@@ -24,7 +25,6 @@ from gdpnet.cli.options import (
     source_of,
 )
 from gdpnet.cli.printing import print_graph, print_json, print_metrics
-from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError
 from gdpnet.graph.noise import NOISES, check_kind, check_rate, corrupt_all
 from gdpnet.graph.noise_links import is_directed

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gdpnet._core.device import pick_device
 from gdpnet.cli.app import app
 from gdpnet.cli.opening import absolute_name, open_named
 from gdpnet.cli.options import (
@@ -30,7 +31,6 @@ from gdpnet.cli.options import (
 )
 from gdpnet.cli.printing import EpochProgress, print_graph, print_json, print_metrics, print_table
 from gdpnet.config import Config
-from gdpnet.device import pick_device
 from gdpnet.doubting import DoubtedLabel
 from gdpnet.errors import ConfigError, RunFolderError
 from gdpnet.graph.files import write_table

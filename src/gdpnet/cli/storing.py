@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gdpnet.atomic import check_new
+from gdpnet._core.files import check_new
 from gdpnet.cli.app import app
 from gdpnet.cli.opening import open_named
 from gdpnet.cli.options import (

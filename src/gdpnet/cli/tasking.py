@@ -53,7 +53,7 @@ def tasks(
 
     Every result is a record; what the file holds already is not run again, so that a stopped run goes on.
     """
-    from gdpnet.device import pick_device
+    from gdpnet._core.device import pick_device
     from gdpnet.experiments.corrupted import Setting, check_noise
     from gdpnet.experiments.parallel import do_all
     from gdpnet.experiments.records import read_records

@@ -15,12 +15,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from gdpnet._core.csr import offsets_of, ranges
+from gdpnet._core.random import keys, uniforms
 from gdpnet.earning import gain_if_kept, score_alone
 from gdpnet.envs.world import World
 from gdpnet.errors import ConfigError
 from gdpnet.prepared import Prepared
-from gdpnet.ragged import offsets_of, ranges
-from gdpnet.selection.draws import keys, uniforms
 from gdpnet.selection.episodes import Episodes, Met, shuffled_rank
 from gdpnet.selection.policy import agreement
 

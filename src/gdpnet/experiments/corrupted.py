@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gdpnet._core.device import pick_device
 from gdpnet.baselines.attack import attacks
-from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.named import open_graph

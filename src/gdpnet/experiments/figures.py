@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
 
-from gdpnet.atomic import atomic_path
+from gdpnet._core.files import atomic_path
 from gdpnet.denoised import Denoised
 from gdpnet.experiments.evaluation import calibration, selected_shares
 from gdpnet.graph.graph import UNKNOWN, Graph

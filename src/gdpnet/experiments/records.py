@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
+from gdpnet._core.version import __version__
 from gdpnet.config import Config
 from gdpnet.errors import GDPNetError
-from gdpnet.version import __version__
 
 
 def make_record(

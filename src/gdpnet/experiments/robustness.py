@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from gdpnet._core.device import pick_device
 from gdpnet.baselines.fitting import Settings, Task, make_task
 from gdpnet.baselines.methods import METHODS, run_method, run_task
 from gdpnet.config import Config, filled
 from gdpnet.denoised import Denoised
-from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GDPNetError, nearest
 from gdpnet.experiments.cleaned import CLEANED, cleaner_of
 from gdpnet.experiments.corrupted import Setting, noisy_graph

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from sklearn.metrics import roc_auc_score
 
+from gdpnet._core.device import pick_device
 from gdpnet.baselines.clusterers import CLUSTERERS
 from gdpnet.baselines.linkers import LINKERS, by_inner_product, measure
 from gdpnet.config import Config, filled
-from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GDPNetError, GraphError, nearest
 from gdpnet.experiments.corrupted import Setting, noises_on, steps_of
 from gdpnet.experiments.evaluation import cluster_scores

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from gdpnet._core.device import pick_device
 from gdpnet.baselines.fitting import Settings, Task, make_task
 from gdpnet.baselines.methods import METHODS, method_of
 from gdpnet.baselines.search import Scored, is_whole, search_tasks
 from gdpnet.config import Config, filled
-from gdpnet.device import pick_device
 from gdpnet.errors import ConfigError, GDPNetError
 from gdpnet.experiments.cleaned import CLEANED, cleaned_task, cleaner_of
 from gdpnet.experiments.corrupted import Setting, noisy_graph

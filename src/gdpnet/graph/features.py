@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet.ragged import cut_rows, find_in_rows, offsets_of, owners_of, ranges, sum_by_owner
+from gdpnet._core.csr import cut_rows, find_in_rows, offsets_of, owners_of, ranges, sum_by_owner
 
 ONE_HOT_NOTE = "nodes have no features, so each got its own number, one-hot"
 """What is said of a graph that came without features."""

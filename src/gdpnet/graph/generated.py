@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from gdpnet.background import in_order
+from gdpnet._core.threads import in_order
 from gdpnet.errors import GraphError
 from gdpnet.graph.buckets import Buckets
 from gdpnet.graph.graph import SPLITS

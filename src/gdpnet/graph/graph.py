@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from gdpnet._core.csr import find_in_rows, offsets_of, owners_of, ranges
 from gdpnet.errors import GraphError
 from gdpnet.graph.features import Features, SparseRows, take_rows
-from gdpnet.ragged import find_in_rows, offsets_of, owners_of, ranges
 
 UNKNOWN = -1
 """The label of a node whose class is not known."""

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet._core.csr import ranges
 from gdpnet.graph.features import Features, SparseRows
-from gdpnet.ragged import ranges
 
 _CHUNK = 1 << 20
 

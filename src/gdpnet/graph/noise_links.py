@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 
+from gdpnet._core.csr import offsets_of
 from gdpnet.errors import GraphError
 from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.graph.sampling import distinct, is_among, untaken
-from gdpnet.ragged import offsets_of
 
 PATIENCE = 100
 """Rounds of swaps without a single possible one after which rewiring gives up."""

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from gdpnet.atomic import atomic_path
+from gdpnet._core.files import atomic_path
 from gdpnet.errors import GraphError
 from gdpnet.graph.features import ONE_HOT_NOTE, SparseRows
 from gdpnet.graph.graph import Graph, id_text

@@ -13,11 +13,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet.device import has_triton
+from gdpnet._core.csr import find_in_rows, owners_of
+from gdpnet._core.device import has_triton
 from gdpnet.graph.features import Features, add_rows, normalise
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.matching import Rows, Side, matches, row_dots, side_of
-from gdpnet.ragged import find_in_rows, owners_of
 
 PAIR_NAMES = {
     "paper": (),

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from gdpnet.ragged import cut_rows, find_in_rows, offsets_of, owners_of
+from gdpnet._core.csr import cut_rows, find_in_rows, offsets_of, owners_of
 
 _PATHS = 1 << 22
 """Paths of some hops that are followed at once, about; they meet in far fewer nodes."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from gdpnet.atomic import new_folder
+from gdpnet._core.files import new_folder
 from gdpnet.errors import GraphError
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.graph import Graph, id_text

@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet._core.csr import cut_rows, find_in_rows, offsets_of, owners_of, sum_by_owner
 from gdpnet.graph.graph import Graph
 from gdpnet.graph.matching import Rows, matches
-from gdpnet.ragged import cut_rows, find_in_rows, offsets_of, owners_of, sum_by_owner
 
 STRUCTURAL = (
     ("degree", 12, 1.0),

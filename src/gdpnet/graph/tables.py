@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Float
 from pyarrow import csv
 
-from gdpnet.atomic import atomic_path
+from gdpnet._core.files import atomic_path
 from gdpnet.errors import GraphError, nearest
 
 SUFFIXES = (".csv", ".parquet")

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet._core.csr import both_ways
 from gdpnet.errors import GraphError
 from gdpnet.graph.graph import Graph
-from gdpnet.ragged import both_ways
 
 MOST = 1_000_000.0
 """Beyond this a node that weighs one is lost beside its neighbour in single precision."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
-from gdpnet.atomic import new_folder
+from gdpnet._core.files import new_folder
 from gdpnet.graph.files import write_npz, write_table, write_tables
 from gdpnet.graph.graph import Graph, id_text
 from gdpnet.graph.noise import Noisy

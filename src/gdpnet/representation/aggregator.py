@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from gdpnet._core.csr import sum_by_owner
 from gdpnet.graph.features import Features, project
-from gdpnet.ragged import sum_by_owner
 
 
 class Aggregators(nn.Module):

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from gdpnet._core.csr import offsets_of, owners_of, sum_rows
 from gdpnet.graph.features import SparseRows
 from gdpnet.graph.features import drop_values as drop
-from gdpnet.ragged import offsets_of, owners_of, sum_rows
 from gdpnet.representation.sparse import Matrix, Table, times
 
 LAYERS = 3

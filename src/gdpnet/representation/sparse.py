@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet._core.csr import offsets_of
 from gdpnet.graph.features import Features, SparseRows, project
-from gdpnet.ragged import offsets_of
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from gdpnet._core.csr import owners_of, sum_by_owner
 from gdpnet.graph.features import Features, SparseRows, project
-from gdpnet.ragged import owners_of, sum_by_owner
 
 RESTART = 0.15
 """Share of a node's own row that every step brings back."""

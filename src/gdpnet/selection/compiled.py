@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from gdpnet.device import has_numba
+from gdpnet._core.csr import ranges
+from gdpnet._core.device import has_numba
 from gdpnet.errors import GDPNetError
-from gdpnet.ragged import ranges
 from gdpnet.selection.episodes import Episodes, Met, Tables, View
 from gdpnet.selection.layout import HALF_PANEL, HIDDEN_PANEL, Batch, Mode, Net, Output, Sight
 from gdpnet.selection.play import DIVERGED, ENDING, Play, Played

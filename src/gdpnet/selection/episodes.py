@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet.ragged import cut_rows, offsets_of, owners_of, ranges
-from gdpnet.selection.draws import keys
+from gdpnet._core.csr import cut_rows, offsets_of, owners_of, ranges
+from gdpnet._core.random import keys
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import torch
 
-from gdpnet.device import has_triton
+from gdpnet._core.csr import ranges
+from gdpnet._core.device import has_triton
 from gdpnet.errors import GDPNetError
-from gdpnet.ragged import ranges
 from gdpnet.selection.episodes import Episodes, Met, View
 from gdpnet.selection.play import DIVERGED, Play, Played
 from gdpnet.selection.policy import Policy

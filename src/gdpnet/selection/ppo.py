@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet.ragged import sum_by_owner
+from gdpnet._core.csr import sum_by_owner
 from gdpnet.selection.rollout import Rollout, decision_offsets
 
 

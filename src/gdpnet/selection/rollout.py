@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from gdpnet.ragged import offsets_of, running_sum_before
+from gdpnet._core.csr import offsets_of, running_sum_before
 from gdpnet.selection.compiled import can_compile, play_compiled
 from gdpnet.selection.episodes import Episodes, Met, View
 from gdpnet.selection.fused import can_fuse, play_fused

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gdpnet.device import has_triton
+from gdpnet._core.device import has_triton
 from gdpnet.errors import GDPNetError
 from gdpnet.selection.episodes import Episodes, View
 from gdpnet.selection.fused import groups_of

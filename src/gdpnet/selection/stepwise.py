@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from gdpnet._core.csr import offsets_of, sum_by_owner
+from gdpnet._core.random import gumbels, uniforms
 from gdpnet.errors import GDPNetError
-from gdpnet.ragged import offsets_of, sum_by_owner
-from gdpnet.selection.draws import gumbels, uniforms
 from gdpnet.selection.episodes import Episodes, Met, View
 from gdpnet.selection.play import DIVERGED, ENDING, Play, Played
 from gdpnet.selection.policy import Policy, agreement

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from gdpnet.ragged import offsets_of, ranges, sum_by_owner
+from gdpnet._core.csr import offsets_of, ranges, sum_by_owner
 from gdpnet.selection.episodes import View
 from gdpnet.selection.play import Play
 from gdpnet.selection.policy import Policy, agreement

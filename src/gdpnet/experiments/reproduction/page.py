@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gdpnet.atomic import atomic_path
+from gdpnet._core.files import atomic_path
 from gdpnet.experiments.records import of_kind, read_records
 from gdpnet.experiments.reproduction.pictures import SENTENCES, draw_all
 from gdpnet.experiments.reproduction.portraits import CLAIMS, portraits_of

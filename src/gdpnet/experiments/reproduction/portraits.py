@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import silhouette_score
 
+from gdpnet._core.device import pick_device
 from gdpnet.baselines.fitting import Settings
 from gdpnet.baselines.methods import METHODS, run_method
 from gdpnet.config import Config, filled
-from gdpnet.device import pick_device
 from gdpnet.errors import GDPNetError
 from gdpnet.experiments.corrupted import Setting, noisy_graph
 from gdpnet.experiments.evaluation import selected_shares

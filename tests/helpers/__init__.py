@@ -1,0 +1,1 @@
+"""What tests share: small graphs, worlds of episodes, models, and the command line."""
