@@ -10,7 +10,7 @@ import torch
 from records import interleaved_seconds, make_parser, median_ratio, write_record
 
 from gdpnet.config import Config, shipped_config
-from gdpnet.graph.datasets import load_dataset
+from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.inference import play_of
 from gdpnet.scene import make_scene
 from gdpnet.selection.episodes import begin_episodes

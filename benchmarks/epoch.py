@@ -19,7 +19,7 @@ from gdpnet.baselines.fitting import Settings, inputs_of, make_task
 from gdpnet.baselines.networks import graphsage
 from gdpnet.baselines.sampling import BATCH, FAN_OUT, sampled_batches
 from gdpnet.config import shipped_config
-from gdpnet.graph.datasets import load_dataset
+from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.scene import make_scene
 from gdpnet.training import begin_training, train_epochs
 

@@ -15,9 +15,9 @@ from memory import in_child
 from records import make_parser, write_record
 
 from gdpnet.config import Config
-from gdpnet.graph.generated import GeneratedSettings, generate_store
-from gdpnet.graph.mapped import open_store
-from gdpnet.graph.structure import structural_rows
+from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
+from gdpnet.data.io.mapped import open_store
+from gdpnet.data.structural_features import structural_rows
 from gdpnet.model import GDPNet
 from gdpnet.streaming import denoise_to
 

@@ -25,10 +25,10 @@ from records import make_parser, write_record
 from gdpnet._core.files import atomic_path
 from gdpnet._core.stopwatch import Phases
 from gdpnet.config import Config
-from gdpnet.graph.generated import GeneratedSettings, generate_store
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.mapped import open_store
-from gdpnet.graph.store import write_store
+from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.mapped import open_store
+from gdpnet.data.io.store import write_store
 from gdpnet.inference import CIRCLE_EPISODES
 from gdpnet.model import GDPNet
 from gdpnet.streaming import denoise_to

@@ -15,9 +15,9 @@ import torch
 from records import make_parser, write_record
 
 from gdpnet.config import Config
-from gdpnet.graph.datasets import load_dataset
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import Graph
+from gdpnet.data.datasets.citation import load_dataset
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
 from gdpnet.model import GDPNet
 
 LEAVES = 100_000

@@ -24,10 +24,10 @@ from records import interleaved_seconds, make_parser, median_ratio, write_record
 from torch import Tensor
 
 from gdpnet.config import Config
-from gdpnet.graph.datasets import load_dataset
-from gdpnet.graph.graph import Graph
+from gdpnet.data.datasets.citation import load_dataset
+from gdpnet.data.graph import Graph
+from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.inference import play_of, roll_outs
-from gdpnet.prepared import Prepared, prepare
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Rollout, engine_of

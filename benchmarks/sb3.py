@@ -24,8 +24,8 @@ from records import make_parser, median_ratio, write_record
 from stable_baselines3 import PPO
 
 from gdpnet.config import Config
-from gdpnet.graph.datasets import load_dataset
-from gdpnet.graph.graph import Graph
+from gdpnet.data.datasets.citation import load_dataset
+from gdpnet.data.graph import Graph
 from gdpnet.inference import play_of
 from gdpnet.scene import Scene, make_scene
 from gdpnet.selection.episodes import begin_episodes

@@ -14,7 +14,7 @@ from records import make_parser, write_record
 
 from gdpnet._core.csr import cut_rows
 from gdpnet.blockwise import Blockwise
-from gdpnet.graph.mapped import open_store
+from gdpnet.data.io.mapped import open_store
 from gdpnet.inference import play_of
 from gdpnet.model import GDPNet
 from gdpnet.selection import shared_kernel

@@ -13,7 +13,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from gdpnet import GDPNet
 from gdpnet.baselines.clusterers import CLUSTERERS
 from gdpnet.config import TaskSettings
-from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 
 EASY = SyntheticSettings(nodes=600, classes=4, words=400, topics_per_class=2, spurious_links=0.5)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from gdpnet import GDPNet
 from gdpnet.config import ReaderSettings, RepresentationSettings, TrainingSettings
-from gdpnet.graph.graph import Graph
+from gdpnet.data.graph import Graph
 
 TEACHERS, STUDENTS, KINDS = 60, 300, 3
 NARROW = RepresentationSettings(width=32, learning_rate=0.03, hops=1)

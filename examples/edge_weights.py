@@ -14,7 +14,7 @@ import torch
 
 from gdpnet import GDPNet
 from gdpnet.config import ReaderSettings, RepresentationSettings, TrainingSettings
-from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 
 NARROW = RepresentationSettings(width=32, learning_rate=0.03)
 

@@ -12,8 +12,8 @@ from sklearn.metrics import roc_auc_score
 
 from gdpnet import GDPNet
 from gdpnet.baselines.linkers import LINKERS
-from gdpnet.graph.links import split_links
-from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.link_split import split_links
 
 EASY = SyntheticSettings(nodes=600, classes=4, words=400, words_per_node=24, spurious_links=0.5)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gdpnet import GDPNet, Graph, synthetic_graph
 from gdpnet.config import ReaderSettings, RepresentationSettings, TrainingSettings
-from gdpnet.graph.synthetic import SyntheticSettings
+from gdpnet.data.datasets.synthetic import SyntheticSettings
 from gdpnet.representation.tasks import mean_by_member
 
 

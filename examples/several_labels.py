@@ -12,8 +12,8 @@ from dataclasses import replace
 import torch
 
 from gdpnet import GDPNet
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.graph import Graph
 
 
 def with_several_labels(graph: Graph) -> Graph:

@@ -13,8 +13,8 @@ import torch
 
 from gdpnet import GDPNet
 from gdpnet.config import ReaderSettings, RepresentationSettings, TrainingSettings
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.graph import Graph
 
 NARROW = RepresentationSettings(width=32, learning_rate=0.03)
 

@@ -14,9 +14,9 @@ import torch
 
 from gdpnet import GDPNet
 from gdpnet.config import FeaturesSettings, ReaderSettings, RepresentationSettings, TrainingSettings
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.pyg import from_networkx
 from gdpnet.errors import GraphError
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.interop import from_networkx
 
 NARROW = RepresentationSettings(width=32, learning_rate=0.03)
 

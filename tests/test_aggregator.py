@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdpnet.config import Config
-from gdpnet.graph.features import SparseRows, project
-from gdpnet.graph.graph import Graph
-from gdpnet.prepared import prepare, with_circle
+from gdpnet.data.features import SparseRows, project
+from gdpnet.data.graph import Graph
+from gdpnet.data.prepare import prepare, with_circle
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.tasks import classification_loss, hit_or_probability, micro_f1
 from gdpnet.representing import represent

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from gdpnet.baselines import attack
-from gdpnet.baselines.attack import attack_links, attacks, train_surrogate
+from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.graph import Graph
+from gdpnet.data.noise import adversarial as attack
+from gdpnet.data.noise.adversarial import attack_links, attacks, train_surrogate
+from gdpnet.data.noise.registry import NOISES, corrupt, corrupt_all
 from gdpnet.errors import GraphError
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.noise import NOISES, corrupt, corrupt_all
-from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
 from helpers.graphs import assert_same, small_graph
 
 CPU = torch.device("cpu")

@@ -24,10 +24,10 @@ from gdpnet.baselines.networks import GAT, gcn, graphsage, mlp
 from gdpnet.baselines.sampling import Block, batch_logits, draw_blocks, sample_neighbours
 from gdpnet.baselines.search import CANDIDATES, DEPTHS, is_whole, search
 from gdpnet.baselines.soft_median import circles_of, soft_median
+from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import SPLITS, Graph
 from gdpnet.errors import ConfigError, GraphError
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import SPLITS, Graph
-from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.representation.sparse import Matrix, drop_values, times
 from helpers.worlds import CPU, random_graph
 

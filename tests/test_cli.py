@@ -14,9 +14,9 @@ from gdpnet._core.version import __version__
 from gdpnet.cli import main
 from gdpnet.cli.printing import EpochProgress
 from gdpnet.config import read_config
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import read_graph, write_tables
 from gdpnet.errors import ConfigError
-from gdpnet.graph.files import read_graph, write_tables
-from gdpnet.graph.graph import Graph
 from gdpnet.model import GDPNet
 from helpers.commands import call, last_record, refuse, rows_of, succeed
 from helpers.small import FAST, noisy_graph, same_weights, write_folder

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from gdpnet.cli import main
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import read_graph, write_npz, write_tables
+from gdpnet.data.noise import folder as writing
+from gdpnet.data.noise.folder import write_noisy
+from gdpnet.data.noise.registry import corrupt_all
 from gdpnet.errors import GDPNetError, GraphError
-from gdpnet.graph import writing
-from gdpnet.graph.files import read_graph, write_npz, write_tables
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.noise import corrupt_all
-from gdpnet.graph.writing import write_noisy
 from helpers.commands import call, refuse
 from helpers.graphs import assert_same, small_graph, without_truth
 from helpers.small import FAST, noisy_graph, write_folder
@@ -110,7 +110,7 @@ def test_the_corrupted_graph_trains(base, tmp_path, capsys):
 
 
 def test_an_attack_is_a_kind_of_noise(tmp_path, capsys, monkeypatch):
-    from gdpnet.baselines import attack
+    from gdpnet.data.noise import adversarial as attack
 
     monkeypatch.setattr(attack, "STEPS", 5)
     monkeypatch.setattr(attack, "BLOCK", 1000)

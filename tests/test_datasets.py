@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
+from gdpnet.data.datasets import citation as datasets
+from gdpnet.data.datasets.citation import DATASETS, data_folder, is_present, load_dataset
+from gdpnet.data.features import SparseRows
 from gdpnet.errors import DatasetError
-from gdpnet.graph import datasets
-from gdpnet.graph.datasets import DATASETS, data_folder, is_present, load_dataset
-from gdpnet.graph.features import SparseRows
 from helpers.graphs import assert_same
 
 SPLIT_SIZES = {

@@ -10,6 +10,8 @@ from gdpnet import GDPNet, concluding, deep_reading
 from gdpnet.baselines.fitting import Settings, inputs_of, make_task
 from gdpnet.baselines.networks import gcn
 from gdpnet.config import Config
+from gdpnet.data.graph import Graph
+from gdpnet.data.prepare import prepare
 from gdpnet.deep_reading import (
     DeepReading,
     fit_convolutions,
@@ -17,9 +19,7 @@ from gdpnet.deep_reading import (
     mixing_of,
     within_hearing,
 )
-from gdpnet.graph.graph import Graph
 from gdpnet.inference import Selected, keep_all, select
-from gdpnet.prepared import prepare
 from gdpnet.reading import Verdict, fit_reader
 from gdpnet.representation.convolutions import Convolutions, Mixing
 from gdpnet.representation.sparse import table_of

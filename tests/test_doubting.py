@@ -9,6 +9,8 @@ import torch
 from gdpnet import GDPNet, doubting
 from gdpnet.cli import main
 from gdpnet.config import Config
+from gdpnet.data.graph import Graph
+from gdpnet.data.noise.registry import corrupt
 from gdpnet.doubting import (
     TRUSTED,
     believed_instead,
@@ -17,8 +19,6 @@ from gdpnet.doubting import (
     name_doubted,
     without_doubted,
 )
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.noise import corrupt
 from gdpnet.inference import keep_all
 from gdpnet.reading import _Unseen
 from gdpnet.representing import see

@@ -20,12 +20,12 @@ from gymnasium.utils.env_checker import check_env  # noqa: E402
 from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402
 
 from gdpnet.config import Config, RewardSettings  # noqa: E402
+from gdpnet.data.graph import Graph  # noqa: E402
+from gdpnet.data.pair_features import PAIR_NAMES  # noqa: E402
+from gdpnet.data.prepare import prepare  # noqa: E402
 from gdpnet.envs import ENVIRONMENT, NeighbourSelection, NeighbourSelectionVector, World, make_world  # noqa: E402
 from gdpnet.errors import ConfigError, GraphError  # noqa: E402
-from gdpnet.graph.graph import Graph  # noqa: E402
-from gdpnet.graph.pairs import PAIR_NAMES  # noqa: E402
 from gdpnet.model import GDPNet  # noqa: E402
-from gdpnet.prepared import prepare  # noqa: E402
 from gdpnet.scene import make_scene  # noqa: E402
 from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes  # noqa: E402
 from gdpnet.selection.rollout import Play, roll_out  # noqa: E402

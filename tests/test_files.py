@@ -12,10 +12,10 @@ import scipy.sparse as sp
 import torch
 
 from gdpnet._core.files import atomic_path
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import Columns, edge_table, read_graph, write_npz, write_table, write_tables
 from gdpnet.errors import GDPNetError, GraphError
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.files import Columns, edge_table, read_graph, write_npz, write_table, write_tables
-from gdpnet.graph.graph import Graph
 from helpers.graphs import assert_same, small_graph, without_truth
 
 NODES = "id,label,split,age\na,x,train,1\nb,y,val,2\nc,,,3\n"

@@ -16,10 +16,10 @@ from gdpnet.baselines.filters import (
 )
 from gdpnet.baselines.fitting import Settings, make_task
 from gdpnet.baselines.methods import METHODS, run_method
+from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
 
 QUICK = Settings(width=16, epochs=30, patience=10)
 

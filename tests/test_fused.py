@@ -10,8 +10,8 @@ import torch
 
 from gdpnet._core import device
 from gdpnet.config import Config
+from gdpnet.data.prepare import prepare
 from gdpnet.errors import GDPNetError
-from gdpnet.prepared import prepare
 from gdpnet.selection import fused
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.fused import can_fuse, play_fused

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from gdpnet.cli import main
+from gdpnet.data.datasets import streamed as generated
+from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
+from gdpnet.data.io.external_sort import Buckets
+from gdpnet.data.io.mapped import open_store
 from gdpnet.errors import GraphError
-from gdpnet.graph import generated
-from gdpnet.graph.buckets import Buckets
-from gdpnet.graph.generated import GeneratedSettings, generate_store
-from gdpnet.graph.mapped import open_store
 from helpers.graphs import assert_same
 
 SMALL = GeneratedSettings(nodes=400, edges=6000, features=6, classes=4, noise=0.25)

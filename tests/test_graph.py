@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from gdpnet.data.edge_weight import with_weights
+from gdpnet.data.features import SparseRows, drop_inputs, normalise, project, take_rows
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.pyg import from_scipy
 from gdpnet.errors import GraphError
-from gdpnet.graph.features import SparseRows, drop_inputs, normalise, project, take_rows
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.interop import from_scipy
-from gdpnet.graph.weights import with_weights
 
 ONES = np.ones((4, 1))
 

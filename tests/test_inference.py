@@ -5,9 +5,9 @@ import torch
 
 from gdpnet import inference
 from gdpnet.config import Config
-from gdpnet.graph.graph import Graph
+from gdpnet.data.graph import Graph
+from gdpnet.data.prepare import prepare
 from gdpnet.inference import select
-from gdpnet.prepared import prepare
 from gdpnet.representing import represent
 from gdpnet.selection.rollout import Play, roll_out
 from gdpnet.sight import make_view

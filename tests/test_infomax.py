@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from gdpnet.graph.graph import Graph
+from gdpnet.data.graph import Graph
 from gdpnet.representation.infomax import WIDTH, Encoder, fit_encoder
 from gdpnet.representation.spreading import Spread
 

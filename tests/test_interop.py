@@ -11,10 +11,10 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GCNConv
 
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.pyg import from_networkx, from_pyg, from_scipy, to_networkx, to_pyg
 from gdpnet.errors import GraphError
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.interop import from_networkx, from_pyg, from_scipy, to_networkx, to_pyg
 from helpers.graphs import assert_same, small_graph
 
 X = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]])

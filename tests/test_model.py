@@ -11,10 +11,10 @@ from sklearn.exceptions import NotFittedError
 from torch_geometric.data import Data
 
 from gdpnet.config import Config, PolicySettings, PPOSettings, TrainingSettings
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.pyg import to_pyg
 from gdpnet.errors import ConfigError, GDPNetError, GraphError
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.interop import to_pyg
 from gdpnet.model import GDPNet
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.transform import DenoiseTransform

@@ -10,12 +10,12 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import UNKNOWN, Graph, Truth
+from gdpnet.data.noise import nodes as noise_values
+from gdpnet.data.noise.registry import MULTIPLES, NOISES, corrupt, corrupt_all
+from gdpnet.data.sampling import distinct, untaken
 from gdpnet.errors import GraphError
-from gdpnet.graph import noise_values
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import UNKNOWN, Graph, Truth
-from gdpnet.graph.noise import MULTIPLES, NOISES, corrupt, corrupt_all
-from gdpnet.graph.sampling import distinct, untaken
 from helpers.graphs import assert_same, small_graph
 
 LINK_KINDS = ("random-links", "cross-class-links", "deleted-links", "rewired-links")

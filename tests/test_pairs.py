@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdpnet.config import Config
-from gdpnet.graph import features as feature_rows
-from gdpnet.graph import matching, pairs
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.pairs import PAIR_NAMES, pair_features
-from gdpnet.prepared import prepare
+from gdpnet.data import features as feature_rows
+from gdpnet.data import pair_features as pairs
+from gdpnet.data import row_products as matching
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
+from gdpnet.data.pair_features import PAIR_NAMES, pair_features
+from gdpnet.data.prepare import prepare
 from helpers.worlds import random_graph
 
 # the triangle 0, 1, 2 with 3 hanging on 2

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 
 from gdpnet.config import Config
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import SPLITS, Graph
-from gdpnet.graph.part import FAN_OUT, part_around
-from gdpnet.graph.store import write_store
-from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import SPLITS, Graph
+from gdpnet.data.io.store import write_store
+from gdpnet.data.subgraph import FAN_OUT, part_around
 from gdpnet.model import GDPNet
 from gdpnet.scene import cut_for_training, part_for_scoring, part_for_training
 from helpers.commands import last_record, refuse, succeed

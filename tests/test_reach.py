@@ -10,12 +10,12 @@ import torch
 from gdpnet import GDPNet
 from gdpnet._core.csr import owners_of
 from gdpnet.config import Config
+from gdpnet.data.datasets.synthetic import synthetic_graph
+from gdpnet.data.graph import Graph
+from gdpnet.data.khop import reach
+from gdpnet.data.pair_features import DISTANCE, pair_names, pair_tables, pairs_between, pairs_of
+from gdpnet.data.prepare import prepare
 from gdpnet.errors import ConfigError
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.pairs import DISTANCE, pair_names, pair_tables, pairs_between, pairs_of
-from gdpnet.graph.reach import reach
-from gdpnet.graph.synthetic import synthetic_graph
-from gdpnet.prepared import prepare
 from gdpnet.streaming import denoise_to
 from helpers.worlds import random_graph
 
@@ -71,7 +71,7 @@ def test_every_far_candidate_is_drawn_as_likely():
 def test_blocks_do_not_change_what_is_reached(monkeypatch):
     graph = random_graph(3, 50, 120)
     whole = reach(graph.row_ptr, graph.neighbour, 2, most=1000)
-    monkeypatch.setattr("gdpnet.graph.reach._PATHS", 40)
+    monkeypatch.setattr("gdpnet.data.khop._PATHS", 40)
     parts = reach(graph.row_ptr, graph.neighbour, 2, most=1000)
     assert torch.equal(whole.neighbour, parts.neighbour)
     assert torch.equal(whole.distance, parts.distance)

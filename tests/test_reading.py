@@ -9,12 +9,12 @@ import torch
 
 from gdpnet import GDPNet
 from gdpnet.config import Config
-from gdpnet.graph import features
-from gdpnet.graph.features import SparseRows, mix_into
-from gdpnet.graph.graph import Graph
+from gdpnet.data import features
+from gdpnet.data.features import SparseRows, mix_into
+from gdpnet.data.graph import Graph
+from gdpnet.data.prepare import prepare, with_circle
 from gdpnet.inference import Selected
 from gdpnet.networks import build_networks
-from gdpnet.prepared import prepare, with_circle
 from gdpnet.reading import Reading, Verdict, _Unseen, fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader

@@ -13,6 +13,9 @@ from gdpnet.baselines.fitting import Settings
 from gdpnet.baselines.methods import METHODS
 from gdpnet.cli import main
 from gdpnet.config import Config
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import read_graph
+from gdpnet.data.noise.registry import corrupt
 from gdpnet.denoised import Denoised
 from gdpnet.errors import ConfigError, GDPNetError, GraphError
 from gdpnet.experiments import robustness
@@ -30,9 +33,6 @@ from gdpnet.experiments.robustness import (
     summarise,
 )
 from gdpnet.experiments.variants import VARIANTS, variant_of
-from gdpnet.graph.files import read_graph
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.noise import corrupt
 from gdpnet.threshold import Choice
 from helpers.commands import call, succeed
 from helpers.small import FAST, fitted, write_folder

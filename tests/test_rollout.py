@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from gdpnet._core.random import gumbels, keys, uniforms
 from gdpnet.config import Config
+from gdpnet.data.graph import Graph
+from gdpnet.data.prepare import Prepared, with_circle
 from gdpnet.errors import GDPNetError
-from gdpnet.graph.graph import Graph
-from gdpnet.prepared import Prepared, with_circle
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.policy import Policy

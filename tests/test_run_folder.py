@@ -14,9 +14,9 @@ import torch
 
 from gdpnet.cli import main
 from gdpnet.config import read_config
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import read_graph
 from gdpnet.errors import GDPNetError, ModelFileError, RunFolderError
-from gdpnet.graph.files import read_graph
-from gdpnet.graph.graph import Graph
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import (
     RunFolder,

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gdpnet.config import Config
+from gdpnet.data.prepare import prepare
 from gdpnet.errors import GDPNetError
-from gdpnet.prepared import prepare
 from gdpnet.selection import fused
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.rollout import roll_out

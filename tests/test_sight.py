@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from gdpnet.config import Config
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.pairs import PAIR_NAMES
-from gdpnet.prepared import Prepared, prepare, with_circle
+from gdpnet.data.graph import Graph
+from gdpnet.data.pair_features import PAIR_NAMES
+from gdpnet.data.prepare import Prepared, prepare, with_circle
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import Episodes, Met, begin_episodes
 from gdpnet.sight import make_view

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from gdpnet.cli import main
+from gdpnet.data.graph import Graph
+from gdpnet.data.io import mapped, store
+from gdpnet.data.io.files import read_graph
+from gdpnet.data.io.mapped import open_store
+from gdpnet.data.io.store import ArrayFile, index_type, write_store
 from gdpnet.errors import GDPNetError, GraphError
-from gdpnet.graph import mapped, store
-from gdpnet.graph.files import read_graph
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.mapped import open_store
-from gdpnet.graph.store import ArrayFile, index_type, write_store
 from helpers.graphs import assert_same, small_graph
 from helpers.small import fitted, noisy_graph, same_weights, write_folder
 
@@ -113,13 +113,13 @@ def test_features_whose_keys_would_not_fit_64_bits_are_searched_without_keys(mon
     rows = noisy_graph().features
     row, wanted = torch.tensor([0, 1, 5, 5]), torch.stack([*rows.column[:2], rows.column[-1], rows.column[0]])
     found = rows.find(row, wanted)
-    monkeypatch.setattr("gdpnet.graph.features._MOST_KEYS", 1)
+    monkeypatch.setattr("gdpnet.data.features._MOST_KEYS", 1)
     assert torch.equal(rows.find(row, wanted), found)
 
 
 def test_more_nodes_than_a_key_can_name_are_refused_in_one_sentence(monkeypatch):
     assert 3_037_000_499**2 < 2**63 <= 3_037_000_500**2
-    monkeypatch.setattr("gdpnet.graph.graph._MOST_NODES", 3)
+    monkeypatch.setattr("gdpnet.data.graph._MOST_NODES", 3)
     with pytest.raises(GraphError, match="built in memory can have 3 nodes, found 4: write it as a store"):
         small_graph()
 

@@ -15,10 +15,10 @@ from gdpnet import inference, streaming
 from gdpnet._core import files as atomic
 from gdpnet._core.stopwatch import Phases
 from gdpnet.cli import main
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.mapped import open_store
+from gdpnet.data.io.store import write_store
 from gdpnet.errors import ConfigError, GDPNetError, GraphError, RunFolderError
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.mapped import open_store
-from gdpnet.graph.store import write_store
 from gdpnet.model import GDPNet
 from gdpnet.representation.reader import Reader
 from gdpnet.streaming import denoise_to, embed_to

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from gdpnet.cli import main
-from gdpnet.columns import Columns
+from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import read_graph, write_npz, write_tables
+from gdpnet.data.io.mapped import open_store
+from gdpnet.data.schema import Columns
+from gdpnet.data.structural_features import STRUCTURAL, WIDTH, _in_bins, _told, structural_rows
 from gdpnet.errors import GraphError
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.files import read_graph, write_npz, write_tables
-from gdpnet.graph.generated import GeneratedSettings, generate_store
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.mapped import open_store
-from gdpnet.graph.structure import STRUCTURAL, WIDTH, _in_bins, _told, structural_rows
 from gdpnet.model import GDPNet
 from gdpnet.scene import make_scene
 from gdpnet.streaming import denoise_to
@@ -93,7 +93,7 @@ def test_rows_do_not_hang_on_blocks_nor_on_the_numbers_of_nodes(monkeypatch):
     graph = noisy_graph()
     whole = structural_rows(graph)
     assert whole.shape == (80, WIDTH)
-    monkeypatch.setattr("gdpnet.graph.structure._EDGES", 7)
+    monkeypatch.setattr("gdpnet.data.structural_features._EDGES", 7)
     assert torch.equal(structural_rows(graph), whole)
     order = torch.randperm(80, generator=torch.Generator().manual_seed(0))
     place = torch.argsort(order)

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.features import SparseRows
 from gdpnet.errors import GraphError
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
 from helpers.graphs import assert_same
 
 SMALL = SyntheticSettings(nodes=600)

@@ -10,13 +10,13 @@ from torch_geometric.data import Data
 
 from gdpnet.cli import main
 from gdpnet.config import Config, filled, task_config
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.pyg import from_pyg
+from gdpnet.data.link_split import Pairs, links_of, split_links
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.experiments.evaluation import cluster_scores
 from gdpnet.experiments.records import append_record, read_records
 from gdpnet.experiments.tasks import summarise
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.interop import from_pyg
-from gdpnet.graph.links import Pairs, links_of, split_links
 from gdpnet.linking import fit_linker
 from gdpnet.model import GDPNet
 from gdpnet.representation.spreading import Spread

@@ -9,8 +9,8 @@ import torch
 from gdpnet import threshold
 from gdpnet._core.significance import gains_and_losses, is_ahead
 from gdpnet.config import Config
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.graph import Graph
 from gdpnet.inference import Selected, select
 from gdpnet.model import GDPNet
 from gdpnet.representation.aggregator import Aggregators

@@ -10,14 +10,14 @@ from sklearn.metrics import roc_auc_score
 
 from gdpnet import judging, training
 from gdpnet.config import Config
+from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
+from gdpnet.data.prepare import prepare
 from gdpnet.errors import GraphError
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.inference import select
 from gdpnet.judging import validate
 from gdpnet.model import GDPNet
-from gdpnet.prepared import prepare
 from gdpnet.scene import Scene, make_scene, split_for_training
 from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs
 from helpers.small import same_weights as same_models

@@ -11,13 +11,13 @@ from pyarrow import csv
 
 from gdpnet.cli import main
 from gdpnet.cli.options import GraphSource
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import Columns, read_graph, write_npz, write_tables
+from gdpnet.data.io.mapped import open_store
+from gdpnet.data.io.store import write_store
+from gdpnet.data.noise.registry import corrupt
 from gdpnet.errors import GraphError
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.files import Columns, read_graph, write_npz, write_tables
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.mapped import open_store
-from gdpnet.graph.noise import corrupt
-from gdpnet.graph.store import write_store
 from gdpnet.model import GDPNet
 from helpers.commands import refuse
 from helpers.small import FAST, fitted, noisy_graph

@@ -11,15 +11,15 @@ import torch
 
 from gdpnet.cli import main
 from gdpnet.config import Config
+from gdpnet.data.edge_weight import mutual_weights, with_weights
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import write_npz, write_tables
+from gdpnet.data.io.mapped import open_store
+from gdpnet.data.io.pyg import from_networkx
+from gdpnet.data.io.store import write_store
+from gdpnet.data.prepare import prepare
 from gdpnet.errors import GraphError
-from gdpnet.graph.files import write_npz, write_tables
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.interop import from_networkx
-from gdpnet.graph.mapped import open_store
-from gdpnet.graph.store import write_store
-from gdpnet.graph.weights import mutual_weights, with_weights
 from gdpnet.model import GDPNet
-from gdpnet.prepared import prepare
 from gdpnet.representing import rings_of, see
 from gdpnet.run_folder import fingerprint
 from gdpnet.selection.episodes import begin_episodes

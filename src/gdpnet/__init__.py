@@ -5,26 +5,26 @@ from typing import TYPE_CHECKING, Any
 from gdpnet._core.version import __version__
 
 if TYPE_CHECKING:
-    from gdpnet.graph.datasets import load_dataset as load_dataset
-    from gdpnet.graph.files import read_graph as read_graph
-    from gdpnet.graph.graph import Graph as Graph
-    from gdpnet.graph.interop import from_networkx as from_networkx
-    from gdpnet.graph.interop import from_pyg as from_pyg
-    from gdpnet.graph.interop import from_scipy as from_scipy
-    from gdpnet.graph.synthetic import synthetic_graph as synthetic_graph
+    from gdpnet.data.datasets.citation import load_dataset as load_dataset
+    from gdpnet.data.datasets.synthetic import synthetic_graph as synthetic_graph
+    from gdpnet.data.graph import Graph as Graph
+    from gdpnet.data.io.files import read_graph as read_graph
+    from gdpnet.data.io.pyg import from_networkx as from_networkx
+    from gdpnet.data.io.pyg import from_pyg as from_pyg
+    from gdpnet.data.io.pyg import from_scipy as from_scipy
     from gdpnet.model import GDPNet as GDPNet
     from gdpnet.transform import DenoiseTransform as DenoiseTransform
 
 _WHERE = {
     "GDPNet": "gdpnet.model",
-    "Graph": "gdpnet.graph.graph",
+    "Graph": "gdpnet.data.graph",
     "DenoiseTransform": "gdpnet.transform",
-    "load_dataset": "gdpnet.graph.datasets",
-    "read_graph": "gdpnet.graph.files",
-    "from_networkx": "gdpnet.graph.interop",
-    "from_pyg": "gdpnet.graph.interop",
-    "from_scipy": "gdpnet.graph.interop",
-    "synthetic_graph": "gdpnet.graph.synthetic",
+    "load_dataset": "gdpnet.data.datasets.citation",
+    "read_graph": "gdpnet.data.io.files",
+    "from_networkx": "gdpnet.data.io.pyg",
+    "from_pyg": "gdpnet.data.io.pyg",
+    "from_scipy": "gdpnet.data.io.pyg",
+    "synthetic_graph": "gdpnet.data.datasets.synthetic",
 }
 
 __all__ = [

@@ -16,9 +16,16 @@ from torch import Tensor
 from gdpnet._core.csr import both_ways, cut_rows
 from gdpnet._core.stopwatch import Phases
 from gdpnet.config import Config
-from gdpnet.graph.graph import Graph
+from gdpnet.data.graph import Graph
+from gdpnet.data.prepare import (
+    Prepared,
+    bring_dense,
+    in_first_circles,
+    prepare_nodes,
+    with_block,
+    with_circle,
+)
 from gdpnet.inference import CIRCLE_EPISODES, Selected, decide, keep_all
-from gdpnet.prepared import Prepared, bring_dense, in_first_circles, prepare_nodes, with_block, with_circle
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
 from gdpnet.representing import represent

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from gdpnet.config import Config
+from gdpnet.data.graph import Graph
+from gdpnet.data.link_split import Pairs
+from gdpnet.data.prepare import Prepared
 from gdpnet.deep_reading import fit_convolutions, is_worth_convolutions
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.links import Pairs
 from gdpnet.inference import Selected, select
 from gdpnet.linking import fit_linker
-from gdpnet.prepared import Prepared
 from gdpnet.reading import fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.convolutions import Convolutions

@@ -18,8 +18,8 @@ from torch import Tensor
 from gdpnet._core.csr import ranges
 from gdpnet._core.significance import gains_and_losses
 from gdpnet.config import Config
+from gdpnet.data.prepare import Prepared
 from gdpnet.inference import Selected
-from gdpnet.prepared import Prepared
 from gdpnet.representation.convolutions import LAYERS, Convolutions, Mixing
 from gdpnet.representation.sparse import table_of
 from gdpnet.representation.tasks import Task

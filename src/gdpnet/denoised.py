@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.interop import to_pyg
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.pyg import to_pyg
 
 
 @dataclass(frozen=True)

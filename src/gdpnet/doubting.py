@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet.config import Config
-from gdpnet.graph.graph import Graph, id_text
+from gdpnet.data.graph import Graph, id_text
 from gdpnet.inference import keep_all
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.tasks import Classification

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from gdpnet.config import Config
+from gdpnet.data.graph import Graph
+from gdpnet.data.prepare import Prepared
 from gdpnet.deep_reading import SHARE
-from gdpnet.graph.graph import Graph
 from gdpnet.inference import look_around, play_of, roll_outs
-from gdpnet.prepared import Prepared
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
 from gdpnet.representing import represent

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gdpnet._core.csr import ranges
 from gdpnet.config import Config
-from gdpnet.prepared import Prepared, with_circle
+from gdpnet.data.prepare import Prepared, with_circle
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import Episodes, View, begin_episodes, split_episodes
 from gdpnet.selection.policy import Policy

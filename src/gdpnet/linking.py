@@ -14,10 +14,10 @@ from jaxtyping import Float, Int
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
-from gdpnet.graph.features import Features, normalise, on_device
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.links import Pairs
-from gdpnet.graph.weights import mutual_weights
+from gdpnet.data.edge_weight import mutual_weights
+from gdpnet.data.features import Features, normalise, on_device
+from gdpnet.data.graph import Graph
+from gdpnet.data.link_split import Pairs
 from gdpnet.representation.spreading import Linker, Spread, inner_products
 
 WIDTH = 64

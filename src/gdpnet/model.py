@@ -15,23 +15,23 @@ from torch import Tensor
 
 from gdpnet._core.device import pick_device
 from gdpnet._core.version import __version__
-from gdpnet.columns import ONE_HOT, OWN, Columns, as_read
 from gdpnet.concluding import conclude_clusters, conclude_labelled, conclude_links
 from gdpnet.config import Config, filled
+from gdpnet.data.edge_weight import times_weights
+from gdpnet.data.graph import UNKNOWN, Graph
+from gdpnet.data.link_split import Pairs, check_mutual, split_links
+from gdpnet.data.prepare import prepare
+from gdpnet.data.schema import ONE_HOT, OWN, Columns, as_read
 from gdpnet.deep_reading import SHARE, read_deeply, within_hearing
 from gdpnet.denoised import Denoised
 from gdpnet.doubting import DoubtedLabel, name_doubted, without_doubted
 from gdpnet.errors import ConfigError, GraphError, ModelFileError
 from gdpnet.estimator import Estimator
 from gdpnet.explanation import Explanation, explain_node
-from gdpnet.graph.graph import UNKNOWN, Graph
-from gdpnet.graph.links import Pairs, check_mutual, split_links
-from gdpnet.graph.weights import times_weights
 from gdpnet.inference import Selected, select
 from gdpnet.linking import embed_links
 from gdpnet.model_file import checksum, read_tensors, write_tensors
 from gdpnet.networks import Networks, build_networks
-from gdpnet.prepared import prepare
 from gdpnet.representation.convolutions import Convolutions
 from gdpnet.representation.infomax import Encoder
 from gdpnet.representation.reader import Reader

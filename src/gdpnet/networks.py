@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gdpnet.config import Config
-from gdpnet.graph.pairs import pair_names
+from gdpnet.data.pair_features import pair_names
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.convolutions import LAYERS, Convolutions
 from gdpnet.representation.infomax import Encoder

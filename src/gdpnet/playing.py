@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet.config import Config
+from gdpnet.data.prepare import with_circle
 from gdpnet.inference import play_of, roll_outs
-from gdpnet.prepared import with_circle
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.scene import Scene
 from gdpnet.selection.policy import Policy

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from gdpnet._core.significance import gains_and_losses, is_ahead
 from gdpnet.config import Config
-from gdpnet.graph.features import Features, SparseRows, drop_inputs, drop_values, take_rows
+from gdpnet.data.features import Features, SparseRows, drop_inputs, drop_values, take_rows
+from gdpnet.data.prepare import Prepared
 from gdpnet.inference import Selected
-from gdpnet.prepared import Prepared
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.reader import Reader
 from gdpnet.representation.tasks import CLASSIFICATION, Task, may_learn

@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of, ranges
-from gdpnet.graph.features import Features, mix_into, take_rows
-from gdpnet.prepared import Prepared, given_to_target
+from gdpnet.data.features import Features, mix_into, take_rows
+from gdpnet.data.prepare import Prepared, given_to_target
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.reader import Reader
 

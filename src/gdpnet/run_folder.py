@@ -15,9 +15,9 @@ import torch
 from gdpnet._core.files import atomic_path
 from gdpnet._core.version import __version__
 from gdpnet.config import Config, read_config
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
 from gdpnet.errors import ModelFileError, RunFolderError
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import Graph
 from gdpnet.model_file import read_tensors, write_tensors
 from gdpnet.networks import tensors_under
 from gdpnet.training import TrainingState

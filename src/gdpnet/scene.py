@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
-from gdpnet.columns import as_read
 from gdpnet.config import Config
+from gdpnet.data.graph import SPLITS, UNKNOWN, Graph
+from gdpnet.data.noise.registry import corrupt
+from gdpnet.data.prepare import Prepared, prepare
+from gdpnet.data.schema import as_read
+from gdpnet.data.subgraph import part_around
 from gdpnet.errors import GraphError
-from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
-from gdpnet.graph.noise import corrupt
-from gdpnet.graph.part import part_around
-from gdpnet.prepared import Prepared, prepare
 from gdpnet.representation.tasks import CLASSIFICATION, Task
 
 _WORLDS = 4

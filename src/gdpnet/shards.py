@@ -22,8 +22,8 @@ from torch import Tensor
 
 from gdpnet._core.files import atomic_path
 from gdpnet._core.threads import Background
+from gdpnet.data.io.tables import write_table
 from gdpnet.errors import GDPNetError, RunFolderError
-from gdpnet.graph.tables import write_table
 from gdpnet.run_folder import write_json
 
 FORMAT, VERSION = "gdpnet-shards", 1

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet.graph.features import Features, slice_rows
-from gdpnet.prepared import Prepared
+from gdpnet.data.features import Features, slice_rows
+from gdpnet.data.prepare import Prepared
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import Episodes, Met, Tables, View
 from gdpnet.selection.policy import agreement

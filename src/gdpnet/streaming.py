@@ -17,9 +17,9 @@ from gdpnet._core.csr import cut_rows
 from gdpnet._core.stopwatch import Phases
 from gdpnet._core.threads import Background, threads_here
 from gdpnet.blockwise import Block, Blockwise
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import edges_of_targets, id_array
 from gdpnet.errors import ConfigError
-from gdpnet.graph.files import edges_of_targets, id_array
-from gdpnet.graph.graph import Graph
 from gdpnet.inference import Selected
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import fingerprint

@@ -13,14 +13,14 @@ from torch import Tensor
 from gdpnet._core.csr import ranges, running_sum_before
 from gdpnet.best_epoch import is_best, is_over, settled
 from gdpnet.config import Config
+from gdpnet.data.features import drop_inputs, drop_values, take_rows
+from gdpnet.data.graph import Graph
+from gdpnet.data.prepare import given_to_target
 from gdpnet.doubting import doubt_labels, is_time_to_doubt, without_doubted
 from gdpnet.earning import gain_if_kept, score_alone
-from gdpnet.graph.features import drop_inputs, drop_values, take_rows
-from gdpnet.graph.graph import Graph
 from gdpnet.inference import play_of
 from gdpnet.judging import tell_apart, validate
 from gdpnet.playing import play_once, with_selected_circle
-from gdpnet.prepared import given_to_target
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.tasks import CLASSIFICATION, Task, may_learn
 from gdpnet.scene import Scene

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch_geometric.transforms import BaseTransform
 
-from gdpnet.graph.interop import from_pyg, to_pyg
+from gdpnet.data.io.pyg import from_pyg, to_pyg
 from gdpnet.model import GDPNet
 
 

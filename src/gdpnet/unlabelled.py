@@ -21,12 +21,12 @@ from torch import Tensor
 
 from gdpnet._core.csr import sum_by_owner
 from gdpnet.config import Config
+from gdpnet.data.features import SparseRows, normalise, project
+from gdpnet.data.graph import Graph
+from gdpnet.data.link_split import links_of, without_links
+from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.errors import ConfigError, GraphError
-from gdpnet.graph.features import SparseRows, normalise, project
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.links import links_of, without_links
 from gdpnet.inference import select
-from gdpnet.prepared import Prepared, prepare
 from gdpnet.representation.infomax import Encoder, fit_encoder
 from gdpnet.representation.spreading import Spread
 from gdpnet.representation.tasks import Clustering, Partners

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import Graph
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
 
 
 def small_graph(*, sparse: bool = False, node_ids: list | None = None) -> Graph:

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from gdpnet.config import Config
-from gdpnet.graph.files import write_tables
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import write_tables
 from gdpnet.model import GDPNet
 
 FAST = Config().with_values(

@@ -5,8 +5,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from gdpnet.config import Config
-from gdpnet.graph.graph import Graph
-from gdpnet.prepared import Prepared, prepare
+from gdpnet.data.graph import Graph
+from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
 from gdpnet.selection.policy import Policy

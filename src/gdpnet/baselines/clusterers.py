@@ -15,7 +15,7 @@ from torch_geometric.nn import DeepGraphInfomax, GCNConv
 
 from gdpnet.baselines.fitting import seeded
 from gdpnet.baselines.linkers import autoencoder, dense_rows
-from gdpnet.graph.graph import Graph
+from gdpnet.data.graph import Graph
 
 _WALKS, _LENGTH, _WINDOW, _WIDTH = 10, 40, 5, 128
 _INFOMAX_EPOCHS, _INFOMAX_PATIENCE, _INFOMAX_WIDTH = 300, 20, 512

@@ -12,8 +12,8 @@ from gdpnet._core.csr import offsets_of
 from gdpnet.baselines.fitting import Inputs, Settings
 from gdpnet.baselines.mixing import normalised_adjacency, weighted_sum
 from gdpnet.baselines.networks import Stack
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import Graph
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
 from gdpnet.representation.sparse import Matrix, times
 
 RESTARTS = (0.05, 0.15, 0.3)

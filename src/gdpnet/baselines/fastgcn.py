@@ -14,7 +14,7 @@ from gdpnet._core.csr import ranges, sum_by_owner
 from gdpnet.baselines.fitting import Inputs, Settings, Task
 from gdpnet.baselines.mixing import normalised_adjacency
 from gdpnet.baselines.networks import Stack
-from gdpnet.graph.features import Features, SparseRows, normalise, take_rows
+from gdpnet.data.features import Features, SparseRows, normalise, take_rows
 
 BATCH = 256
 """Targets of one step."""

@@ -19,11 +19,11 @@ from torch import Tensor
 from gdpnet._core.csr import both_ways, sum_by_owner
 from gdpnet.baselines.fitting import Settings, Task, fit_network, inputs_of
 from gdpnet.baselines.networks import mlp
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
+from gdpnet.data.noise.registry import corrupt
+from gdpnet.data.pair_features import pair_features
 from gdpnet.errors import ConfigError, nearest
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.noise import corrupt
-from gdpnet.graph.pairs import pair_features
 
 SIMILARITIES = ("cosine", "jaccard")
 """Names of the likenesses that `similarity_scores` knows."""

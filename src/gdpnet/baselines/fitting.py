@@ -13,9 +13,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gdpnet.baselines.mixing import Links
+from gdpnet.data.features import normalise
+from gdpnet.data.graph import SPLITS, UNKNOWN, Graph
 from gdpnet.errors import ConfigError, GraphError
-from gdpnet.graph.features import normalise
-from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
 from gdpnet.representation.sparse import Table, table_of
 from gdpnet.scene import check_trainable, cut_for_training
 

@@ -15,9 +15,9 @@ from torch_geometric.nn import GAE, VGAE, GCNConv, SimpleConv
 from torch_geometric.utils import negative_sampling
 
 from gdpnet.baselines.fitting import seeded
-from gdpnet.graph.features import SparseRows, normalise
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.links import Pairs, links_of
+from gdpnet.data.features import SparseRows, normalise
+from gdpnet.data.graph import Graph
+from gdpnet.data.link_split import Pairs, links_of
 
 EPOCHS = 200
 LEARNING_RATE = 0.01

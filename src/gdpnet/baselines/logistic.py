@@ -10,9 +10,9 @@ from jaxtyping import Float
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
+from gdpnet.data.features import SparseRows, normalise
+from gdpnet.data.graph import UNKNOWN, Graph
 from gdpnet.errors import GraphError
-from gdpnet.graph.features import SparseRows, normalise
-from gdpnet.graph.graph import UNKNOWN, Graph
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
 """Inverse penalties tried; the best on validation is taken, the smallest of equals."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from gdpnet.baselines.fitting import Inputs, Settings
 from gdpnet.baselines.mixing import weights_of
 from gdpnet.baselines.networks import Stack
-from gdpnet.graph.graph import Graph
+from gdpnet.data.graph import Graph
 
 RANKS = (10, 50, 100, 200)
 """Ranks tried on validation."""

@@ -16,8 +16,8 @@ from gdpnet.baselines.families import Found, Run, settings_of
 from gdpnet.baselines.fitting import Settings, Task, make_task, task_of
 from gdpnet.baselines.networks import BACKBONES, GAT, gcn, graphsage, mlp
 from gdpnet.baselines.sampling import sampled_batches
+from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError, nearest
-from gdpnet.graph.graph import Graph
 
 
 @dataclass(frozen=True)

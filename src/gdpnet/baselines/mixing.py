@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import sum_by_owner
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import Graph
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
 from gdpnet.representation.sparse import Matrix, times
 
 

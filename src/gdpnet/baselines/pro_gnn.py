@@ -19,9 +19,9 @@ from torch import Tensor
 
 from gdpnet.baselines.fitting import Fitted, Settings, Task, seeded
 from gdpnet.baselines.mixing import weights_of
+from gdpnet.data.features import SparseRows, normalise
+from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError, GraphError
-from gdpnet.graph.features import SparseRows, normalise
-from gdpnet.graph.graph import Graph
 
 MOST_NODES = 5000
 """Larger graphs are refused."""

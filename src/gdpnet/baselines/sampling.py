@@ -14,7 +14,7 @@ from gdpnet._core.csr import offsets_of, ranges, sum_by_owner
 from gdpnet.baselines.fitting import Inputs, Settings, Side
 from gdpnet.baselines.mixing import Links
 from gdpnet.baselines.networks import Stack
-from gdpnet.graph.features import take_rows
+from gdpnet.data.features import take_rows
 from gdpnet.representation.sparse import Matrix
 
 BATCH = 256

@@ -11,8 +11,8 @@ import torch
 
 from gdpnet.baselines.fitting import Settings, Task, make_task
 from gdpnet.baselines.methods import method_of, run_task
+from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError
-from gdpnet.graph.graph import Graph
 
 CANDIDATES: tuple[dict[str, Any], ...] = (
     *(

@@ -16,7 +16,7 @@ from torch import Tensor
 from gdpnet.baselines.fitting import Build, Inputs, Settings
 from gdpnet.baselines.mixing import normalised_adjacency
 from gdpnet.baselines.networks import Stack
-from gdpnet.graph.graph import Graph
+from gdpnet.data.graph import Graph
 
 TEMPERATURES = (0.5, 3.0)
 """How softly the median is taken, tried on validation; near zero only the member nearest to it counts."""

@@ -175,7 +175,7 @@ def refuse_untrainable(
 ) -> None:
     """Refuse a device that is not there, and a graph that nothing can be trained on, before anything runs."""
     from gdpnet._core.device import pick_device
-    from gdpnet.graph.named import open_graph
+    from gdpnet.data.io.open import open_graph
     from gdpnet.scene import cut_for_training
 
     pick_device(device)

@@ -25,10 +25,10 @@ from gdpnet.cli.options import (
     source_of,
 )
 from gdpnet.cli.printing import print_graph, print_json, print_metrics
+from gdpnet.data.noise.folder import count_changes, write_noisy
+from gdpnet.data.noise.links import is_directed
+from gdpnet.data.noise.registry import NOISES, check_kind, check_rate, corrupt_all
 from gdpnet.errors import ConfigError
-from gdpnet.graph.noise import NOISES, check_kind, check_rate, corrupt_all
-from gdpnet.graph.noise_links import is_directed
-from gdpnet.graph.writing import count_changes, write_noisy
 
 
 @app.command()
@@ -52,7 +52,7 @@ def noise(
     as_json: Json = False,
 ) -> None:
     """Corrupt a graph on purpose and write it, with a list of every change, to a folder that train reads."""
-    from gdpnet.baselines.attack import attacks
+    from gdpnet.data.noise.adversarial import attacks
 
     source = source_of(data_dir, columns, directed)
     check_split(split)

@@ -31,11 +31,11 @@ from gdpnet.cli.options import (
 )
 from gdpnet.cli.printing import EpochProgress, print_graph, print_json, print_metrics, print_table
 from gdpnet.config import Config
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import write_table
+from gdpnet.data.io.open import open_graph
 from gdpnet.doubting import DoubtedLabel
 from gdpnet.errors import ConfigError, RunFolderError
-from gdpnet.graph.files import write_table
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.named import open_graph
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import RunFolder, check_same_graph, create_run, open_run, write_json
 from gdpnet.scene import check_trainable, part_for_scoring, split_for_training
@@ -222,7 +222,7 @@ def trials(
 
 def _refuse_untrainable(graph: Graph, settings: Config, seed: int) -> None:
     """Refuse a graph that the task cannot be learned on, before a run folder is made."""
-    from gdpnet.graph.links import check_links
+    from gdpnet.data.link_split import check_links
     from gdpnet.unlabelled import clusters_of
 
     if settings.task.kind not in UNLABELLED:

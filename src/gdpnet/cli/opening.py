@@ -9,10 +9,10 @@ from gdpnet.cli.options import (
     Device,
     GraphSource,
 )
+from gdpnet.data.datasets.citation import DATASETS
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.open import open_graph
 from gdpnet.errors import RunFolderError
-from gdpnet.graph.datasets import DATASETS
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.named import open_graph
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import RunFolder, open_run
 

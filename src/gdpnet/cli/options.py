@@ -13,9 +13,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from gdpnet.config import Config, TaskSettings, read_config, shipped_config, task_config
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import USUAL_COLUMNS, Columns
 from gdpnet.errors import ConfigError, nearest
-from gdpnet.graph.files import USUAL_COLUMNS, Columns
-from gdpnet.graph.graph import Graph
 
 
 class Device(StrEnum):

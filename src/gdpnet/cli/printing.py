@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from gdpnet.graph.graph import Graph
+from gdpnet.data.graph import Graph
 from gdpnet.run_folder import plain
 from gdpnet.training import Epoch
 

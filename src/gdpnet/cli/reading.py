@@ -34,12 +34,12 @@ from gdpnet.cli.options import (
 )
 from gdpnet.cli.printing import ShardProgress, print_graph, print_json, print_metrics, print_table
 from gdpnet.config import shipped_config
+from gdpnet.data.datasets.citation import DATASETS, is_present
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import edge_table, write_table
+from gdpnet.data.io.tables import SUFFIXES
+from gdpnet.data.link_split import read_ends
 from gdpnet.errors import ConfigError
-from gdpnet.graph.datasets import DATASETS, is_present
-from gdpnet.graph.files import edge_table, write_table
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.links import read_ends
-from gdpnet.graph.tables import SUFFIXES
 from gdpnet.model import GDPNet
 from gdpnet.streaming import decided_edges, denoise_to, embed_to
 

@@ -22,9 +22,9 @@ from gdpnet.cli.options import (
     source_of,
 )
 from gdpnet.cli.printing import print_graph, print_json
-from gdpnet.graph.generated import GeneratedSettings, generate_store
-from gdpnet.graph.mapped import open_store
-from gdpnet.graph.store import write_store
+from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
+from gdpnet.data.io.mapped import open_store
+from gdpnet.data.io.store import write_store
 
 StoreFolder = Annotated[Path, typer.Option("--out", help="new folder for the store")]
 

@@ -9,9 +9,9 @@ import gymnasium
 import numpy as np
 
 from gdpnet.config import RewardSettings
+from gdpnet.data.graph import Graph
 from gdpnet.envs.engine import Engine
 from gdpnet.envs.world import World, open_world, wanted_target
-from gdpnet.graph.graph import Graph
 from gdpnet.model import GDPNet
 
 

@@ -14,10 +14,10 @@ from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
 from gdpnet.config import RewardSettings
+from gdpnet.data.graph import Graph
 from gdpnet.envs.engine import Engine
 from gdpnet.envs.world import World, open_world, wanted_target
 from gdpnet.errors import ConfigError
-from gdpnet.graph.graph import Graph
 from gdpnet.model import GDPNet
 
 

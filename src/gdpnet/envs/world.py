@@ -12,13 +12,13 @@ from jaxtyping import Int
 from torch import Tensor
 
 from gdpnet.config import Config, RewardSettings
+from gdpnet.data.datasets.synthetic import synthetic_graph
+from gdpnet.data.graph import SPLITS, UNKNOWN, Graph
+from gdpnet.data.io.open import open_graph
+from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.errors import ConfigError, GraphError
-from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
-from gdpnet.graph.named import open_graph
-from gdpnet.graph.synthetic import synthetic_graph
 from gdpnet.inference import look_around
 from gdpnet.model import GDPNet
-from gdpnet.prepared import Prepared, prepare
 from gdpnet.scene import make_scene, split_for_training
 from gdpnet.selection.episodes import View
 from gdpnet.sight import make_view

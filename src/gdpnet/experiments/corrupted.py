@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from gdpnet._core.device import pick_device
-from gdpnet.baselines.attack import attacks
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.open import open_graph
+from gdpnet.data.noise.adversarial import attacks
+from gdpnet.data.noise.registry import NOISES, Noise, check_kind, check_rate, corrupt_all
 from gdpnet.errors import ConfigError
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.named import open_graph
-from gdpnet.graph.noise import NOISES, Noise, check_kind, check_rate, corrupt_all
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from gdpnet.baselines.fitting import make_task
 from gdpnet.baselines.logistic import logistic_regression_f1
 from gdpnet.baselines.methods import run_backbone, run_method
 from gdpnet.config import Config
+from gdpnet.data.graph import Graph
 from gdpnet.experiments.evaluation import evaluate, link_metrics
 from gdpnet.experiments.robustness import f1_on_test
 from gdpnet.experiments.variants import variant_of
-from gdpnet.graph.graph import Graph
 from gdpnet.model import GDPNet
 from gdpnet.training import Epoch
 

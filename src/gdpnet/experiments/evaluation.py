@@ -9,9 +9,9 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, roc_auc_score
 
+from gdpnet.data.graph import UNKNOWN, Graph
+from gdpnet.data.link_split import split_links
 from gdpnet.denoised import Denoised
-from gdpnet.graph.graph import UNKNOWN, Graph
-from gdpnet.graph.links import split_links
 from gdpnet.linking import link_scores
 from gdpnet.model import GDPNet
 

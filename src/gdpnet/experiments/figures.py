@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
 
 from gdpnet._core.files import atomic_path
+from gdpnet.data.graph import UNKNOWN, Graph
 from gdpnet.denoised import Denoised
 from gdpnet.experiments.evaluation import calibration, selected_shares
-from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.model import GDPNet
 
 matplotlib.use("Agg")

@@ -20,6 +20,7 @@ from gdpnet._core.device import pick_device
 from gdpnet.baselines.fitting import Settings, Task, make_task
 from gdpnet.baselines.methods import METHODS, run_method, run_task
 from gdpnet.config import Config, filled
+from gdpnet.data.graph import UNKNOWN, Graph
 from gdpnet.denoised import Denoised
 from gdpnet.errors import ConfigError, GDPNetError, nearest
 from gdpnet.experiments.cleaned import CLEANED, cleaner_of
@@ -28,7 +29,6 @@ from gdpnet.experiments.evaluation import calibration, link_metrics
 from gdpnet.experiments.parallel import do_all
 from gdpnet.experiments.records import make_record, of_kind, read_records
 from gdpnet.experiments.variants import VARIANTS, is_apart, variant_of
-from gdpnet.graph.graph import UNKNOWN, Graph
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import plain
 from gdpnet.threshold import KEEP_ALL

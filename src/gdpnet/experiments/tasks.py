@@ -21,14 +21,14 @@ from gdpnet._core.device import pick_device
 from gdpnet.baselines.clusterers import CLUSTERERS
 from gdpnet.baselines.linkers import LINKERS, by_inner_product, measure
 from gdpnet.config import Config, filled
+from gdpnet.data.graph import UNKNOWN, Graph
+from gdpnet.data.io.open import open_graph
+from gdpnet.data.link_split import split_links
+from gdpnet.data.noise.registry import corrupt_all
 from gdpnet.errors import ConfigError, GDPNetError, GraphError, nearest
 from gdpnet.experiments.corrupted import Setting, noises_on, steps_of
 from gdpnet.experiments.evaluation import cluster_scores
 from gdpnet.experiments.records import make_record, of_kind, read_records
-from gdpnet.graph.graph import UNKNOWN, Graph
-from gdpnet.graph.links import split_links
-from gdpnet.graph.named import open_graph
-from gdpnet.graph.noise import corrupt_all
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import plain
 from gdpnet.unlabelled import clusters_of

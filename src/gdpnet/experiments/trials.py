@@ -9,10 +9,10 @@ from statistics import mean, stdev
 from typing import Any
 
 from gdpnet.config import Config, filled
+from gdpnet.data.graph import Graph
 from gdpnet.experiments.evaluation import evaluate
 from gdpnet.experiments.records import append_record, make_record, read_records
 from gdpnet.experiments.variants import variant_of
-from gdpnet.graph.graph import Graph
 from gdpnet.model import GDPNet
 
 VARIANTS = ("GDPNet", "all neighbours")

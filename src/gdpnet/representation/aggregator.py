@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gdpnet._core.csr import sum_by_owner
-from gdpnet.graph.features import Features, project
+from gdpnet.data.features import Features, project
 
 
 class Aggregators(nn.Module):

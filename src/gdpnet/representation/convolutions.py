@@ -10,8 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gdpnet._core.csr import offsets_of, owners_of, sum_rows
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.features import drop_values as drop
+from gdpnet.data.features import SparseRows
+from gdpnet.data.features import drop_values as drop
 from gdpnet.representation.sparse import Matrix, Table, times
 
 LAYERS = 3

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gdpnet.graph.features import Features, project
+from gdpnet.data.features import Features, project
 
 
 class Reader(nn.Module):

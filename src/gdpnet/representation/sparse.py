@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of
-from gdpnet.graph.features import Features, SparseRows, project
+from gdpnet.data.features import Features, SparseRows, project
 
 
 @dataclass(frozen=True)

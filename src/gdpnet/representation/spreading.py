@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gdpnet._core.csr import owners_of, sum_by_owner
-from gdpnet.graph.features import Features, SparseRows, project
+from gdpnet.data.features import Features, SparseRows, project
 
 RESTART = 0.15
 """Share of a node's own row that every step brings back."""

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from gdpnet.graph.graph import Graph
+from gdpnet.data.graph import Graph
 
 
 @runtime_checkable

@@ -15,13 +15,13 @@ from gdpnet._core.device import pick_device
 from gdpnet.baselines.fitting import Settings
 from gdpnet.baselines.methods import METHODS, run_method
 from gdpnet.config import Config, filled
+from gdpnet.data.graph import Graph
 from gdpnet.errors import GDPNetError
 from gdpnet.experiments.corrupted import Setting, noisy_graph
 from gdpnet.experiments.evaluation import selected_shares
 from gdpnet.experiments.figures import flatten_points
 from gdpnet.experiments.records import make_record, of_kind, read_records
 from gdpnet.experiments.reproduction import submodularity
-from gdpnet.graph.graph import Graph
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import plain
 

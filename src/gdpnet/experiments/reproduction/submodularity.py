@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from gdpnet.config import Config
-from gdpnet.graph.graph import UNKNOWN, Graph
+from gdpnet.data.graph import UNKNOWN, Graph
+from gdpnet.data.prepare import prepare
 from gdpnet.model import GDPNet
-from gdpnet.prepared import prepare
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.sight import make_view
 

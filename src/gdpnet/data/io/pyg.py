@@ -11,11 +11,11 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from gdpnet.data.edge_weight import with_weights
+from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
+from gdpnet.data.graph import SPLITS, UNKNOWN, Graph
+from gdpnet.data.io.networkx import from_networkx, to_networkx
 from gdpnet.errors import GraphError
-from gdpnet.graph.features import ONE_HOT_NOTE, Features, SparseRows
-from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
-from gdpnet.graph.networks import from_networkx, to_networkx
-from gdpnet.graph.weights import with_weights
 
 __all__ = ["from_networkx", "from_pyg", "from_scipy", "to_networkx", "to_pyg"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from gdpnet.data.graph import SPLITS, Graph
 from gdpnet.errors import GraphError
-from gdpnet.graph.graph import SPLITS, Graph
 
 
 @dataclass(frozen=True)

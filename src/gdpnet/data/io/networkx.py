@@ -12,11 +12,11 @@ import pyarrow as pa
 import scipy.sparse as sp
 import torch
 
+from gdpnet.data.edge_weight import with_weights
+from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
+from gdpnet.data.graph import SPLITS, UNKNOWN, Graph
+from gdpnet.data.io.codes import code_labels, code_split
 from gdpnet.errors import GraphError, nearest
-from gdpnet.graph.codes import code_labels, code_split
-from gdpnet.graph.features import ONE_HOT_NOTE, Features, SparseRows
-from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
-from gdpnet.graph.weights import with_weights
 
 
 def from_networkx(

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gdpnet.data.edge_weight import MOST
+from gdpnet.data.features import Features, SparseRows
+from gdpnet.data.graph import SPLITS, UNKNOWN, Graph, Truth
+from gdpnet.data.io.store import ABOUT, FORMAT, PIECE, VERSION
 from gdpnet.errors import GraphError
-from gdpnet.graph.features import Features, SparseRows
-from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph, Truth
-from gdpnet.graph.store import ABOUT, FORMAT, PIECE, VERSION
-from gdpnet.graph.weights import MOST
 
 _KINDS = {
     "row_ptr": ("int64",),

@@ -12,16 +12,16 @@ import pyarrow as pa
 from torch import Tensor
 
 from gdpnet._core.files import new_folder
-from gdpnet.graph.files import write_npz, write_table, write_tables
-from gdpnet.graph.graph import Graph, id_text
-from gdpnet.graph.noise import Noisy
-from gdpnet.graph.noise_links import is_directed
+from gdpnet.data.graph import Graph, id_text
+from gdpnet.data.io.files import write_npz, write_table, write_tables
+from gdpnet.data.noise.links import is_directed
+from gdpnet.data.noise.registry import Noisy
 
 
 def write_noisy(original: Graph, noisy: Noisy, folder: Path, about: Mapping[str, Any] | None = None) -> None:
     """Write a corrupted graph and what was changed to a new folder, whole or not at all.
 
-    ``nodes``, ``edges`` and ``features`` are the tables that :func:`gdpnet.graph.files.read_graph` reads; edges
+    ``nodes``, ``edges`` and ``features`` are the tables that :func:`gdpnet.data.io.files.read_graph` reads; edges
     have a column ``spurious`` more. These tables do not say which features and labels are noise: ``graph.npz`` is
     the same graph with its truth, ``changes.parquet`` lists every change, ``changes.json`` counts them.
     """

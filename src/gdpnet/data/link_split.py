@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.tables import read_ids, read_table
+from gdpnet.data.noise.links import is_directed
 from gdpnet.errors import GraphError
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.noise_links import is_directed
-from gdpnet.graph.tables import read_ids, read_table
 
 LEAST_LINKS = 20
 """Fewer links cannot be parted: 5 % of them is less than one."""

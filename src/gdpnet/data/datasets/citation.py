@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from gdpnet.data.graph import Graph
 from gdpnet.errors import DatasetError, nearest
-from gdpnet.graph.graph import Graph
 
 SPLIT_SEED = 2020
 """Seed of the one fixed random split of CiteSeer and DBLP."""

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.sampling import distinct
+from gdpnet.data.graph import Graph
+from gdpnet.data.sampling import distinct
 
 FAN_OUT = (256, 4)
 """Neighbours that are taken along at most, of a chosen node, and of each of those; of more, each is as likely."""

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import ranges
-from gdpnet.graph.features import Features, SparseRows
+from gdpnet.data.features import Features, SparseRows
 
 _CHUNK = 1 << 20
 

@@ -11,10 +11,10 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of
+from gdpnet.data.features import Features, SparseRows, take_rows
+from gdpnet.data.graph import SPLITS, UNKNOWN, Graph
+from gdpnet.data.sampling import distinct, untaken
 from gdpnet.errors import GraphError
-from gdpnet.graph.features import Features, SparseRows, take_rows
-from gdpnet.graph.graph import SPLITS, UNKNOWN, Graph
-from gdpnet.graph.sampling import distinct, untaken
 
 LARGEST_DENSE = 500_000_000
 """The most numbers that sparse features may become when they are made dense."""

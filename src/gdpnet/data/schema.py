@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gdpnet.config import Config
+from gdpnet.data.graph import Graph, id_text
+from gdpnet.data.structural_features import WIDTH, with_structure
 from gdpnet.errors import GraphError
-from gdpnet.graph.graph import Graph, id_text
-from gdpnet.graph.structure import WIDTH, with_structure
 
 OWN, ONE_HOT, STRUCTURAL = "own", "one-hot", "structural"
 

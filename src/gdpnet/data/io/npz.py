@@ -13,10 +13,10 @@ import scipy.sparse as sp
 import torch
 
 from gdpnet._core.files import atomic_path
+from gdpnet.data.edge_weight import with_weights
+from gdpnet.data.features import ONE_HOT_NOTE, SparseRows
+from gdpnet.data.graph import Graph, id_text
 from gdpnet.errors import GraphError
-from gdpnet.graph.features import ONE_HOT_NOTE, SparseRows
-from gdpnet.graph.graph import Graph, id_text
-from gdpnet.graph.weights import with_weights
 
 FORMAT = 1
 """Version of our layout."""

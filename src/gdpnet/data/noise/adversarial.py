@@ -12,11 +12,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
+from gdpnet.data.features import Features, normalise, project
+from gdpnet.data.graph import UNKNOWN, Graph
+from gdpnet.data.noise.links import Links, relinked
+from gdpnet.data.noise.registry import Noise, Noisy, check_rate, compare
 from gdpnet.errors import GraphError
-from gdpnet.graph.features import Features, normalise, project
-from gdpnet.graph.graph import UNKNOWN, Graph
-from gdpnet.graph.noise import Noise, Noisy, check_rate, compare
-from gdpnet.graph.noise_links import Links, relinked
 
 WIDTH = 16
 """Width of the attacked network."""

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
-from gdpnet.errors import GraphError
-from gdpnet.graph.codes import code_labels, code_split
-from gdpnet.graph.features import ONE_HOT_NOTE, SparseRows
-from gdpnet.graph.graph import SPLITS, Graph, id_text
-from gdpnet.graph.mapped import is_store, open_store
-from gdpnet.graph.npz import read_npz, write_npz
-from gdpnet.graph.tables import (
+from gdpnet.data.edge_weight import with_weights
+from gdpnet.data.features import ONE_HOT_NOTE, SparseRows
+from gdpnet.data.graph import SPLITS, Graph, id_text
+from gdpnet.data.io.codes import code_labels, code_split
+from gdpnet.data.io.mapped import is_store, open_store
+from gdpnet.data.io.npz import read_npz, write_npz
+from gdpnet.data.io.tables import (
     SUFFIXES,
     column_of,
     find_ids,
@@ -27,7 +27,7 @@ from gdpnet.graph.tables import (
     read_table,
     write_table,
 )
-from gdpnet.graph.weights import with_weights
+from gdpnet.errors import GraphError
 
 __all__ = [
     "Columns",

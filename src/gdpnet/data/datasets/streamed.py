@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Int
 
 from gdpnet._core.threads import in_order
+from gdpnet.data.graph import SPLITS
+from gdpnet.data.io.external_sort import Buckets
+from gdpnet.data.io.store import StoreWriter, index_type, new_store
 from gdpnet.errors import GraphError
-from gdpnet.graph.buckets import Buckets
-from gdpnet.graph.graph import SPLITS
-from gdpnet.graph.store import StoreWriter, index_type, new_store
 
 _CHUNK = 1 << 20
 """Links or values drawn at once."""

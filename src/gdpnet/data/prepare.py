@@ -10,10 +10,10 @@ from torch import Tensor
 
 from gdpnet._core.csr import both_ways, find_in_rows, owners_of, sum_rows
 from gdpnet.config import Config
-from gdpnet.graph.features import Features, mix_rows, normalise, on_device
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.pairs import PAIR_NAMES, PairTables, pair_tables, pairs_between, pairs_of
-from gdpnet.graph.reach import reach
+from gdpnet.data.features import Features, mix_rows, normalise, on_device
+from gdpnet.data.graph import Graph
+from gdpnet.data.khop import reach
+from gdpnet.data.pair_features import PAIR_NAMES, PairTables, pair_tables, pairs_between, pairs_of
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gdpnet.data.datasets.citation import DATASETS, load_dataset
+from gdpnet.data.datasets.synthetic import synthetic_graph
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import USUAL_COLUMNS, Columns, read_graph
 from gdpnet.errors import DatasetError, nearest
-from gdpnet.graph.datasets import DATASETS, load_dataset
-from gdpnet.graph.files import USUAL_COLUMNS, Columns, read_graph
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.synthetic import synthetic_graph
 
 
 def open_graph(

@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import find_in_rows, offsets_of, owners_of, ranges
+from gdpnet.data.features import Features, SparseRows, take_rows
 from gdpnet.errors import GraphError
-from gdpnet.graph.features import Features, SparseRows, take_rows
 
 UNKNOWN = -1
 """The label of a node whose class is not known."""
@@ -36,7 +36,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph that was checked. Make one with :meth:`build` or a reader of `gdpnet.graph`.
+    """A graph that was checked. Make one with :meth:`build` or a reader of `gdpnet.data`.
 
     The neighbours of node v, ascending, are ``neighbour[row_ptr[v] : row_ptr[v + 1]]``; an edge is a position
     in ``neighbour``, directed from the neighbour to its target v.

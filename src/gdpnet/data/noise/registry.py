@@ -11,11 +11,12 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from gdpnet.data.graph import Graph, Truth
+from gdpnet.data.noise import links as noise_links
+from gdpnet.data.noise import nodes as noise_values
+from gdpnet.data.noise.links import is_directed
+from gdpnet.data.noise.nodes import changed_rows
 from gdpnet.errors import GraphError, nearest
-from gdpnet.graph import noise_links, noise_values
-from gdpnet.graph.graph import Graph, Truth
-from gdpnet.graph.noise_links import is_directed
-from gdpnet.graph.noise_values import changed_rows
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows, find_in_rows, offsets_of, owners_of, sum_by_owner
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.matching import Rows, matches
+from gdpnet.data.graph import Graph
+from gdpnet.data.row_products import Rows, matches
 
 STRUCTURAL = (
     ("degree", 12, 1.0),

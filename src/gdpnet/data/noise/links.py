@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Bool, Int
 
 from gdpnet._core.csr import offsets_of
+from gdpnet.data.graph import UNKNOWN, Graph
+from gdpnet.data.sampling import distinct, is_among, untaken
 from gdpnet.errors import GraphError
-from gdpnet.graph.graph import UNKNOWN, Graph
-from gdpnet.graph.sampling import distinct, is_among, untaken
 
 PATIENCE = 100
 """Rounds of swaps without a single possible one after which rewiring gives up."""

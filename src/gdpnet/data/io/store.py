@@ -19,9 +19,9 @@ import numpy as np
 from torch import Tensor
 
 from gdpnet._core.files import new_folder
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph, id_text
 from gdpnet.errors import GraphError
-from gdpnet.graph.features import SparseRows
-from gdpnet.graph.graph import Graph, id_text
 
 FORMAT, VERSION = "gdpnet-store", 1
 
@@ -106,7 +106,7 @@ def new_store(
 
 
 def write_store(graph: Graph, folder: Path) -> None:
-    """Write everything about a graph to a new folder; `gdpnet.graph.mapped.open_store` gives it back."""
+    """Write everything about a graph to a new folder; `gdpnet.data.io.mapped.open_store` gives it back."""
     rows = graph.features
     width = rows.width if isinstance(rows, SparseRows) else None
     with new_store(folder, graph.class_names, width, graph.feature_names) as store:

@@ -10,8 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import both_ways
+from gdpnet.data.graph import Graph
 from gdpnet.errors import GraphError
-from gdpnet.graph.graph import Graph
 
 MOST = 1_000_000.0
 """Beyond this a node that weighs one is lost beside its neighbour in single precision."""

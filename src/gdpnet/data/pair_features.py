@@ -15,9 +15,9 @@ from torch import Tensor
 
 from gdpnet._core.csr import find_in_rows, owners_of
 from gdpnet._core.device import has_triton
-from gdpnet.graph.features import Features, add_rows, normalise
-from gdpnet.graph.graph import Graph
-from gdpnet.graph.matching import Rows, Side, matches, row_dots, side_of
+from gdpnet.data.features import Features, add_rows, normalise
+from gdpnet.data.graph import Graph
+from gdpnet.data.row_products import Rows, Side, matches, row_dots, side_of
 
 PAIR_NAMES = {
     "paper": (),
@@ -232,7 +232,7 @@ def look(tables: PairTables, target: Int[Tensor, "some"], neighbour: Int[Tensor,
 
 def look_on_chip(tables: PairTables, first: int, last: int) -> Looked:
     """Look at the edges of some targets on an NVIDIA GPU, a warp an edge; features must be dense."""
-    from gdpnet.pair_kernel import launch_pairs
+    from gdpnet.data.pair_kernel import launch_pairs
 
     target, edges = tables.ends_of(first, last)[0], tables.edges_of(first, last)
     assert isinstance(tables.unit, Tensor)

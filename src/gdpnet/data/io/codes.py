@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int
 
+from gdpnet.data.graph import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError, nearest
-from gdpnet.graph.graph import SPLITS, UNKNOWN
 
 _SPLIT_CODES = {
     **{name: code for code, name in enumerate(SPLITS) if name != "none"},

@@ -1,0 +1,1 @@
+"""Graphs by name: citation datasets, and generated ones."""

@@ -1,0 +1,1 @@
+"""Corrupt a graph on purpose, and know what changed."""
