@@ -17,9 +17,9 @@ from gdpnet.blockwise import Blockwise
 from gdpnet.data.io.mapped import open_store
 from gdpnet.inference import play_of
 from gdpnet.model import GDPNet
-from gdpnet.selection import shared_kernel
+from gdpnet.selection.engines import triton_shared_kernel as shared_kernel
+from gdpnet.selection.engines.triton_shared import play_shared
 from gdpnet.selection.episodes import begin_episodes
-from gdpnet.selection.shared import play_shared
 from gdpnet.sight import make_view
 
 VARIANTS = [

@@ -19,12 +19,12 @@ from gdpnet._core import device
 from gdpnet._core.random import gumbels, uniforms
 from gdpnet.config import Config
 from gdpnet.errors import GDPNetError
-from gdpnet.selection import compiled
-from gdpnet.selection.compiled import can_compile, play_compiled
+from gdpnet.selection.engines import numba_engine as compiled
+from gdpnet.selection.engines.numba_engine import can_compile, play_compiled
+from gdpnet.selection.engines.reference import play_stepwise
 from gdpnet.selection.episodes import begin_episodes, split_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.rollout import engine_of, roll_out
-from gdpnet.selection.stepwise import play_stepwise
 from gdpnet.sight import make_view
 from helpers.worlds import OWN, PAPER, PLAYS, SHIPPED, random_graph, random_world
 
@@ -175,7 +175,7 @@ def test_a_roll_out_on_the_cpu_is_played_by_the_compiled_engine():
 @settings(max_examples=200, deadline=None)
 @given(st.integers(-(1 << 31), (1 << 31) - 1), st.integers(0, 1 << 20))
 def test_draws_are_those_of_the_reference(key, counter):
-    from gdpnet.selection.native import _gumbel, _uniform
+    from gdpnet.selection.engines.numba_kernel import _gumbel, _uniform
 
     tensor = torch.tensor([key], dtype=torch.int32)
     bits = np.uint32(key & 0xFFFFFFFF)
@@ -297,7 +297,7 @@ def test_only_tables_in_single_precision_are_compiled():
 
 
 def test_what_numba_keeps_is_compiled_anew_when_its_parts_change():
-    native = pytest.importorskip("gdpnet.selection.native")
+    native = pytest.importorskip("gdpnet.selection.engines.numba_kernel")
     here = Path(native.__file__).parent
     parts = b"".join((here / name).read_bytes() for name in ("lanes.py", "layout.py"))
     assert hashlib.sha256(parts).hexdigest()[:16] == native.BUILT_ON

@@ -7,12 +7,12 @@ import torch
 from torch.distributions import Categorical, kl_divergence
 
 from gdpnet.config import Config, PPOSettings
+from gdpnet.selection.buffer import cut_batch, gather_batch, score_batch, score_candidates, visited_states
 from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.ppo import Advantages, clipped_surrogate, joint_entropy
 from gdpnet.selection.rollout import Play, Rollout, roll_out
 from gdpnet.selection.update import Gain, Update, update_policy
-from gdpnet.selection.visited import cut_batch, gather_batch, score_batch, score_candidates, visited_states
 from gdpnet.sight import make_view
 from helpers.worlds import joint_logits, known_policy, random_graph, random_world, score_all, star, table_view
 
@@ -89,7 +89,7 @@ def test_episodes_in_any_order_and_in_parts_are_scored_the_same(play, most_episo
 def test_a_batch_has_no_more_pairs_than_are_scored_at_once(monkeypatch):
     policy, rollout, view = played(Play())
     visited, everyone = visited_states(rollout, view), torch.arange(rollout.episodes.count)
-    monkeypatch.setattr("gdpnet.selection.visited._PAIRS_AT_ONCE", 12)
+    monkeypatch.setattr("gdpnet.selection.buffer._PAIRS_AT_ONCE", 12)
     parts = cut_batch(gather_batch(policy, visited, everyone), visited, everyone)
     longest = int(rollout.episodes.length.max())
     assert len(parts) > 1

@@ -22,11 +22,11 @@ from gdpnet.errors import GraphError
 from gdpnet.model import GDPNet
 from gdpnet.representing import rings_of, see
 from gdpnet.run_folder import fingerprint
+from gdpnet.selection.engines.reference import play_stepwise
+from gdpnet.selection.engines.triton_engine import play_fused
 from gdpnet.selection.episodes import begin_episodes
-from gdpnet.selection.fused import play_fused
 from gdpnet.selection.play import Play
 from gdpnet.selection.rollout import roll_out
-from gdpnet.selection.stepwise import play_stepwise
 from gdpnet.sight import make_view
 from gdpnet.streaming import denoise_to, embed_to
 from gdpnet.threshold import KEEP_ALL, Choice, _propagate

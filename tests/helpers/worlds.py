@@ -8,11 +8,11 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.representation.aggregator import Aggregators
+from gdpnet.selection.buffer import gather_batch, score_batch, visited_states
 from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.ppo import Scored
 from gdpnet.selection.rollout import Play, Rollout
-from gdpnet.selection.visited import gather_batch, score_batch, visited_states
 
 CPU = torch.device("cpu")
 

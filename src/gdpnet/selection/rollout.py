@@ -15,12 +15,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of, running_sum_before
-from gdpnet.selection.compiled import can_compile, play_compiled
+from gdpnet.selection.engines.numba_engine import can_compile, play_compiled
+from gdpnet.selection.engines.reference import play_stepwise
+from gdpnet.selection.engines.triton_engine import can_fuse, play_fused
 from gdpnet.selection.episodes import Episodes, Met, View
-from gdpnet.selection.fused import can_fuse, play_fused
 from gdpnet.selection.play import ENDING, NEVER, Play, Played
 from gdpnet.selection.policy import Policy
-from gdpnet.selection.stepwise import play_stepwise
 
 __all__ = ["ENDING", "NEVER", "Play", "Rollout", "decision_offsets", "engine_of", "roll_out"]
 

@@ -14,11 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet.config import PPOSettings
-from gdpnet.selection.episodes import View
-from gdpnet.selection.policy import Policy
-from gdpnet.selection.ppo import Advantages, Scored, advantages, clipped_surrogate, joint_entropy, joint_kl
-from gdpnet.selection.rollout import Rollout
-from gdpnet.selection.visited import (
+from gdpnet.selection.buffer import (
     Batch,
     cut_batch,
     gather_batch,
@@ -27,6 +23,10 @@ from gdpnet.selection.visited import (
     score_candidates,
     visited_states,
 )
+from gdpnet.selection.episodes import View
+from gdpnet.selection.policy import Policy
+from gdpnet.selection.ppo import Advantages, Scored, advantages, clipped_surrogate, joint_entropy, joint_kl
+from gdpnet.selection.rollout import Rollout
 
 
 @dataclass(frozen=True)

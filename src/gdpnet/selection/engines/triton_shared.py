@@ -11,8 +11,8 @@ from torch import Tensor
 
 from gdpnet._core.device import has_triton
 from gdpnet.errors import GDPNetError
+from gdpnet.selection.engines.triton_engine import groups_of
 from gdpnet.selection.episodes import Episodes, View
-from gdpnet.selection.fused import groups_of
 from gdpnet.selection.play import DIVERGED, Play
 from gdpnet.selection.policy import Policy
 
@@ -38,7 +38,7 @@ def play_shared(
 
     The episodes' keys must leave the copy out (`begin_episodes` with ``shared_keys``).
     """
-    from gdpnet.selection.shared_kernel import launch_shared
+    from gdpnet.selection.engines.triton_shared_kernel import launch_shared
 
     tables = view.tables
     assert tables is not None

@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from gdpnet.selection.layout import HALF_BLOCKS, HIDDEN_BLOCKS, LANES
+from gdpnet.selection.engines.numba_layout import HALF_BLOCKS, HIDDEN_BLOCKS, LANES
 
 FLAGS = ("contract", "reassoc", "nsz")
 """How products may be reordered; no flag lets the compiler assume that there is no infinity and no NaN."""

@@ -11,8 +11,17 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from gdpnet.selection.engines.triton_kernel import (
+    _GOLDEN,
+    _START,
+    _gumbel,
+    _mix,
+    _padded,
+    _sigmoid,
+    _signed,
+    _uniform,
+)
 from gdpnet.selection.episodes import Episodes, Met, Tables
-from gdpnet.selection.kernel import _GOLDEN, _START, _gumbel, _mix, _padded, _sigmoid, _signed, _uniform
 from gdpnet.selection.play import Play
 from gdpnet.selection.policy import SCORE_BOUND, Policy
 

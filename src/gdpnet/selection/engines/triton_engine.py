@@ -30,7 +30,7 @@ def can_fuse(view: View, episodes: Episodes) -> bool:
 
 def play_fused(policy: Policy, view: View, episodes: Episodes, met: Met, play: Play) -> Played:
     """Play every episode of a batch to its end, each in a program of its own."""
-    from gdpnet.selection.kernel import launch
+    from gdpnet.selection.engines.triton_kernel import launch
 
     tables = view.tables
     assert tables is not None

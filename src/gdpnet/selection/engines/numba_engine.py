@@ -19,8 +19,8 @@ from torch import Tensor
 from gdpnet._core.csr import ranges
 from gdpnet._core.device import has_numba
 from gdpnet.errors import GDPNetError
+from gdpnet.selection.engines.numba_layout import HALF_PANEL, HIDDEN_PANEL, Batch, Mode, Net, Output, Sight
 from gdpnet.selection.episodes import Episodes, Met, Tables, View
-from gdpnet.selection.layout import HALF_PANEL, HIDDEN_PANEL, Batch, Mode, Net, Output, Sight
 from gdpnet.selection.play import DIVERGED, ENDING, Play, Played
 from gdpnet.selection.policy import SCORE_BOUND, Policy
 
@@ -48,7 +48,7 @@ def can_compile(view: View, episodes: Episodes) -> bool:
 @torch.no_grad()
 def play_compiled(policy: Policy, view: View, episodes: Episodes, met: Met, play: Play) -> Played:
     """Play every episode of a batch to its end, one after the other."""
-    from gdpnet.selection.native import play_some
+    from gdpnet.selection.engines.numba_kernel import play_some
 
     assert view.tables is not None
     # products with zeros are left out, and so would be what is no number

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from gdpnet.selection.lanes import FLAGS, add_rows, score_one, score_two
+from gdpnet.selection.engines.numba_products import FLAGS, add_rows, score_one, score_two
 
 BUILT_ON = "bb996f433affb214"
 """The sum of `lanes.py` and `layout.py`: numba compiles anew when this file changes, and only then."""

@@ -1,0 +1,1 @@
+"""Engines that play episodes: reference, numba, Triton."""
