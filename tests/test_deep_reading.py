@@ -21,7 +21,7 @@ from gdpnet.deep_reading import (
 )
 from gdpnet.inference import Selected, keep_all, select
 from gdpnet.reading import Verdict, fit_reader
-from gdpnet.representation.convolutions import Convolutions, Mixing
+from gdpnet.representation.gcn import Convolutions, Mixing
 from gdpnet.representation.sparse import table_of
 from gdpnet.representing import represent
 from gdpnet.scene import make_scene

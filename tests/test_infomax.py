@@ -7,7 +7,7 @@ import torch
 
 from gdpnet.data.graph import Graph
 from gdpnet.representation.infomax import WIDTH, Encoder, fit_encoder
-from gdpnet.representation.spreading import Spread
+from gdpnet.representation.propagation import Spread
 
 
 def world() -> tuple[torch.Tensor, Spread, torch.Tensor]:

@@ -17,7 +17,7 @@ from gdpnet.inference import Selected
 from gdpnet.networks import build_networks
 from gdpnet.reading import Reading, Verdict, _Unseen, fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.reader import Reader
+from gdpnet.representation.hopwise import Reader
 from gdpnet.representing import rings_of, see
 from gdpnet.scene import make_scene
 from helpers.small import FAST, fitted, noisy_graph, same_weights

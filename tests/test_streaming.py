@@ -20,7 +20,7 @@ from gdpnet.data.io.mapped import open_store
 from gdpnet.data.io.store import write_store
 from gdpnet.errors import ConfigError, GDPNetError, GraphError, RunFolderError
 from gdpnet.model import GDPNet
-from gdpnet.representation.reader import Reader
+from gdpnet.representation.hopwise import Reader
 from gdpnet.streaming import denoise_to, embed_to
 from helpers.small import FAST, fitted, noisy_graph
 from helpers.worlds import random_graph

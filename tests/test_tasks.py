@@ -19,7 +19,7 @@ from gdpnet.experiments.records import append_record, read_records
 from gdpnet.experiments.tasks import summarise
 from gdpnet.linking import fit_linker
 from gdpnet.model import GDPNet
-from gdpnet.representation.spreading import Spread
+from gdpnet.representation.propagation import Spread
 from gdpnet.representation.tasks import CLASSIFICATION, MultiLabel, Partners, Task, label_names
 from gdpnet.run_folder import create_run
 from gdpnet.streaming import denoise_to

@@ -27,7 +27,7 @@ from gdpnet.data.prepare import (
 )
 from gdpnet.inference import CIRCLE_EPISODES, Selected, decide, keep_all
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.reader import Reader
+from gdpnet.representation.hopwise import Reader
 from gdpnet.representing import represent
 from gdpnet.selection.policy import Policy
 from gdpnet.sight import NodeRows, project_nodes

@@ -16,10 +16,10 @@ from gdpnet.inference import Selected, select
 from gdpnet.linking import fit_linker
 from gdpnet.reading import fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.convolutions import Convolutions
+from gdpnet.representation.gcn import Convolutions
+from gdpnet.representation.hopwise import Reader
 from gdpnet.representation.infomax import Encoder
-from gdpnet.representation.reader import Reader
-from gdpnet.representation.spreading import Linker
+from gdpnet.representation.propagation import Linker
 from gdpnet.representing import represent
 from gdpnet.scene import Scene
 from gdpnet.selection.policy import Policy

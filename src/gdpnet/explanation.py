@@ -14,7 +14,7 @@ from gdpnet.data.prepare import Prepared
 from gdpnet.deep_reading import SHARE
 from gdpnet.inference import look_around, play_of, roll_outs
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.reader import Reader
+from gdpnet.representation.hopwise import Reader
 from gdpnet.representing import represent
 from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.policy import Policy

@@ -18,7 +18,7 @@ from gdpnet.data.edge_weight import mutual_weights
 from gdpnet.data.features import Features, normalise, on_device
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
-from gdpnet.representation.spreading import Linker, Spread, inner_products
+from gdpnet.representation.propagation import Linker, Spread, inner_products
 
 WIDTH = 64
 _HIDDEN = 0.3

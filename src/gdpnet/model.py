@@ -32,10 +32,10 @@ from gdpnet.inference import Selected, select
 from gdpnet.linking import embed_links
 from gdpnet.model_file import checksum, read_tensors, write_tensors
 from gdpnet.networks import Networks, build_networks
-from gdpnet.representation.convolutions import Convolutions
+from gdpnet.representation.gcn import Convolutions
+from gdpnet.representation.hopwise import Reader
 from gdpnet.representation.infomax import Encoder
-from gdpnet.representation.reader import Reader
-from gdpnet.representation.spreading import Linker, inner_products
+from gdpnet.representation.propagation import Linker, inner_products
 from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel, Task, label_names
 from gdpnet.representing import represent
 from gdpnet.run_folder import RunFolder, read_checkpoint, write_checkpoint

@@ -10,10 +10,10 @@ from torch import Tensor
 from gdpnet.config import Config
 from gdpnet.data.pair_features import pair_names
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.convolutions import LAYERS, Convolutions
+from gdpnet.representation.gcn import LAYERS, Convolutions
+from gdpnet.representation.hopwise import Reader
 from gdpnet.representation.infomax import Encoder
-from gdpnet.representation.reader import Reader
-from gdpnet.representation.spreading import Linker
+from gdpnet.representation.propagation import Linker
 from gdpnet.selection.policy import Policy
 from gdpnet.training import make_policy
 

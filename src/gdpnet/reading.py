@@ -23,7 +23,7 @@ from gdpnet.data.features import Features, SparseRows, drop_inputs, drop_values,
 from gdpnet.data.prepare import Prepared
 from gdpnet.inference import Selected
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.reader import Reader
+from gdpnet.representation.hopwise import Reader
 from gdpnet.representation.tasks import CLASSIFICATION, Task, may_learn
 from gdpnet.representing import rings_of, see
 from gdpnet.scene import Scene

@@ -10,7 +10,7 @@ from gdpnet._core.csr import offsets_of, ranges
 from gdpnet.data.features import Features, mix_into, take_rows
 from gdpnet.data.prepare import Prepared, given_to_target
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
-from gdpnet.representation.reader import Reader
+from gdpnet.representation.hopwise import Reader
 
 _EDGES_AT_ONCE = 1 << 17
 

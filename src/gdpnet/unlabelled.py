@@ -28,7 +28,7 @@ from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference import select
 from gdpnet.representation.infomax import Encoder, fit_encoder
-from gdpnet.representation.spreading import Spread
+from gdpnet.representation.propagation import Spread
 from gdpnet.representation.tasks import Clustering, Partners
 from gdpnet.scene import Scene, cut_into_folds
 from gdpnet.training import TrainingState

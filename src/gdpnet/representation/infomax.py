@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gdpnet.representation.spreading import Spread
+from gdpnet.representation.propagation import Spread
 
 WIDTH = 256
 _STEPS = 150
