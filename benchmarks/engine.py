@@ -11,13 +11,13 @@ from records import interleaved_seconds, make_parser, median_ratio, write_record
 
 from gdpnet.config import Config, shipped_config
 from gdpnet.data.datasets.citation import load_dataset
-from gdpnet.inference import play_of
+from gdpnet.inference.observation import make_view
+from gdpnet.inference.select import play_of
 from gdpnet.scene import make_scene
 from gdpnet.selection.engines.reference import play_stepwise
 from gdpnet.selection.engines.triton_engine import play_fused
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import Played
-from gdpnet.sight import make_view
 from gdpnet.training import begin_training, train_epochs
 
 DATASETS = ("pubmed", "dblp")

@@ -13,11 +13,11 @@ from gdpnet.config import Config
 from gdpnet.data.features import SparseRows, project
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import prepare, with_circle
+from gdpnet.inference.ensemble import represent
+from gdpnet.inference.observation import make_view
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.tasks import classification_loss, hit_or_probability, micro_f1
-from gdpnet.representing import represent
 from gdpnet.selection.episodes import begin_episodes
-from gdpnet.sight import make_view
 from helpers.worlds import CPU, random_graph, random_world
 
 

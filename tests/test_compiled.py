@@ -19,13 +19,13 @@ from gdpnet._core import device
 from gdpnet._core.random import gumbels, uniforms
 from gdpnet.config import Config
 from gdpnet.errors import GDPNetError
+from gdpnet.inference.observation import make_view
 from gdpnet.selection.engines import numba_engine as compiled
 from gdpnet.selection.engines.numba_engine import can_compile, play_compiled
 from gdpnet.selection.engines.reference import play_stepwise
 from gdpnet.selection.episodes import begin_episodes, split_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.rollout import engine_of, roll_out
-from gdpnet.sight import make_view
 from helpers.worlds import OWN, PAPER, PLAYS, SHIPPED, random_graph, random_world
 
 pytest.importorskip("numba", reason="numba is not installed")

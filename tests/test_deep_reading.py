@@ -19,11 +19,11 @@ from gdpnet.deep_reading import (
     mixing_of,
     within_hearing,
 )
-from gdpnet.inference import Selected, keep_all, select
+from gdpnet.inference.ensemble import represent
+from gdpnet.inference.select import Selected, keep_all, select
 from gdpnet.reading import Verdict, fit_reader
 from gdpnet.representation.gcn import Convolutions, Mixing
 from gdpnet.representation.sparse import table_of
-from gdpnet.representing import represent
 from gdpnet.scene import make_scene
 from gdpnet.threshold import Choice
 from helpers.small import FAST, fitted, noisy_graph, same_weights

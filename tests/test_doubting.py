@@ -19,9 +19,9 @@ from gdpnet.doubting import (
     name_doubted,
     without_doubted,
 )
-from gdpnet.inference import keep_all
+from gdpnet.inference.ensemble import see
+from gdpnet.inference.select import keep_all
 from gdpnet.reading import _Unseen
-from gdpnet.representing import see
 from gdpnet.run_folder import create_run
 from gdpnet.scene import Scene, make_scene
 from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs

@@ -12,13 +12,13 @@ from gdpnet._core import device
 from gdpnet.config import Config
 from gdpnet.data.prepare import prepare
 from gdpnet.errors import GDPNetError
+from gdpnet.inference.observation import make_view
 from gdpnet.selection.engines import triton_engine as fused
 from gdpnet.selection.engines.reference import play_stepwise
 from gdpnet.selection.engines.triton_engine import can_fuse, play_fused
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.rollout import roll_out
-from gdpnet.sight import make_view
 from helpers.worlds import OWN, PAPER, PLAYS, SHIPPED, random_graph, random_world
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

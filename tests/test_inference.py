@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from gdpnet import inference
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import prepare
-from gdpnet.inference import select
-from gdpnet.representing import represent
+from gdpnet.inference import select as inference
+from gdpnet.inference.ensemble import represent
+from gdpnet.inference.observation import make_view
+from gdpnet.inference.select import select
 from gdpnet.selection.rollout import Play, roll_out
-from gdpnet.sight import make_view
 from helpers.worlds import CPU, known_policy, random_graph, random_world, star, table_view
 
 

@@ -8,6 +8,7 @@ from torch.distributions import Bernoulli, Categorical
 
 from gdpnet._core.csr import offsets_of
 from gdpnet.config import Config, PPOSettings
+from gdpnet.inference.observation import make_view
 from gdpnet.selection.buffer import visited_states
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.ppo import (
@@ -22,7 +23,6 @@ from gdpnet.selection.ppo import (
 )
 from gdpnet.selection.rollout import Play, roll_out
 from gdpnet.selection.update import update_policy
-from gdpnet.sight import make_view
 from helpers.worlds import (
     joint_logits,
     known_policy,

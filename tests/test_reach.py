@@ -16,7 +16,7 @@ from gdpnet.data.khop import reach
 from gdpnet.data.pair_features import DISTANCE, pair_names, pair_tables, pairs_between, pairs_of
 from gdpnet.data.prepare import prepare
 from gdpnet.errors import ConfigError
-from gdpnet.streaming import denoise_to
+from gdpnet.inference.streaming import denoise_to
 from helpers.worlds import random_graph
 
 CPU = torch.device("cpu")

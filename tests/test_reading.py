@@ -13,12 +13,12 @@ from gdpnet.data import features
 from gdpnet.data.features import SparseRows, mix_into
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import prepare, with_circle
-from gdpnet.inference import Selected
-from gdpnet.networks import build_networks
+from gdpnet.inference.ensemble import rings_of, see
+from gdpnet.inference.networks import build_networks
+from gdpnet.inference.select import Selected
 from gdpnet.reading import Reading, Verdict, _Unseen, fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.hopwise import Reader
-from gdpnet.representing import rings_of, see
 from gdpnet.scene import make_scene
 from helpers.small import FAST, fitted, noisy_graph, same_weights
 

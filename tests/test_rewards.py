@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdpnet.config import Config
+from gdpnet.inference.observation import make_view
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.rewards import counterfactual_reward, marginal_reward, paper_reward
 from gdpnet.selection.rollout import ENDING, Play, roll_out
-from gdpnet.sight import make_view
 from gdpnet.training import reward_if_kept
 from helpers.worlds import random_graph, random_world
 

@@ -16,7 +16,6 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import read_graph
 from gdpnet.data.noise.registry import corrupt
-from gdpnet.denoised import Denoised
 from gdpnet.errors import ConfigError, GDPNetError, GraphError
 from gdpnet.experiments import robustness
 from gdpnet.experiments.corrupted import Setting, check_noise, noisy_graph, steps_of
@@ -33,6 +32,7 @@ from gdpnet.experiments.robustness import (
     summarise,
 )
 from gdpnet.experiments.variants import VARIANTS, variant_of
+from gdpnet.inference.result import Denoised
 from gdpnet.threshold import Choice
 from helpers.commands import call, succeed
 from helpers.small import FAST, fitted, write_folder

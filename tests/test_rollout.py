@@ -17,11 +17,11 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import Prepared, with_circle
 from gdpnet.errors import GDPNetError
+from gdpnet.inference.observation import make_view
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import ENDING, NEVER, Play, Rollout, decision_offsets, roll_out
-from gdpnet.sight import make_view
 from helpers.worlds import known_policy, random_graph, random_world, star, table_view
 
 GREEDY = Play(greedy=True)

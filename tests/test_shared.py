@@ -9,12 +9,12 @@ import torch
 from gdpnet.config import Config
 from gdpnet.data.prepare import prepare
 from gdpnet.errors import GDPNetError
+from gdpnet.inference.observation import make_view
 from gdpnet.selection.engines import triton_engine as fused
 from gdpnet.selection.engines.reference import play_stepwise
 from gdpnet.selection.engines.triton_shared import can_share, play_shared
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.rollout import roll_out
-from gdpnet.sight import make_view
 from helpers.worlds import Play, random_graph, random_world
 from test_fused import DEVICE, OWN, PAPER, PLAYS, SHIPPED
 

@@ -9,9 +9,9 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.pair_features import PAIR_NAMES
 from gdpnet.data.prepare import Prepared, prepare, with_circle
+from gdpnet.inference.observation import make_view
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import Episodes, Met, begin_episodes
-from gdpnet.sight import make_view
 from helpers.worlds import CPU
 
 # the path 0 - 1 - 2, whose nodes show (1,0), (0,1), (0,1)

@@ -11,7 +11,6 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from gdpnet import inference, streaming
 from gdpnet._core import files as atomic
 from gdpnet._core.stopwatch import Phases
 from gdpnet.cli import main
@@ -19,9 +18,11 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.io.mapped import open_store
 from gdpnet.data.io.store import write_store
 from gdpnet.errors import ConfigError, GDPNetError, GraphError, RunFolderError
+from gdpnet.inference import select as inference
+from gdpnet.inference import streaming
+from gdpnet.inference.streaming import denoise_to, embed_to
 from gdpnet.model import GDPNet
 from gdpnet.representation.hopwise import Reader
-from gdpnet.streaming import denoise_to, embed_to
 from helpers.small import FAST, fitted, noisy_graph
 from helpers.worlds import random_graph
 
@@ -286,7 +287,7 @@ def test_a_hub_is_a_shard_by_itself_and_decided_as_in_memory(tmp_path, monkeypat
     graph = Graph.build(edges, rng.normal(size=(leaves + 1, 4)) + label[:, None], label)
     model = fitted(graph, FAST.with_values({"policy": {"max_candidates": 8, "hidden": [8, 6]}}))
     whole = model.denoise(graph)
-    monkeypatch.setattr("gdpnet.inference._CANDIDATES_AT_ONCE", 20)
+    monkeypatch.setattr("gdpnet.inference.select._CANDIDATES_AT_ONCE", 20)
     denoise_to(model, graph, tmp_path / "d", all_edges=True, edges_a_shard=50)
     about = json.loads((tmp_path / "d" / "shards.json").read_text())
     assert about["shards"][0] == [0, 1]

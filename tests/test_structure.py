@@ -16,9 +16,9 @@ from gdpnet.data.io.mapped import open_store
 from gdpnet.data.schema import Columns
 from gdpnet.data.structural_features import STRUCTURAL, WIDTH, _in_bins, _told, structural_rows
 from gdpnet.errors import GraphError
+from gdpnet.inference.streaming import denoise_to
 from gdpnet.model import GDPNet
 from gdpnet.scene import make_scene
-from gdpnet.streaming import denoise_to
 from helpers.small import FAST, fitted, noisy_graph
 from helpers.worlds import CPU, random_graph
 

@@ -11,7 +11,7 @@ from gdpnet._core.significance import gains_and_losses, is_ahead
 from gdpnet.config import Config
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.graph import Graph
-from gdpnet.inference import Selected, select
+from gdpnet.inference.select import Selected, select
 from gdpnet.model import GDPNet
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.scene import Scene, make_scene

@@ -15,7 +15,7 @@ from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import prepare
 from gdpnet.errors import GraphError
-from gdpnet.inference import select
+from gdpnet.inference.select import select
 from gdpnet.judging import validate
 from gdpnet.model import GDPNet
 from gdpnet.scene import Scene, make_scene, split_for_training

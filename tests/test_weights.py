@@ -19,16 +19,16 @@ from gdpnet.data.io.pyg import from_networkx
 from gdpnet.data.io.store import write_store
 from gdpnet.data.prepare import prepare
 from gdpnet.errors import GraphError
+from gdpnet.inference.ensemble import rings_of, see
+from gdpnet.inference.observation import make_view
+from gdpnet.inference.streaming import denoise_to, embed_to
 from gdpnet.model import GDPNet
-from gdpnet.representing import rings_of, see
 from gdpnet.run_folder import fingerprint
 from gdpnet.selection.engines.reference import play_stepwise
 from gdpnet.selection.engines.triton_engine import play_fused
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.rollout import roll_out
-from gdpnet.sight import make_view
-from gdpnet.streaming import denoise_to, embed_to
 from gdpnet.threshold import KEEP_ALL, Choice, _propagate
 from gdpnet.training import reward_if_kept
 from helpers.small import FAST, fitted, noisy_graph, same_weights

@@ -12,7 +12,8 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
 from gdpnet.data.prepare import Prepared
 from gdpnet.deep_reading import fit_convolutions, is_worth_convolutions
-from gdpnet.inference import Selected, select
+from gdpnet.inference.ensemble import represent
+from gdpnet.inference.select import Selected, select
 from gdpnet.linking import fit_linker
 from gdpnet.reading import fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
@@ -20,7 +21,6 @@ from gdpnet.representation.gcn import Convolutions
 from gdpnet.representation.hopwise import Reader
 from gdpnet.representation.infomax import Encoder
 from gdpnet.representation.propagation import Linker
-from gdpnet.representing import represent
 from gdpnet.scene import Scene
 from gdpnet.selection.policy import Policy
 from gdpnet.threshold import KEEP_ALL, WITHOUT_VALIDATION, Choice, choose_threshold

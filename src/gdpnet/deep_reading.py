@@ -19,7 +19,7 @@ from gdpnet._core.csr import ranges
 from gdpnet._core.significance import gains_and_losses
 from gdpnet.config import Config
 from gdpnet.data.prepare import Prepared
-from gdpnet.inference import Selected
+from gdpnet.inference.select import Selected
 from gdpnet.representation.gcn import LAYERS, Convolutions, Mixing
 from gdpnet.representation.sparse import table_of
 from gdpnet.representation.tasks import Task

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph, id_text
-from gdpnet.inference import keep_all
+from gdpnet.inference.ensemble import see
+from gdpnet.inference.select import keep_all
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.tasks import Classification
-from gdpnet.representing import see
 from gdpnet.scene import Scene
 
 TRUSTED = -1

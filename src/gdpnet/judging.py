@@ -8,10 +8,10 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from gdpnet.config import Config
-from gdpnet.inference import select
+from gdpnet.inference.ensemble import represent
+from gdpnet.inference.select import select
 from gdpnet.playing import play_once, with_selected_circle
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representing import represent
 from gdpnet.scene import Scene
 from gdpnet.selection.policy import Policy
 

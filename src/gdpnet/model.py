@@ -23,21 +23,21 @@ from gdpnet.data.link_split import Pairs, check_mutual, split_links
 from gdpnet.data.prepare import prepare
 from gdpnet.data.schema import ONE_HOT, OWN, Columns, as_read
 from gdpnet.deep_reading import SHARE, read_deeply, within_hearing
-from gdpnet.denoised import Denoised
 from gdpnet.doubting import DoubtedLabel, name_doubted, without_doubted
 from gdpnet.errors import ConfigError, GraphError, ModelFileError
 from gdpnet.estimator import Estimator
-from gdpnet.explanation import Explanation, explain_node
-from gdpnet.inference import Selected, select
+from gdpnet.inference.ensemble import represent
+from gdpnet.inference.explain import Explanation, explain_node
+from gdpnet.inference.model_file import checksum, read_tensors, write_tensors
+from gdpnet.inference.networks import Networks, build_networks
+from gdpnet.inference.result import Denoised
+from gdpnet.inference.select import Selected, select
 from gdpnet.linking import embed_links
-from gdpnet.model_file import checksum, read_tensors, write_tensors
-from gdpnet.networks import Networks, build_networks
 from gdpnet.representation.gcn import Convolutions
 from gdpnet.representation.hopwise import Reader
 from gdpnet.representation.infomax import Encoder
 from gdpnet.representation.propagation import Linker, inner_products
 from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel, Task, label_names
-from gdpnet.representing import represent
 from gdpnet.run_folder import RunFolder, read_checkpoint, write_checkpoint
 from gdpnet.scene import Scene, make_scene, part_for_training
 from gdpnet.selection.policy import Policy

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from gdpnet.config import Config
 from gdpnet.data.prepare import with_circle
-from gdpnet.inference import play_of, roll_outs
+from gdpnet.inference.observation import make_view
+from gdpnet.inference.select import play_of, roll_outs
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.scene import Scene
 from gdpnet.selection.policy import Policy
-from gdpnet.sight import make_view
 
 
 def with_selected_circle(

@@ -21,11 +21,11 @@ from gdpnet._core.significance import gains_and_losses, is_ahead
 from gdpnet.config import Config
 from gdpnet.data.features import Features, SparseRows, drop_inputs, drop_values, take_rows
 from gdpnet.data.prepare import Prepared
-from gdpnet.inference import Selected
+from gdpnet.inference.ensemble import rings_of, see
+from gdpnet.inference.select import Selected
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.hopwise import Reader
 from gdpnet.representation.tasks import CLASSIFICATION, Task, may_learn
-from gdpnet.representing import rings_of, see
 from gdpnet.scene import Scene
 
 MOST_WEIGHTS = 20_000_000

@@ -18,8 +18,8 @@ from gdpnet.config import Config, read_config
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.errors import ModelFileError, RunFolderError
-from gdpnet.model_file import read_tensors, write_tensors
-from gdpnet.networks import tensors_under
+from gdpnet.inference.model_file import read_tensors, write_tensors
+from gdpnet.inference.networks import tensors_under
 from gdpnet.training import TrainingState
 
 _PIECE = 1 << 18

@@ -18,7 +18,7 @@ from torch import Tensor
 from gdpnet._core.csr import owners_of, sum_by_owner
 from gdpnet._core.significance import gains_and_losses, is_ahead
 from gdpnet.data.prepare import Prepared
-from gdpnet.inference import Selected
+from gdpnet.inference.select import Selected
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.tasks import CLASSIFICATION, Classification, Task
 from gdpnet.scene import Scene

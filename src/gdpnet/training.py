@@ -18,7 +18,8 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import given_to_target
 from gdpnet.doubting import doubt_labels, is_time_to_doubt, without_doubted
 from gdpnet.earning import gain_if_kept, score_alone
-from gdpnet.inference import play_of
+from gdpnet.inference.observation import make_view
+from gdpnet.inference.select import play_of
 from gdpnet.judging import tell_apart, validate
 from gdpnet.playing import play_once, with_selected_circle
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
@@ -28,7 +29,6 @@ from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Rollout, roll_out
 from gdpnet.selection.update import update_policy
-from gdpnet.sight import make_view
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import links_of, without_links
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.errors import ConfigError, GraphError
-from gdpnet.inference import select
+from gdpnet.inference.select import select
 from gdpnet.representation.infomax import Encoder, fit_encoder
 from gdpnet.representation.propagation import Spread
 from gdpnet.representation.tasks import Clustering, Partners

@@ -17,11 +17,11 @@ from gdpnet.data.graph import SPLITS, UNKNOWN, Graph
 from gdpnet.data.io.open import open_graph
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.errors import ConfigError, GraphError
-from gdpnet.inference import look_around
+from gdpnet.inference.observation import make_view
+from gdpnet.inference.select import look_around
 from gdpnet.model import GDPNet
 from gdpnet.scene import make_scene, split_for_training
 from gdpnet.selection.episodes import View
-from gdpnet.sight import make_view
 
 QUICK = Config().with_values(
     {

@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, r
 
 from gdpnet.data.graph import UNKNOWN, Graph
 from gdpnet.data.link_split import split_links
-from gdpnet.denoised import Denoised
+from gdpnet.inference.result import Denoised
 from gdpnet.linking import link_scores
 from gdpnet.model import GDPNet
 

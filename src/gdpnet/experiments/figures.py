@@ -13,8 +13,8 @@ from sklearn.manifold import TSNE
 
 from gdpnet._core.files import atomic_path
 from gdpnet.data.graph import UNKNOWN, Graph
-from gdpnet.denoised import Denoised
 from gdpnet.experiments.evaluation import calibration, selected_shares
+from gdpnet.inference.result import Denoised
 from gdpnet.model import GDPNet
 
 matplotlib.use("Agg")

@@ -21,7 +21,6 @@ from gdpnet.baselines.fitting import Settings, Task, make_task
 from gdpnet.baselines.methods import METHODS, run_method, run_task
 from gdpnet.config import Config, filled
 from gdpnet.data.graph import UNKNOWN, Graph
-from gdpnet.denoised import Denoised
 from gdpnet.errors import ConfigError, GDPNetError, nearest
 from gdpnet.experiments.cleaned import CLEANED, cleaner_of
 from gdpnet.experiments.corrupted import Setting, noisy_graph
@@ -29,6 +28,7 @@ from gdpnet.experiments.evaluation import calibration, link_metrics
 from gdpnet.experiments.parallel import do_all
 from gdpnet.experiments.records import make_record, of_kind, read_records
 from gdpnet.experiments.variants import VARIANTS, is_apart, variant_of
+from gdpnet.inference.result import Denoised
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import plain
 from gdpnet.threshold import KEEP_ALL

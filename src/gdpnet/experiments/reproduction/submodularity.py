@@ -17,9 +17,9 @@ import torch
 from gdpnet.config import Config
 from gdpnet.data.graph import UNKNOWN, Graph
 from gdpnet.data.prepare import prepare
+from gdpnet.inference.observation import make_view
 from gdpnet.model import GDPNet
 from gdpnet.selection.episodes import begin_episodes
-from gdpnet.sight import make_view
 
 KIND = "submodularity"
 

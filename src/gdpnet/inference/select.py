@@ -15,12 +15,12 @@ from torch import Tensor
 from gdpnet._core.csr import ranges
 from gdpnet.config import Config
 from gdpnet.data.prepare import Prepared, with_circle
+from gdpnet.inference.observation import NodeRows, make_view
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.engines.triton_shared import can_share, play_shared
 from gdpnet.selection.episodes import Episodes, View, begin_episodes, split_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Play, Rollout, roll_out
-from gdpnet.sight import NodeRows, make_view
 
 _CANDIDATES_AT_ONCE = 1 << 17
 _MOST_CANDIDATES_ON_DEVICE = 1 << 24

@@ -16,15 +16,15 @@ import torch
 from gdpnet._core.csr import cut_rows
 from gdpnet._core.stopwatch import Phases
 from gdpnet._core.threads import Background, threads_here
-from gdpnet.blockwise import Block, Blockwise
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import edges_of_targets, id_array
 from gdpnet.errors import ConfigError
-from gdpnet.inference import Selected
+from gdpnet.inference.blocks import Block, Blockwise
+from gdpnet.inference.select import Selected
+from gdpnet.inference.shards import ShardFolder, open_shards
+from gdpnet.inference.summary import Tally
 from gdpnet.model import GDPNet
 from gdpnet.run_folder import fingerprint
-from gdpnet.shards import ShardFolder, open_shards
-from gdpnet.tally import Tally
 from gdpnet.threshold import edge_weights
 
 EDGES_A_SHARD = 1 << 20

@@ -25,12 +25,12 @@ from gdpnet.data.prepare import (
     with_block,
     with_circle,
 )
-from gdpnet.inference import CIRCLE_EPISODES, Selected, decide, keep_all
+from gdpnet.inference.ensemble import represent
+from gdpnet.inference.observation import NodeRows, project_nodes
+from gdpnet.inference.select import CIRCLE_EPISODES, Selected, decide, keep_all
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.hopwise import Reader
-from gdpnet.representing import represent
 from gdpnet.selection.policy import Policy
-from gdpnet.sight import NodeRows, project_nodes
 
 _EDGES_AT_ONCE = 1 << 15
 """Edges whose targets are represented at once; every member of the bank takes part."""

@@ -12,14 +12,14 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import Prepared
 from gdpnet.deep_reading import SHARE
-from gdpnet.inference import look_around, play_of, roll_outs
+from gdpnet.inference.ensemble import represent
+from gdpnet.inference.observation import make_view
+from gdpnet.inference.select import look_around, play_of, roll_outs
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.hopwise import Reader
-from gdpnet.representing import represent
 from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Play, Rollout
-from gdpnet.sight import make_view
 
 
 @dataclass(frozen=True)

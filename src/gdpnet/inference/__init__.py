@@ -1,0 +1,1 @@
+"""Apply a trained model to a graph."""
