@@ -13,12 +13,12 @@ from gdpnet.config import Config, shipped_config
 from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.select import play_of
-from gdpnet.scene import make_scene
 from gdpnet.selection.engines.reference import play_stepwise
 from gdpnet.selection.engines.triton_engine import play_fused
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import Played
-from gdpnet.training import begin_training, train_epochs
+from gdpnet.training.data import make_scene
+from gdpnet.training.trainer import begin_training, train_epochs
 
 DATASETS = ("pubmed", "dblp")
 

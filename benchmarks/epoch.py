@@ -14,14 +14,14 @@ import statistics
 import torch
 from records import interleaved_seconds, make_parser, median_ratio, write_record
 
-from gdpnet import training
 from gdpnet.baselines.fitting import Settings, inputs_of, make_task
 from gdpnet.baselines.networks import graphsage
 from gdpnet.baselines.sampling import BATCH, FAN_OUT, sampled_batches
 from gdpnet.config import shipped_config
 from gdpnet.data.datasets.citation import load_dataset
-from gdpnet.scene import make_scene
-from gdpnet.training import begin_training, train_epochs
+from gdpnet.training import trainer as training
+from gdpnet.training.data import make_scene
+from gdpnet.training.trainer import begin_training, train_epochs
 
 
 def main() -> None:

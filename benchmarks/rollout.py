@@ -27,12 +27,12 @@ from gdpnet.config import Config
 from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import Prepared, prepare
+from gdpnet.inference.networks import make_policy
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.select import play_of, roll_outs
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Rollout, engine_of
-from gdpnet.training import make_policy
 
 KEEP_BIAS = 8.0
 

@@ -28,11 +28,11 @@ from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.data.graph import Graph
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.select import play_of
-from gdpnet.scene import Scene, make_scene
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.rollout import roll_out
 from gdpnet.selection.update import update_policy
-from gdpnet.training import TrainingState, begin_training, reward_if_kept, train_epochs
+from gdpnet.training.data import Scene, make_scene
+from gdpnet.training.trainer import TrainingState, begin_training, reward_if_kept, train_epochs
 
 
 class NeighbourSelection(gymnasium.Env[np.ndarray, np.int64]):

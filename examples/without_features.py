@@ -15,7 +15,7 @@ import torch
 from gdpnet import GDPNet
 from gdpnet.config import FeaturesSettings, ReaderSettings, RepresentationSettings, TrainingSettings
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.pyg import from_networkx
+from gdpnet.data.io.networkx import from_networkx
 from gdpnet.errors import GraphError
 
 NARROW = RepresentationSettings(width=32, learning_rate=0.03)

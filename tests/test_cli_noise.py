@@ -11,7 +11,8 @@ import torch
 
 from gdpnet.cli import main
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.files import read_graph, write_npz, write_tables
+from gdpnet.data.io.files import read_graph, write_tables
+from gdpnet.data.io.npz import write_npz
 from gdpnet.data.noise import folder as writing
 from gdpnet.data.noise.folder import write_noisy
 from gdpnet.data.noise.registry import corrupt_all

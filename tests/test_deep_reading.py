@@ -6,26 +6,23 @@ import numpy as np
 import pytest
 import torch
 
-from gdpnet import GDPNet, concluding, deep_reading
+from gdpnet import GDPNet
 from gdpnet.baselines.fitting import Settings, inputs_of, make_task
 from gdpnet.baselines.networks import gcn
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import prepare
-from gdpnet.deep_reading import (
-    DeepReading,
-    fit_convolutions,
-    is_worth_convolutions,
-    mixing_of,
-    within_hearing,
-)
 from gdpnet.inference.ensemble import represent
+from gdpnet.inference.gcn_head import mixing_of, within_hearing
 from gdpnet.inference.select import Selected, keep_all, select
-from gdpnet.reading import Verdict, fit_reader
+from gdpnet.inference.threshold import Choice
 from gdpnet.representation.gcn import Convolutions, Mixing
 from gdpnet.representation.sparse import table_of
-from gdpnet.scene import make_scene
-from gdpnet.threshold import Choice
+from gdpnet.training import finalise as concluding
+from gdpnet.training import gcn_head as deep_reading
+from gdpnet.training.data import make_scene
+from gdpnet.training.gcn_head import DeepReading, fit_convolutions, is_worth_convolutions
+from gdpnet.training.hopwise_head import Verdict, fit_reader
 from helpers.small import FAST, fitted, noisy_graph, same_weights
 
 CPU = torch.device("cpu")

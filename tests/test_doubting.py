@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from gdpnet import GDPNet, doubting
+from gdpnet import GDPNet
 from gdpnet.cli import main
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.noise.registry import corrupt
-from gdpnet.doubting import (
+from gdpnet.inference.ensemble import see
+from gdpnet.inference.select import keep_all
+from gdpnet.training import label_noise as doubting
+from gdpnet.training.checkpoint import create_run
+from gdpnet.training.data import Scene, make_scene
+from gdpnet.training.hopwise_head import _Unseen
+from gdpnet.training.label_noise import (
     TRUSTED,
     believed_instead,
     doubt_labels,
@@ -19,12 +25,7 @@ from gdpnet.doubting import (
     name_doubted,
     without_doubted,
 )
-from gdpnet.inference.ensemble import see
-from gdpnet.inference.select import keep_all
-from gdpnet.reading import _Unseen
-from gdpnet.run_folder import create_run
-from gdpnet.scene import Scene, make_scene
-from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs
+from gdpnet.training.trainer import Epoch, TrainingState, begin_training, train_epochs
 from helpers.small import FAST, write_folder
 
 CPU = torch.device("cpu")

@@ -26,10 +26,11 @@ from gdpnet.data.prepare import prepare  # noqa: E402
 from gdpnet.envs import ENVIRONMENT, NeighbourSelection, NeighbourSelectionVector, World, make_world  # noqa: E402
 from gdpnet.errors import ConfigError, GraphError  # noqa: E402
 from gdpnet.model import GDPNet  # noqa: E402
-from gdpnet.scene import make_scene  # noqa: E402
 from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes  # noqa: E402
-from gdpnet.selection.rollout import Play, roll_out  # noqa: E402
-from gdpnet.training import reward_if_kept  # noqa: E402
+from gdpnet.selection.play import Play  # noqa: E402
+from gdpnet.selection.rollout import roll_out  # noqa: E402
+from gdpnet.training.data import make_scene  # noqa: E402
+from gdpnet.training.trainer import reward_if_kept  # noqa: E402
 from helpers.small import FAST, fitted, noisy_graph  # noqa: E402
 
 ORDERS = ("learned", "random")

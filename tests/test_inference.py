@@ -10,7 +10,8 @@ from gdpnet.inference import select as inference
 from gdpnet.inference.ensemble import represent
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.select import select
-from gdpnet.selection.rollout import Play, roll_out
+from gdpnet.selection.play import Play
+from gdpnet.selection.rollout import roll_out
 from helpers.worlds import CPU, known_policy, random_graph, random_world, star, table_view
 
 

@@ -13,7 +13,8 @@ from torch_geometric.nn import GCNConv
 
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.pyg import from_networkx, from_pyg, from_scipy, to_networkx, to_pyg
+from gdpnet.data.io.networkx import from_networkx, to_networkx
+from gdpnet.data.io.pyg import from_pyg, from_scipy, to_pyg
 from gdpnet.errors import GraphError
 from helpers.graphs import assert_same, small_graph
 

@@ -11,6 +11,7 @@ from gdpnet.config import Config, PPOSettings
 from gdpnet.inference.observation import make_view
 from gdpnet.selection.buffer import visited_states
 from gdpnet.selection.episodes import begin_episodes
+from gdpnet.selection.play import Play
 from gdpnet.selection.ppo import (
     Scored,
     advantages,
@@ -21,7 +22,7 @@ from gdpnet.selection.ppo import (
     joint_kl,
     step_baseline,
 )
-from gdpnet.selection.rollout import Play, roll_out
+from gdpnet.selection.rollout import roll_out
 from gdpnet.selection.update import update_policy
 from helpers.worlds import (
     joint_logits,

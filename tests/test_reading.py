@@ -16,10 +16,10 @@ from gdpnet.data.prepare import prepare, with_circle
 from gdpnet.inference.ensemble import rings_of, see
 from gdpnet.inference.networks import build_networks
 from gdpnet.inference.select import Selected
-from gdpnet.reading import Reading, Verdict, _Unseen, fit_reader, is_worth_a_reader
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.hopwise import Reader
-from gdpnet.scene import make_scene
+from gdpnet.training.data import make_scene
+from gdpnet.training.hopwise_head import Reading, Verdict, _Unseen, fit_reader, is_worth_a_reader
 from helpers.small import FAST, fitted, noisy_graph, same_weights
 
 CPU = torch.device("cpu")
@@ -175,7 +175,7 @@ def test_the_best_look_is_returned_and_patience_ends_the_fit(monkeypatch):
         weights.append(reader.weight.detach().clone())
         return next(scores)
 
-    monkeypatch.setattr("gdpnet.reading._score", look)
+    monkeypatch.setattr("gdpnet.training.hopwise_head._score", look)
     config = READS.with_values({"reader": {"steps": 400, "look_every": 5, "patience": 20}})
     found = read(make_scene(noisy_graph(), config, 0, CPU), config, 3)
     assert found.steps == 15
@@ -275,7 +275,7 @@ def with_reader(graph: Graph, lead: int, monkeypatch, share: float = 1.0) -> GDP
     def claims(*arguments):
         return replace(fit_reader(*arguments), verdicts=(Verdict(share, lead, 0, 0.125),))
 
-    monkeypatch.setattr("gdpnet.concluding.fit_reader", claims)
+    monkeypatch.setattr("gdpnet.training.finalise.fit_reader", claims)
     return fitted(graph, READS)
 
 
@@ -346,10 +346,10 @@ def test_a_reader_that_would_be_too_large_is_not_fitted(graph, monkeypatch):
     weights = 3 * graph.num_features * 4 * READS.representation.width
     fitted_readers = []
     monkeypatch.setattr(
-        "gdpnet.concluding.fit_reader", lambda *given: fitted_readers.append(1) or fit_reader(*given)
+        "gdpnet.training.finalise.fit_reader", lambda *given: fitted_readers.append(1) or fit_reader(*given)
     )
     for most, expected in ((weights, 1), (weights - 1, 1)):  # the second adds none
-        monkeypatch.setattr("gdpnet.reading.MOST_WEIGHTS", most)
+        monkeypatch.setattr("gdpnet.training.hopwise_head.MOST_WEIGHTS", most)
         fitted(graph, READS)
         assert len(fitted_readers) == expected
 
@@ -364,9 +364,9 @@ def test_around_a_hub_rings_of_one_hot_features_would_fill_up(monkeypatch):
     bank = bank_of(scene, 2)
     # every leaf may hear all of the hub's circle, and the hub its leaves' circles of two
     values = (count - 1) * count + (count - 1) * 2
-    monkeypatch.setattr("gdpnet.reading.MOST_VALUES", values)
+    monkeypatch.setattr("gdpnet.training.hopwise_head.MOST_VALUES", values)
     assert is_worth_a_reader(scene, bank, READS)
-    monkeypatch.setattr("gdpnet.reading.MOST_VALUES", values - 1)
+    monkeypatch.setattr("gdpnet.training.hopwise_head.MOST_VALUES", values - 1)
     assert not is_worth_a_reader(scene, bank, READS)
 
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from gdpnet.config import Config
 from gdpnet.inference.observation import make_view
 from gdpnet.selection.episodes import begin_episodes
+from gdpnet.selection.play import ENDING, Play
 from gdpnet.selection.rewards import counterfactual_reward, marginal_reward, paper_reward
-from gdpnet.selection.rollout import ENDING, Play, roll_out
-from gdpnet.training import reward_if_kept
+from gdpnet.selection.rollout import roll_out
+from gdpnet.training.trainer import reward_if_kept
 from helpers.worlds import random_graph, random_world
 
 SHARES = st.lists(st.floats(0, 1, width=32), min_size=1, max_size=6)

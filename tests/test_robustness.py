@@ -18,22 +18,15 @@ from gdpnet.data.io.files import read_graph
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.errors import ConfigError, GDPNetError, GraphError
 from gdpnet.experiments import robustness
+from gdpnet.experiments.cleaned import CLEANED
 from gdpnet.experiments.corrupted import Setting, check_noise, noisy_graph, steps_of
 from gdpnet.experiments.curves import draw_curves
 from gdpnet.experiments.evaluation import calibration, link_metrics
 from gdpnet.experiments.records import append_record, read_records
-from gdpnet.experiments.robustness import (
-    CLEANED,
-    Unit,
-    check_methods,
-    plan,
-    run_unit,
-    run_units,
-    summarise,
-)
+from gdpnet.experiments.robustness import Unit, check_methods, plan, run_unit, run_units, summarise
 from gdpnet.experiments.variants import VARIANTS, variant_of
 from gdpnet.inference.result import Denoised
-from gdpnet.threshold import Choice
+from gdpnet.inference.threshold import Choice
 from helpers.commands import call, succeed
 from helpers.small import FAST, fitted, write_folder
 
@@ -246,7 +239,7 @@ def test_a_network_that_fails_on_the_cleaned_graph_leaves_the_model_its_record(f
 def test_a_network_has_the_settings_found_on_cleaned_graphs_unless_the_graph_came_back_as_it_was(
     folder, monkeypatch, threshold
 ):
-    monkeypatch.setattr("gdpnet.concluding.choose_threshold", lambda *_, **__: Choice(threshold))
+    monkeypatch.setattr("gdpnet.training.finalise.choose_threshold", lambda *_, **__: Choice(threshold))
     searched = {name: Settings(width=width, epochs=2) for name, width in (("gcn", 5), ("gdpnet>gcn", 7))}
     unit = Unit(setting_of(folder), ("gdpnet>gcn",), FAST, "cpu", searched)
     [record] = run_unit(unit)

@@ -20,8 +20,9 @@ from gdpnet.errors import GDPNetError
 from gdpnet.inference.observation import make_view
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import begin_episodes
+from gdpnet.selection.play import ENDING, NEVER, Play
 from gdpnet.selection.policy import Policy
-from gdpnet.selection.rollout import ENDING, NEVER, Play, Rollout, decision_offsets, roll_out
+from gdpnet.selection.rollout import Rollout, decision_offsets, roll_out
 from helpers.worlds import known_policy, random_graph, random_world, star, table_view
 
 GREEDY = Play(greedy=True)

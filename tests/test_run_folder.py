@@ -12,22 +12,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from gdpnet._core.files import plain, write_json
 from gdpnet.cli import main
 from gdpnet.config import read_config
+from gdpnet.data.fingerprint import fingerprint
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import read_graph
 from gdpnet.errors import GDPNetError, ModelFileError, RunFolderError
 from gdpnet.model import GDPNet
-from gdpnet.run_folder import (
-    RunFolder,
-    check_same_graph,
-    create_run,
-    fingerprint,
-    open_run,
-    plain,
-    read_checkpoint,
-    write_json,
-)
+from gdpnet.training.checkpoint import RunFolder, check_same_graph, create_run, open_run, read_checkpoint
 from helpers.small import FAST, noisy_graph, same_weights, weights, write_folder
 
 CONFIG = FAST.with_values({"training": {"epochs": 4}})

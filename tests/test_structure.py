@@ -11,14 +11,15 @@ from gdpnet.cli import main
 from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.files import read_graph, write_npz, write_tables
+from gdpnet.data.io.files import read_graph, write_tables
 from gdpnet.data.io.mapped import open_store
+from gdpnet.data.io.npz import write_npz
 from gdpnet.data.schema import Columns
 from gdpnet.data.structural_features import STRUCTURAL, WIDTH, _in_bins, _told, structural_rows
 from gdpnet.errors import GraphError
 from gdpnet.inference.streaming import denoise_to
 from gdpnet.model import GDPNet
-from gdpnet.scene import make_scene
+from gdpnet.training.data import make_scene
 from helpers.small import FAST, fitted, noisy_graph
 from helpers.worlds import CPU, random_graph
 

@@ -18,12 +18,12 @@ from gdpnet.experiments.evaluation import cluster_scores
 from gdpnet.experiments.records import append_record, read_records
 from gdpnet.experiments.tasks import summarise
 from gdpnet.inference.streaming import denoise_to
-from gdpnet.linking import fit_linker
 from gdpnet.model import GDPNet
 from gdpnet.representation.propagation import Spread
 from gdpnet.representation.tasks import CLASSIFICATION, MultiLabel, Partners, Task, label_names
-from gdpnet.run_folder import create_run
-from gdpnet.unlabelled import begin_study, condense, fit_basis, group_rows
+from gdpnet.training.checkpoint import create_run
+from gdpnet.training.links import fit_linker
+from gdpnet.training.unsupervised import begin_study, condense, fit_basis, group_rows
 from helpers.graphs import small_graph
 from helpers.small import noisy_graph, write_folder
 

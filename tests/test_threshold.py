@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from gdpnet import threshold
 from gdpnet._core.significance import gains_and_losses, is_ahead
 from gdpnet.config import Config
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.graph import Graph
+from gdpnet.inference.networks import make_policy
 from gdpnet.inference.select import Selected, select
+from gdpnet.inference.threshold import KEEP_ALL, Choice, edge_weights
 from gdpnet.model import GDPNet
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.scene import Scene, make_scene
 from gdpnet.selection.policy import Policy
-from gdpnet.threshold import CANDIDATES, KEEP_ALL, Choice, choose_threshold, edge_weights
-from gdpnet.training import make_policy
+from gdpnet.training import threshold
+from gdpnet.training.data import Scene, make_scene
+from gdpnet.training.threshold import CANDIDATES, choose_threshold
 from helpers.small import FAST, fitted, noisy_graph
 from helpers.worlds import CPU
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from gdpnet import judging, training
 from gdpnet.config import Config
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.features import SparseRows
@@ -16,10 +15,12 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import prepare
 from gdpnet.errors import GraphError
 from gdpnet.inference.select import select
-from gdpnet.judging import validate
 from gdpnet.model import GDPNet
-from gdpnet.scene import Scene, make_scene, split_for_training
-from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs
+from gdpnet.training import trainer as training
+from gdpnet.training import validation as judging
+from gdpnet.training.data import Scene, make_scene, split_for_training
+from gdpnet.training.trainer import Epoch, TrainingState, begin_training, train_epochs
+from gdpnet.training.validation import validate
 from helpers.small import same_weights as same_models
 from helpers.worlds import CPU
 

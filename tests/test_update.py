@@ -10,9 +10,10 @@ from gdpnet.config import Config, PPOSettings
 from gdpnet.inference.observation import make_view
 from gdpnet.selection.buffer import cut_batch, gather_batch, score_batch, score_candidates, visited_states
 from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
+from gdpnet.selection.play import Play
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.ppo import Advantages, clipped_surrogate, joint_entropy
-from gdpnet.selection.rollout import Play, Rollout, roll_out
+from gdpnet.selection.rollout import Rollout, roll_out
 from gdpnet.selection.update import Gain, Update, update_policy
 from helpers.worlds import joint_logits, known_policy, random_graph, random_world, score_all, star, table_view
 

@@ -12,25 +12,27 @@ import torch
 from gdpnet.cli import main
 from gdpnet.config import Config
 from gdpnet.data.edge_weight import mutual_weights, with_weights
+from gdpnet.data.fingerprint import fingerprint
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.files import write_npz, write_tables
+from gdpnet.data.io.files import write_tables
 from gdpnet.data.io.mapped import open_store
-from gdpnet.data.io.pyg import from_networkx
+from gdpnet.data.io.networkx import from_networkx
+from gdpnet.data.io.npz import write_npz
 from gdpnet.data.io.store import write_store
 from gdpnet.data.prepare import prepare
 from gdpnet.errors import GraphError
 from gdpnet.inference.ensemble import rings_of, see
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.streaming import denoise_to, embed_to
+from gdpnet.inference.threshold import KEEP_ALL, Choice
 from gdpnet.model import GDPNet
-from gdpnet.run_folder import fingerprint
 from gdpnet.selection.engines.reference import play_stepwise
 from gdpnet.selection.engines.triton_engine import play_fused
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.rollout import roll_out
-from gdpnet.threshold import KEEP_ALL, Choice, _propagate
-from gdpnet.training import reward_if_kept
+from gdpnet.training.threshold import _propagate
+from gdpnet.training.trainer import reward_if_kept
 from helpers.small import FAST, fitted, noisy_graph, same_weights
 from helpers.worlds import CPU, random_graph, random_world
 from test_fused import assert_alike

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from gdpnet.data.datasets.synthetic import synthetic_graph as synthetic_graph
     from gdpnet.data.graph import Graph as Graph
     from gdpnet.data.io.files import read_graph as read_graph
-    from gdpnet.data.io.pyg import from_networkx as from_networkx
+    from gdpnet.data.io.networkx import from_networkx as from_networkx
     from gdpnet.data.io.pyg import from_pyg as from_pyg
     from gdpnet.data.io.pyg import from_scipy as from_scipy
     from gdpnet.model import GDPNet as GDPNet

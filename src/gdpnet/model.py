@@ -15,35 +15,35 @@ from torch import Tensor
 
 from gdpnet._core.device import pick_device
 from gdpnet._core.version import __version__
-from gdpnet.concluding import conclude_clusters, conclude_labelled, conclude_links
 from gdpnet.config import Config, filled
 from gdpnet.data.edge_weight import times_weights
 from gdpnet.data.graph import UNKNOWN, Graph
 from gdpnet.data.link_split import Pairs, check_mutual, split_links
 from gdpnet.data.prepare import prepare
 from gdpnet.data.schema import ONE_HOT, OWN, Columns, as_read
-from gdpnet.deep_reading import SHARE, read_deeply, within_hearing
-from gdpnet.doubting import DoubtedLabel, name_doubted, without_doubted
 from gdpnet.errors import ConfigError, GraphError, ModelFileError
 from gdpnet.estimator import Estimator
 from gdpnet.inference.ensemble import represent
 from gdpnet.inference.explain import Explanation, explain_node
+from gdpnet.inference.gcn_head import SHARE, read_deeply, within_hearing
 from gdpnet.inference.model_file import checksum, read_tensors, write_tensors
 from gdpnet.inference.networks import Networks, build_networks
 from gdpnet.inference.result import Denoised
 from gdpnet.inference.select import Selected, select
-from gdpnet.linking import embed_links
+from gdpnet.inference.threshold import KEEP_ALL, Choice, edge_weights
 from gdpnet.representation.gcn import Convolutions
 from gdpnet.representation.hopwise import Reader
 from gdpnet.representation.infomax import Encoder
 from gdpnet.representation.propagation import Linker, inner_products
 from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel, Task, label_names
-from gdpnet.run_folder import RunFolder, read_checkpoint, write_checkpoint
-from gdpnet.scene import Scene, make_scene, part_for_training
 from gdpnet.selection.policy import Policy
-from gdpnet.threshold import KEEP_ALL, Choice, edge_weights
-from gdpnet.training import Epoch, TrainingState, begin_training, train_epochs
-from gdpnet.unlabelled import (
+from gdpnet.training.checkpoint import RunFolder, read_checkpoint, write_checkpoint
+from gdpnet.training.data import Scene, make_scene, part_for_training
+from gdpnet.training.finalise import conclude_clusters, conclude_labelled, conclude_links
+from gdpnet.training.label_noise import DoubtedLabel, name_doubted, without_doubted
+from gdpnet.training.links import embed_links
+from gdpnet.training.trainer import Epoch, TrainingState, begin_training, train_epochs
+from gdpnet.training.unsupervised import (
     UNLABELLED,
     begin_study,
     condense,

@@ -10,9 +10,10 @@ from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.buffer import gather_batch, score_batch, visited_states
 from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
+from gdpnet.selection.play import Play
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.ppo import Scored
-from gdpnet.selection.rollout import Play, Rollout
+from gdpnet.selection.rollout import Rollout
 
 CPU = torch.device("cpu")
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from gdpnet.errors import GDPNetError, GraphError
 
@@ -62,3 +65,27 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 def _reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, all or nothing."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file, all or nothing."""
+    write_text(path, json.dumps(plain(content), indent=2) + "\n")
+
+
+def plain(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the record with NaN and infinity, which JSON does not know, as nothing, however deep they lie."""
+    return {key: _plain_value(value) for key, value in record.items()}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return plain(value)
+    if isinstance(value, list | tuple):
+        return [_plain_value(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -17,7 +17,7 @@ from gdpnet.data.features import normalise
 from gdpnet.data.graph import SPLITS, UNKNOWN, Graph
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.representation.sparse import Table, table_of
-from gdpnet.scene import check_trainable, cut_for_training
+from gdpnet.training.data import check_trainable, cut_for_training
 
 _LOOK_EVERY = 10
 """Epochs between two looks at whether to stop; a look makes the host wait for the device."""

@@ -74,11 +74,11 @@ def robustness(
 
     Every result is a record; what the file holds already is not run again, so that a stopped run goes on.
     """
+    from gdpnet._core.files import plain
     from gdpnet.experiments.corrupted import Setting, check_noise
     from gdpnet.experiments.records import read_records
     from gdpnet.experiments.robustness import check_methods, plan, run_units, summarise
     from gdpnet.experiments.tuning import searched_settings
-    from gdpnet.run_folder import plain
 
     check_split(split)
     wanted, levels = _methods_of(methods), rates_of(rates)
@@ -176,7 +176,7 @@ def refuse_untrainable(
     """Refuse a device that is not there, and a graph that nothing can be trained on, before anything runs."""
     from gdpnet._core.device import pick_device
     from gdpnet.data.io.open import open_graph
-    from gdpnet.scene import cut_for_training
+    from gdpnet.training.data import cut_for_training
 
     pick_device(device)
     for name in names:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gdpnet._core.device import pick_device
+from gdpnet._core.files import write_json
 from gdpnet.cli.app import app
 from gdpnet.cli.opening import absolute_name, open_named
 from gdpnet.cli.options import (
@@ -32,14 +33,14 @@ from gdpnet.cli.options import (
 from gdpnet.cli.printing import EpochProgress, print_graph, print_json, print_metrics, print_table
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.files import write_table
 from gdpnet.data.io.open import open_graph
-from gdpnet.doubting import DoubtedLabel
+from gdpnet.data.io.tables import write_table
 from gdpnet.errors import ConfigError, RunFolderError
 from gdpnet.model import GDPNet
-from gdpnet.run_folder import RunFolder, check_same_graph, create_run, open_run, write_json
-from gdpnet.scene import check_trainable, part_for_scoring, split_for_training
-from gdpnet.unlabelled import UNLABELLED
+from gdpnet.training.checkpoint import RunFolder, check_same_graph, create_run, open_run
+from gdpnet.training.data import check_trainable, part_for_scoring, split_for_training
+from gdpnet.training.label_noise import DoubtedLabel
+from gdpnet.training.unsupervised import UNLABELLED
 
 
 @app.command()
@@ -223,7 +224,7 @@ def trials(
 def _refuse_untrainable(graph: Graph, settings: Config, seed: int) -> None:
     """Refuse a graph that the task cannot be learned on, before a run folder is made."""
     from gdpnet.data.link_split import check_links
-    from gdpnet.unlabelled import clusters_of
+    from gdpnet.training.unsupervised import clusters_of
 
     if settings.task.kind not in UNLABELLED:
         check_trainable(graph, split_for_training(graph, seed))

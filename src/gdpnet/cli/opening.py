@@ -14,7 +14,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.io.open import open_graph
 from gdpnet.errors import RunFolderError
 from gdpnet.model import GDPNet
-from gdpnet.run_folder import RunFolder, open_run
+from gdpnet.training.checkpoint import RunFolder, open_run
 
 
 def open_named(graph: str, source: GraphSource, split: str, seed: int) -> Graph:

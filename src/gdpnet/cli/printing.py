@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from gdpnet._core.files import plain
 from gdpnet.data.graph import Graph
-from gdpnet.run_folder import plain
-from gdpnet.training import Epoch
+from gdpnet.training.trainer import Epoch
 
 
 def console() -> Console:

@@ -36,8 +36,8 @@ from gdpnet.cli.printing import ShardProgress, print_graph, print_json, print_me
 from gdpnet.config import shipped_config
 from gdpnet.data.datasets.citation import DATASETS, is_present
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.files import edge_table, write_table
-from gdpnet.data.io.tables import SUFFIXES
+from gdpnet.data.io.files import edge_table
+from gdpnet.data.io.tables import SUFFIXES, write_table
 from gdpnet.data.link_split import read_ends
 from gdpnet.errors import ConfigError
 from gdpnet.inference.streaming import decided_edges, denoise_to, embed_to

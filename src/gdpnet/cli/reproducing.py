@@ -134,10 +134,10 @@ def _run_figures(
 
 
 def _show(names: list[str], tables: list[str], results: Path, figures: Path | None, as_json: bool) -> None:
+    from gdpnet._core.files import plain
     from gdpnet.experiments.reproduction.page import read_results
     from gdpnet.experiments.reproduction.reported import NAMES
     from gdpnet.experiments.reproduction.tables import TITLES, make_table
-    from gdpnet.run_folder import plain
 
     records = read_results(results)
     answer: dict[str, Any] = {}

@@ -54,12 +54,12 @@ def tasks(
     Every result is a record; what the file holds already is not run again, so that a stopped run goes on.
     """
     from gdpnet._core.device import pick_device
+    from gdpnet._core.files import plain
     from gdpnet.data.io.open import open_graph
     from gdpnet.experiments.corrupted import Setting, check_noise
     from gdpnet.experiments.parallel import do_all
     from gdpnet.experiments.records import read_records
     from gdpnet.experiments.tasks import Unit, check_methods, check_servable, plan, run_unit, summarise
-    from gdpnet.run_folder import plain
 
     wanted, levels = _methods_of(task.value, methods), rates_of(rates)
     check_methods(task.value, wanted)

@@ -20,8 +20,8 @@ from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.select import look_around
 from gdpnet.model import GDPNet
-from gdpnet.scene import make_scene, split_for_training
 from gdpnet.selection.episodes import View
+from gdpnet.training.data import make_scene, split_for_training
 
 QUICK = Config().with_values(
     {

@@ -16,7 +16,7 @@ from gdpnet.experiments.evaluation import evaluate, link_metrics
 from gdpnet.experiments.robustness import f1_on_test
 from gdpnet.experiments.variants import variant_of
 from gdpnet.model import GDPNet
-from gdpnet.training import Epoch
+from gdpnet.training.trainer import Epoch
 
 DEFENCES = ("gcn", "graphsage", "cosine-gcn", "supervised-gcn", "structural-gcn")
 """What the demo trains beside GDPNet: two plain networks, and filters that a user would try first."""

@@ -12,8 +12,8 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, r
 from gdpnet.data.graph import UNKNOWN, Graph
 from gdpnet.data.link_split import split_links
 from gdpnet.inference.result import Denoised
-from gdpnet.linking import link_scores
 from gdpnet.model import GDPNet
+from gdpnet.training.links import link_scores
 
 
 def evaluate(model: GDPNet, graph: Graph, split: str = "test") -> dict[str, Any]:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from gdpnet._core.device import pick_device
+from gdpnet._core.files import plain
 from gdpnet.baselines.fitting import Settings, Task, make_task
 from gdpnet.baselines.methods import METHODS, run_method, run_task
 from gdpnet.config import Config, filled
@@ -29,9 +30,8 @@ from gdpnet.experiments.parallel import do_all
 from gdpnet.experiments.records import make_record, of_kind, read_records
 from gdpnet.experiments.variants import VARIANTS, is_apart, variant_of
 from gdpnet.inference.result import Denoised
+from gdpnet.inference.threshold import KEEP_ALL
 from gdpnet.model import GDPNet
-from gdpnet.run_folder import plain
-from gdpnet.threshold import KEEP_ALL
 
 KIND = "robustness"
 

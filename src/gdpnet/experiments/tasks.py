@@ -18,6 +18,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from gdpnet._core.device import pick_device
+from gdpnet._core.files import plain
 from gdpnet.baselines.clusterers import CLUSTERERS
 from gdpnet.baselines.linkers import LINKERS, by_inner_product, measure
 from gdpnet.config import Config, filled
@@ -30,8 +31,7 @@ from gdpnet.experiments.corrupted import Setting, noises_on, steps_of
 from gdpnet.experiments.evaluation import cluster_scores
 from gdpnet.experiments.records import make_record, of_kind, read_records
 from gdpnet.model import GDPNet
-from gdpnet.run_folder import plain
-from gdpnet.unlabelled import clusters_of
+from gdpnet.training.unsupervised import clusters_of
 
 KIND = "task"
 

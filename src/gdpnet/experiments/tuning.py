@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gdpnet._core.device import pick_device
+from gdpnet._core.files import plain
 from gdpnet.baselines.fitting import Settings, Task, make_task
 from gdpnet.baselines.methods import METHODS, method_of
 from gdpnet.baselines.search import Scored, is_whole, search_tasks
@@ -17,7 +18,6 @@ from gdpnet.experiments.cleaned import CLEANED, cleaned_task, cleaner_of
 from gdpnet.experiments.corrupted import Setting, noisy_graph
 from gdpnet.experiments.records import make_record, of_kind, read_records
 from gdpnet.experiments.variants import variant_of
-from gdpnet.run_folder import plain
 
 KIND = "search"
 

@@ -11,15 +11,16 @@ from torch import Tensor
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import Prepared
-from gdpnet.deep_reading import SHARE
 from gdpnet.inference.ensemble import represent
+from gdpnet.inference.gcn_head import SHARE
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.select import look_around, play_of, roll_outs
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.hopwise import Reader
 from gdpnet.selection.episodes import View, begin_episodes
+from gdpnet.selection.play import Play
 from gdpnet.selection.policy import Policy
-from gdpnet.selection.rollout import Play, Rollout
+from gdpnet.selection.rollout import Rollout
 
 
 @dataclass(frozen=True)

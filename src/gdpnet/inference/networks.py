@@ -15,7 +15,6 @@ from gdpnet.representation.hopwise import Reader
 from gdpnet.representation.infomax import Encoder
 from gdpnet.representation.propagation import Linker
 from gdpnet.selection.policy import Policy
-from gdpnet.training import make_policy
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,12 @@ class Networks:
             for key, value in network.state_dict().items()
         }
         return found if self.centres is None else found | {"centres": self.centres}
+
+
+def make_policy(config: Config, pairs: int) -> Policy:
+    """Make a policy of the configured shape, its weights not yet drawn."""
+    extras = config.policy.state != "paper"
+    return Policy(config.representation.width, pairs, config.policy.hidden, extras=extras)
 
 
 def build_networks(

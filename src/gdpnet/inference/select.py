@@ -19,8 +19,9 @@ from gdpnet.inference.observation import NodeRows, make_view
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.engines.triton_shared import can_share, play_shared
 from gdpnet.selection.episodes import Episodes, View, begin_episodes, split_episodes
+from gdpnet.selection.play import Play
 from gdpnet.selection.policy import Policy
-from gdpnet.selection.rollout import Play, Rollout, roll_out
+from gdpnet.selection.rollout import Rollout, roll_out
 
 _CANDIDATES_AT_ONCE = 1 << 17
 _MOST_CANDIDATES_ON_DEVICE = 1 << 24

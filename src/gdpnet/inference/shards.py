@@ -20,11 +20,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gdpnet._core.files import atomic_path
+from gdpnet._core.files import atomic_path, write_json
 from gdpnet._core.threads import Background
 from gdpnet.data.io.tables import write_table
 from gdpnet.errors import GDPNetError, RunFolderError
-from gdpnet.run_folder import write_json
 
 FORMAT, VERSION = "gdpnet-shards", 1
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ import torch
 from gdpnet._core.csr import cut_rows
 from gdpnet._core.stopwatch import Phases
 from gdpnet._core.threads import Background, threads_here
+from gdpnet.data.fingerprint import fingerprint
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import edges_of_targets, id_array
 from gdpnet.errors import ConfigError
@@ -23,9 +24,10 @@ from gdpnet.inference.blocks import Block, Blockwise
 from gdpnet.inference.select import Selected
 from gdpnet.inference.shards import ShardFolder, open_shards
 from gdpnet.inference.summary import Tally
-from gdpnet.model import GDPNet
-from gdpnet.run_folder import fingerprint
-from gdpnet.threshold import edge_weights
+from gdpnet.inference.threshold import edge_weights
+
+if TYPE_CHECKING:
+    from gdpnet.model import GDPNet
 
 EDGES_A_SHARD = 1 << 20
 """Edges decided on together and written to one shard; a node with more neighbours is a shard by itself."""

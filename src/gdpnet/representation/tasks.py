@@ -1,7 +1,7 @@
 """What a representation is for: its truth, its loss, and f_c, the score of a target under its beliefs.
 
 A task is what differs between learning classes, sets of labels, partners or anything of a user's own. Selection
-never sees one: it is handed rewards, which `gdpnet.earning` makes of f_c.
+never sees one: it is handed rewards, which `gdpnet.training.rewards` makes of f_c.
 """
 
 from __future__ import annotations

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from gdpnet._core.files import new_folder
 from gdpnet.data.graph import Graph, id_text
-from gdpnet.data.io.files import write_npz, write_table, write_tables
+from gdpnet.data.io.files import write_tables
+from gdpnet.data.io.npz import write_npz
+from gdpnet.data.io.tables import write_table
 from gdpnet.data.noise.links import is_directed
 from gdpnet.data.noise.registry import Noisy
 

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.metrics import silhouette_score
 
 from gdpnet._core.device import pick_device
+from gdpnet._core.files import plain
 from gdpnet.baselines.fitting import Settings
 from gdpnet.baselines.methods import METHODS, run_method
 from gdpnet.config import Config, filled
@@ -23,7 +24,6 @@ from gdpnet.experiments.figures import flatten_points
 from gdpnet.experiments.records import make_record, of_kind, read_records
 from gdpnet.experiments.reproduction import submodularity
 from gdpnet.model import GDPNet
-from gdpnet.run_folder import plain
 
 KIND = "portrait"
 

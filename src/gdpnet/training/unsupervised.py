@@ -30,8 +30,8 @@ from gdpnet.inference.select import select
 from gdpnet.representation.infomax import Encoder, fit_encoder
 from gdpnet.representation.propagation import Spread
 from gdpnet.representation.tasks import Clustering, Partners
-from gdpnet.scene import Scene, cut_into_folds
-from gdpnet.training import TrainingState
+from gdpnet.training.data import Scene, cut_into_folds
+from gdpnet.training.trainer import TrainingState
 
 UNLABELLED = ("links", "clusters")
 """Kinds of task that read no label."""

@@ -23,7 +23,7 @@ from gdpnet.inference.ensemble import see
 from gdpnet.inference.select import keep_all
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.tasks import Classification
-from gdpnet.scene import Scene
+from gdpnet.training.data import Scene
 
 TRUSTED = -1
 """What stands in place of a believed class where the label is trusted."""

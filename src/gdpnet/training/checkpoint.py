@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +10,15 @@ from typing import Any
 
 import torch
 
-from gdpnet._core.files import atomic_path
+from gdpnet._core.files import plain, write_json, write_text
 from gdpnet._core.version import __version__
 from gdpnet.config import Config, read_config
-from gdpnet.data.features import SparseRows
+from gdpnet.data.fingerprint import fingerprint
 from gdpnet.data.graph import Graph
 from gdpnet.errors import ModelFileError, RunFolderError
 from gdpnet.inference.model_file import read_tensors, write_tensors
 from gdpnet.inference.networks import tensors_under
-from gdpnet.training import TrainingState
-
-_PIECE = 1 << 18
-"""Rows of an array that are summed up at once."""
+from gdpnet.training.trainer import TrainingState
 
 
 @dataclass(frozen=True)
@@ -123,24 +118,6 @@ def check_same_graph(about: dict[str, Any], graph: Graph) -> None:
         )
 
 
-def fingerprint(graph: Graph) -> str:
-    """Return a short sum of a graph's edges, their weights, features, labels and split."""
-    digest = hashlib.sha256()
-    features = graph.features
-    if isinstance(features, SparseRows):
-        values = [features.row_ptr, features.column, features.value]
-    else:
-        values = [features]
-    if graph.edge_weight is not None:
-        values.append(graph.edge_weight)
-    for part in (graph.row_ptr, graph.neighbour, graph.labels, graph.split, *values):
-        for piece in part.split(_PIECE):
-            # node numbers count the same in 32 bits and in 64
-            wide = piece.long() if piece.dtype == torch.int32 else piece
-            digest.update(wide.contiguous().numpy().data)
-    return digest.hexdigest()[:16]
-
-
 _FOUND = ("truth", "believed", "best_believed")
 """What training finds out about labels; none of it may be there."""
 
@@ -194,27 +171,3 @@ def _restore(optimiser: torch.optim.Optimizer, moments: dict[str, torch.Tensor])
         number, _, key = name.partition(".")
         content["state"].setdefault(int(number), {})[key] = value
     optimiser.load_state_dict(content)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, all or nothing."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file, all or nothing."""
-    write_text(path, json.dumps(plain(content), indent=2) + "\n")
-
-
-def plain(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the record with NaN and infinity, which JSON does not know, as nothing, however deep they lie."""
-    return {key: _plain_value(value) for key, value in record.items()}
-
-
-def _plain_value(value: Any) -> Any:
-    if isinstance(value, dict):
-        return plain(value)
-    if isinstance(value, list | tuple):
-        return [_plain_value(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

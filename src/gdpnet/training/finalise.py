@@ -11,20 +11,21 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
 from gdpnet.data.prepare import Prepared
-from gdpnet.deep_reading import fit_convolutions, is_worth_convolutions
 from gdpnet.inference.ensemble import represent
 from gdpnet.inference.select import Selected, select
-from gdpnet.linking import fit_linker
-from gdpnet.reading import fit_reader, is_worth_a_reader
+from gdpnet.inference.threshold import KEEP_ALL, WITHOUT_VALIDATION, Choice
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.gcn import Convolutions
 from gdpnet.representation.hopwise import Reader
 from gdpnet.representation.infomax import Encoder
 from gdpnet.representation.propagation import Linker
-from gdpnet.scene import Scene
 from gdpnet.selection.policy import Policy
-from gdpnet.threshold import KEEP_ALL, WITHOUT_VALIDATION, Choice, choose_threshold
-from gdpnet.unlabelled import encoder_over, group_rows, spread_rows
+from gdpnet.training.data import Scene
+from gdpnet.training.gcn_head import fit_convolutions, is_worth_convolutions
+from gdpnet.training.hopwise_head import fit_reader, is_worth_a_reader
+from gdpnet.training.links import fit_linker
+from gdpnet.training.threshold import choose_threshold
+from gdpnet.training.unsupervised import encoder_over, group_rows, spread_rows
 
 _SEED = 1 << 21
 """Seed of the decisions that all is chosen on."""

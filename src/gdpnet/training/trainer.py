@@ -11,24 +11,25 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from gdpnet._core.csr import ranges, running_sum_before
-from gdpnet.best_epoch import is_best, is_over, settled
 from gdpnet.config import Config
 from gdpnet.data.features import drop_inputs, drop_values, take_rows
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import given_to_target
-from gdpnet.doubting import doubt_labels, is_time_to_doubt, without_doubted
-from gdpnet.earning import gain_if_kept, score_alone
+from gdpnet.inference.networks import make_policy
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.select import play_of
-from gdpnet.judging import tell_apart, validate
-from gdpnet.playing import play_once, with_selected_circle
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.tasks import CLASSIFICATION, Task, may_learn
-from gdpnet.scene import Scene
 from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Rollout, roll_out
 from gdpnet.selection.update import update_policy
+from gdpnet.training.best_epoch import is_best, is_over, settled
+from gdpnet.training.data import Scene
+from gdpnet.training.label_noise import doubt_labels, is_time_to_doubt, without_doubted
+from gdpnet.training.playing import play_once, with_selected_circle
+from gdpnet.training.rewards import gain_if_kept, score_alone
+from gdpnet.training.validation import tell_apart, validate
 
 
 @dataclass(frozen=True)
@@ -100,12 +101,6 @@ def begin_training(
     policy.fit_pairs(scene.train.pairs.cpu())
     aggregators, policy = aggregators.to(device), policy.to(device)
     return TrainingState(policy, aggregators, *make_optimisers(policy, aggregators, config))
-
-
-def make_policy(config: Config, pairs: int) -> Policy:
-    """Make a policy of the configured shape, its weights not yet drawn."""
-    extras = config.policy.state != "paper"
-    return Policy(config.representation.width, pairs, config.policy.hidden, extras=extras)
 
 
 def make_optimisers(

@@ -7,9 +7,6 @@ chance: the best of several is a little ahead on a few hundred nodes even where 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
@@ -19,59 +16,15 @@ from gdpnet._core.csr import owners_of, sum_by_owner
 from gdpnet._core.significance import gains_and_losses, is_ahead
 from gdpnet.data.prepare import Prepared
 from gdpnet.inference.select import Selected
+from gdpnet.inference.threshold import KEEP_ALL, WITHOUT_VALIDATION, Choice, edge_weights
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.tasks import CLASSIFICATION, Classification, Task
-from gdpnet.scene import Scene
-
-KEEP_ALL = 0.0
-"""The threshold that keeps every edge, each with weight one."""
+from gdpnet.training.data import Scene
 
 CANDIDATES = (KEEP_ALL, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
-WITHOUT_VALIDATION = 0.5
-
 _PENALTY = 1e-3
 _STEPS = 60
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The threshold that was chosen, and the validation F1 of every candidate, if there was a choice."""
-
-    threshold: float
-    scores: tuple[tuple[float, float], ...] = ()
-
-    @property
-    def reason(self) -> str:
-        """Say in one sentence what was chosen and why."""
-        if not self.scores and self.threshold == KEEP_ALL:
-            return "everything is kept: the model was trained without selection"
-        if not self.scores:
-            return f"threshold {self.threshold:g}: there was no validation node to choose it on"
-        scores = dict(self.scores)
-        best, everything = scores[self.threshold], scores[KEEP_ALL]
-        if self.threshold == KEEP_ALL:
-            return f"everything is kept: no threshold did clearly better on validation (F1 {everything:.3f})"
-        return (
-            f"threshold {self.threshold:g}: validation F1 of a plain two-hop classifier is {best:.3f} there and "
-            f"{everything:.3f} with everything kept"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {"threshold": self.threshold, "scores": [list(pair) for pair in self.scores]}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Choice:
-        """Read what `to_dict` returned."""
-        return cls(float(values["threshold"]), tuple((float(a), float(b)) for a, b in values["scores"]))
-
-
-def edge_weights(probability: Float[Tensor, "edges"], threshold: float) -> Float[Tensor, "edges"]:
-    """Return the weight of each edge in the cleaned graph: none below the threshold, its probability above."""
-    if threshold == KEEP_ALL:
-        return torch.ones_like(probability)
-    return torch.where(probability >= threshold, probability, 0.0)
 
 
 @torch.no_grad()

@@ -13,8 +13,8 @@ from gdpnet.data.prepare import with_circle
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.select import play_of, roll_outs
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.scene import Scene
 from gdpnet.selection.policy import Policy
+from gdpnet.training.data import Scene
 
 
 def with_selected_circle(

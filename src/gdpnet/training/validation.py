@@ -10,10 +10,10 @@ from sklearn.metrics import roc_auc_score
 from gdpnet.config import Config
 from gdpnet.inference.ensemble import represent
 from gdpnet.inference.select import select
-from gdpnet.playing import play_once, with_selected_circle
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.scene import Scene
 from gdpnet.selection.policy import Policy
+from gdpnet.training.data import Scene
+from gdpnet.training.playing import play_once, with_selected_circle
 
 _EVALUATION_SEED = 1 << 20
 

@@ -12,19 +12,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from gdpnet._core.csr import ranges
 from gdpnet._core.significance import gains_and_losses
 from gdpnet.config import Config
-from gdpnet.data.prepare import Prepared
+from gdpnet.inference.gcn_head import SHARE, mixing_of
 from gdpnet.inference.select import Selected
-from gdpnet.representation.gcn import LAYERS, Convolutions, Mixing
+from gdpnet.representation.gcn import Convolutions
 from gdpnet.representation.sparse import table_of
 from gdpnet.representation.tasks import Task
-from gdpnet.scene import Scene
-from gdpnet.threshold import edge_weights
+from gdpnet.training.data import Scene
 
 MOST_EDGES = 500_000
 """Convolutions are not fitted to a graph with more: every step of theirs passes over all of it."""
@@ -34,9 +32,6 @@ MOST_WEIGHTS = 20_000_000
 
 LEAST_NODES = 100
 """Fewer validation nodes would often welcome a vote that does harm."""
-
-SHARE = 0.5
-"""The weight of their vote."""
 
 _LEARNING_RATE, _PENALTY = 0.01, 5e-4
 _EPOCHS, _PATIENCE, _LOOK_EVERY = 300, 50, 10
@@ -69,19 +64,6 @@ def is_worth_convolutions(scene: Scene, config: Config) -> bool:
     fits = int(scene.whole.linked.sum()) <= MOST_EDGES
     fits = fits and features * config.representation.width <= MOST_WEIGHTS
     return settings.use and settings.deep and scene.validation.numel() >= LEAST_NODES and fits
-
-
-def mixing_of(chosen: Selected, threshold: float, apart: int | None = None) -> Mixing:
-    """Return how nodes hear one another in the cleaned graph, which has the graph's own links alone.
-
-    A node that is set ``apart`` hears nobody and is not heard.
-    """
-    prepared = chosen.prepared
-    probability = prepared.both_ways(chosen.probability)
-    weight = prepared.weighed(edge_weights(probability, threshold)) * prepared.linked
-    if apart is not None:
-        weight = torch.where((prepared.block_target == apart) | (prepared.neighbour == apart), 0.0, weight)
-    return Mixing.of(prepared.row_ptr, prepared.neighbour, weight)
 
 
 def fit_convolutions(
@@ -153,30 +135,3 @@ class _Best:
 
     def go_back(self) -> None:
         self.network.load_state_dict(self.weights)
-
-
-def within_hearing(prepared: Prepared, targets: Int[Tensor, "targets"]) -> Int[Tensor, "around"]:
-    """Return the nodes whose decisions have a part in what convolutions say of some targets.
-
-    A hop a layer, and one more: what a node gives is scaled by all its edges, each with both its nodes' opinions.
-    """
-    around = torch.unique(targets)
-    for _ in range(LAYERS + 1):
-        if around.numel() == prepared.num_nodes:
-            break
-        start = prepared.row_ptr[around]
-        near = prepared.neighbour[ranges(start, prepared.row_ptr[around + 1] - start)[1]]
-        around = torch.unique(torch.cat([around, near]))
-    return around
-
-
-@torch.no_grad()
-def read_deeply(
-    network: Convolutions,
-    chosen: Selected,
-    threshold: float,
-    targets: Int[Tensor, "targets"],
-    apart: int | None = None,
-) -> Float[Tensor, "targets classes"]:
-    """Return what convolutions believe of some targets; what is `within_hearing` of them must be decided on."""
-    return network.believe(chosen.prepared.features, mixing_of(chosen, threshold, apart))[targets]

@@ -26,7 +26,7 @@ from gdpnet.inference.select import Selected
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.hopwise import Reader
 from gdpnet.representation.tasks import CLASSIFICATION, Task, may_learn
-from gdpnet.scene import Scene
+from gdpnet.training.data import Scene
 
 MOST_WEIGHTS = 20_000_000
 """A reader of more weights is not fitted: with one-hot features it would be larger than all the rest."""

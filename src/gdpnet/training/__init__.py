@@ -1,0 +1,1 @@
+"""Train both phases in turn."""
