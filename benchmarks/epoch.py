@@ -14,9 +14,9 @@ import statistics
 import torch
 from records import interleaved_seconds, make_parser, median_ratio, write_record
 
-from gdpnet.baselines.fitting import Settings, inputs_of, make_task
-from gdpnet.baselines.networks import graphsage
-from gdpnet.baselines.sampling import BATCH, FAN_OUT, sampled_batches
+from gdpnet.benchmark.baselines.fitting import Settings, inputs_of, make_task
+from gdpnet.benchmark.baselines.networks import graphsage
+from gdpnet.benchmark.baselines.sampling import BATCH, FAN_OUT, sampled_batches
 from gdpnet.config import shipped_config
 from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.training import trainer as training

@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 UNCHECKED = (
     "gdpnet._core.files",
     "gdpnet._core.threads",
-    "gdpnet.baselines",
+    "gdpnet.benchmark.baselines",
     "gdpnet.training.best_epoch",
     "gdpnet.inference.blocks",
     "gdpnet.cli",
@@ -31,7 +31,7 @@ UNCHECKED = (
     "gdpnet._core.device",
     "gdpnet.training.label_noise",
     "gdpnet.estimator",
-    "gdpnet.experiments",
+    "gdpnet.benchmark",
     "gdpnet.inference.explain",
     "gdpnet.training.validation",
     "gdpnet.training.links",

@@ -12,18 +12,18 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from torch_geometric.transforms import GDC
 
-from gdpnet.baselines import pro_gnn
-from gdpnet.baselines.diffusion import gdc_graph
-from gdpnet.baselines.fastgcn import Importance, draw_layer, sampled_product, within_reach
-from gdpnet.baselines.fitting import Settings, Side, fit_network, inputs_of, make_task
-from gdpnet.baselines.gnnguard import trust_of
-from gdpnet.baselines.low_rank import low_rank_links, low_rank_mean
-from gdpnet.baselines.methods import METHODS, run_backbone, run_method
-from gdpnet.baselines.mixing import Links, neighbour_mean, symmetric_mean
-from gdpnet.baselines.networks import GAT, gcn, graphsage, mlp
-from gdpnet.baselines.sampling import Block, batch_logits, draw_blocks, sample_neighbours
-from gdpnet.baselines.search import CANDIDATES, DEPTHS, is_whole, search
-from gdpnet.baselines.soft_median import circles_of, soft_median
+from gdpnet.benchmark.baselines import pro_gnn
+from gdpnet.benchmark.baselines.diffusion import gdc_graph
+from gdpnet.benchmark.baselines.fastgcn import Importance, draw_layer, sampled_product, within_reach
+from gdpnet.benchmark.baselines.fitting import Settings, Side, fit_network, inputs_of, make_task
+from gdpnet.benchmark.baselines.gnnguard import trust_of
+from gdpnet.benchmark.baselines.low_rank import low_rank_links, low_rank_mean
+from gdpnet.benchmark.baselines.methods import METHODS, run_backbone, run_method
+from gdpnet.benchmark.baselines.networks import GAT, gcn, graphsage, mlp
+from gdpnet.benchmark.baselines.propagation import Links, neighbour_mean, symmetric_mean
+from gdpnet.benchmark.baselines.sampling import Block, batch_logits, draw_blocks, sample_neighbours
+from gdpnet.benchmark.baselines.search import CANDIDATES, DEPTHS, is_whole, search
+from gdpnet.benchmark.baselines.soft_median import circles_of, soft_median
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import SPLITS, Graph
@@ -213,7 +213,7 @@ def test_sampled_neighbours_are_different_and_no_more_than_asked_for(graph):
 
 
 def test_with_all_neighbours_sampled_graphsage_is_the_whole_one(graph, monkeypatch):
-    monkeypatch.setattr("gdpnet.baselines.sampling.FAN_OUT", (10_000, 10_000))
+    monkeypatch.setattr("gdpnet.benchmark.baselines.sampling.FAN_OUT", (10_000, 10_000))
     inputs = inputs_of(make_task(weighted(graph), 0), CPU)
     network = graphsage(inputs, Settings()).eval()
     nodes = torch.tensor([5, 2, 40])
@@ -233,7 +233,7 @@ def test_a_block_names_the_upper_nodes_among_the_lower(graph):
 
 @pytest.mark.parametrize("dense", [0, 1_000])
 def test_a_low_rank_mean_equals_that_of_the_dense_matrix(graph, monkeypatch, dense):
-    monkeypatch.setattr("gdpnet.baselines.low_rank._DENSE_NODES", dense)
+    monkeypatch.setattr("gdpnet.benchmark.baselines.low_rank._DENSE_NODES", dense)
     adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.double)
     adjacency[graph.target, graph.neighbour] = 1.0
     left, size, right = torch.linalg.svd(adjacency)
@@ -389,7 +389,7 @@ def test_a_search_tries_every_candidate_and_reads_no_test_label(graph, monkeypat
         return replace(outcome, validation_f1=0.9 if good else 0.1)
 
     outcome = run_method("lr", graph)
-    monkeypatch.setattr("gdpnet.baselines.search.run_task", record)
+    monkeypatch.setattr("gdpnet.benchmark.baselines.search.run_task", record)
     found = search("gcn", [graph], [0, 1])
     assert (found.settings.dropout, found.settings.weight_decay) == (0.3, 5e-5)
     assert len(tried) == 2 * (len(CANDIDATES) + len(DEPTHS)) == 24
@@ -410,7 +410,7 @@ def test_a_search_compares_candidates_at_the_choice_that_the_method_made_once(gr
         return replace(outcome, chosen=chosen, validation_f1=0.5)
 
     outcome = run_method("lr", graph)
-    monkeypatch.setattr("gdpnet.baselines.search.run_task", record)
+    monkeypatch.setattr("gdpnet.benchmark.baselines.search.run_task", record)
     found = search("cosine-gcn", [graph])
     assert tried[0] is None
     assert [one.choice for one in tried[1:]] == [0.7] * (len(CANDIDATES) + len(DEPTHS))
@@ -425,7 +425,7 @@ def test_a_search_goes_on_from_what_is_known(graph, monkeypatch):
         return replace(outcome, validation_f1=0.8)
 
     outcome = run_method("lr", graph)
-    monkeypatch.setattr("gdpnet.baselines.search.run_task", record)
+    monkeypatch.setattr("gdpnet.benchmark.baselines.search.run_task", record)
     known = [(candidate, 0.7 if candidate["width"] == 128 else 0.1) for candidate in CANDIDATES]
     found = search("gcn", [graph], known=known)
     assert [(one.width, one.layers) for one in tried] == [(128, 1), (128, 3)]

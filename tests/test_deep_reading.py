@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gdpnet import GDPNet
-from gdpnet.baselines.fitting import Settings, inputs_of, make_task
-from gdpnet.baselines.networks import gcn
+from gdpnet.benchmark.baselines.fitting import Settings, inputs_of, make_task
+from gdpnet.benchmark.baselines.networks import gcn
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import prepare

@@ -10,17 +10,17 @@ import pytest
 import torch
 
 from gdpnet._core.version import __version__
-from gdpnet.baselines.logistic import logistic_regression_f1
+from gdpnet.benchmark.ablations import variant_of
+from gdpnet.benchmark.baselines.logistic import logistic_regression_f1
+from gdpnet.benchmark.demo import run_demo
+from gdpnet.benchmark.evaluation import describe_cleaning, evaluate, selected_shares
+from gdpnet.benchmark.figures import draw_run, embedding_map
+from gdpnet.benchmark.records import append_record, make_record, read_records
+from gdpnet.benchmark.trials import run_trials, summarise
 from gdpnet.config import Config
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.graph import Graph
 from gdpnet.errors import GDPNetError, GraphError
-from gdpnet.experiments.demo import run_demo
-from gdpnet.experiments.evaluation import describe_cleaning, evaluate, selected_shares
-from gdpnet.experiments.figures import draw_run, embedding_map
-from gdpnet.experiments.records import append_record, make_record, read_records
-from gdpnet.experiments.trials import run_trials, summarise
-from gdpnet.experiments.variants import variant_of
 from gdpnet.inference.result import Denoised
 from gdpnet.model import GDPNet
 from helpers.small import FAST, fitted, noisy_graph

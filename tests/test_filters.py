@@ -7,15 +7,15 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from gdpnet._core.csr import both_ways
-from gdpnet.baselines.filters import (
+from gdpnet.benchmark.baselines.filters import (
     kept_share,
     similarity_scores,
     structural_scorer,
     structural_scores,
     supervised_scores,
 )
-from gdpnet.baselines.fitting import Settings, make_task
-from gdpnet.baselines.methods import METHODS, run_method
+from gdpnet.benchmark.baselines.fitting import Settings, make_task
+from gdpnet.benchmark.baselines.methods import METHODS, run_method
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph

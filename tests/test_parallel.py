@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from gdpnet.benchmark.parallel import do_all
+from gdpnet.benchmark.records import read_records
 from gdpnet.errors import GDPNetError
-from gdpnet.experiments.parallel import do_all
-from gdpnet.experiments.records import read_records
 
 SCRIPT = """
 import os, sys, time
 from pathlib import Path
-from gdpnet.experiments.parallel import do_all
+from gdpnet.benchmark.parallel import do_all
 
 def work(path):
     Path(path).write_text(str(os.getpid()))

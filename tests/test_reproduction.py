@@ -9,16 +9,11 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from gdpnet.baselines.fitting import Settings
-from gdpnet.baselines.methods import METHODS
-from gdpnet.cli import main, reproducing
-from gdpnet.cli.printing import TrialProgress
-from gdpnet.config import shipped_config
-from gdpnet.experiments.corrupted import Setting
-from gdpnet.experiments.records import append_record
-from gdpnet.experiments.reproduction import pictures
-from gdpnet.experiments.reproduction.page import grids_of, write_markdown, write_page
-from gdpnet.experiments.reproduction.portraits import (
+from gdpnet.benchmark.baselines.fitting import Settings
+from gdpnet.benchmark.baselines.methods import METHODS
+from gdpnet.benchmark.cases import Setting
+from gdpnet.benchmark.paper import figures as pictures
+from gdpnet.benchmark.paper.artefacts import (
     CLAIMS,
     MAPPED,
     Portrait,
@@ -26,15 +21,20 @@ from gdpnet.experiments.reproduction.portraits import (
     portraits_of,
     run_portrait,
 )
-from gdpnet.experiments.reproduction.reported import DATASETS, TABLE_2, reported
-from gdpnet.experiments.reproduction.submodularity import (
+from gdpnet.benchmark.paper.claims import (
     _is_submodular,
     check_graph,
     check_neighbourhood,
     summary,
     total,
 )
-from gdpnet.experiments.reproduction.tables import TITLES, make_table
+from gdpnet.benchmark.paper.report import grids_of, write_markdown, write_page
+from gdpnet.benchmark.paper.reported import DATASETS, TABLE_2, reported
+from gdpnet.benchmark.paper.tables import TITLES, make_table
+from gdpnet.benchmark.records import append_record
+from gdpnet.cli import main, reproducing
+from gdpnet.cli.printing import TrialProgress
+from gdpnet.config import shipped_config
 from helpers.small import FAST, noisy_graph, write_folder
 
 
@@ -296,7 +296,7 @@ def test_reproduce_prints_the_table_beside_the_paper_and_runs_what_is_missing(tm
     assert answer["graphsage"]["failed"] == 1
     ran = []
     monkeypatch.setattr(
-        "gdpnet.experiments.robustness.run_units", lambda units, path, jobs, told: ran.extend(units)
+        "gdpnet.benchmark.robustness.run_units", lambda units, path, jobs, told: ran.extend(units)
     )
     monkeypatch.setattr("gdpnet.cli.reproducing.refuse_untrainable", lambda *given: None)
     assert main([*arguments, "--trials", "3"]) == 0
@@ -345,10 +345,10 @@ def test_scores_under_another_noise_are_none_of_a_table():
 def test_figures_plan_portraits_variants_and_shares(tmp_path, monkeypatch):
     ran = []
     monkeypatch.setattr(
-        "gdpnet.experiments.parallel.do_all", lambda work, pieces, path, jobs, told: ran.extend(pieces)
+        "gdpnet.benchmark.parallel.do_all", lambda work, pieces, path, jobs, told: ran.extend(pieces)
     )
     monkeypatch.setattr(
-        "gdpnet.experiments.robustness.run_units", lambda units, path, jobs, told: ran.extend(units)
+        "gdpnet.benchmark.robustness.run_units", lambda units, path, jobs, told: ran.extend(units)
     )
     reproducing._run_figures(["cora"], 2, 1, tmp_path, "cpu", None)
     drawn = [one.method for one in ran if isinstance(one, Portrait)]

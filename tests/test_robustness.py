@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 import torch
 
-from gdpnet.baselines.fitting import Settings
-from gdpnet.baselines.methods import METHODS
+from gdpnet.benchmark import robustness
+from gdpnet.benchmark.ablations import VARIANTS, variant_of
+from gdpnet.benchmark.baselines.fitting import Settings
+from gdpnet.benchmark.baselines.methods import METHODS
+from gdpnet.benchmark.cases import Setting, check_noise, noisy_graph, steps_of
+from gdpnet.benchmark.cleaned import CLEANED
+from gdpnet.benchmark.curves import draw_curves
+from gdpnet.benchmark.evaluation import calibration, link_metrics
+from gdpnet.benchmark.records import append_record, read_records
+from gdpnet.benchmark.robustness import Unit, check_methods, plan, run_unit, run_units, summarise
 from gdpnet.cli import main
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import read_graph
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.errors import ConfigError, GDPNetError, GraphError
-from gdpnet.experiments import robustness
-from gdpnet.experiments.cleaned import CLEANED
-from gdpnet.experiments.corrupted import Setting, check_noise, noisy_graph, steps_of
-from gdpnet.experiments.curves import draw_curves
-from gdpnet.experiments.evaluation import calibration, link_metrics
-from gdpnet.experiments.records import append_record, read_records
-from gdpnet.experiments.robustness import Unit, check_methods, plan, run_unit, run_units, summarise
-from gdpnet.experiments.variants import VARIANTS, variant_of
 from gdpnet.inference.result import Denoised
 from gdpnet.inference.threshold import Choice
 from helpers.commands import call, succeed

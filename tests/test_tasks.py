@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from gdpnet.benchmark.evaluation import cluster_scores
+from gdpnet.benchmark.records import append_record, read_records
+from gdpnet.benchmark.unsupervised import summarise
 from gdpnet.cli import main
 from gdpnet.config import Config, filled, task_config
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.pyg import from_pyg
 from gdpnet.data.link_split import Pairs, links_of, split_links
 from gdpnet.errors import ConfigError, GraphError
-from gdpnet.experiments.evaluation import cluster_scores
-from gdpnet.experiments.records import append_record, read_records
-from gdpnet.experiments.tasks import summarise
 from gdpnet.inference.streaming import denoise_to
 from gdpnet.model import GDPNet
 from gdpnet.representation.propagation import Spread

@@ -5,17 +5,17 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from gdpnet.baselines import search as searching
-from gdpnet.baselines.fitting import Settings
-from gdpnet.baselines.methods import METHODS
-from gdpnet.baselines.search import CANDIDATES, DEPTHS
+from gdpnet.benchmark import cleaned
+from gdpnet.benchmark.baselines import search as searching
+from gdpnet.benchmark.baselines.fitting import Settings
+from gdpnet.benchmark.baselines.methods import METHODS
+from gdpnet.benchmark.baselines.search import CANDIDATES, DEPTHS
+from gdpnet.benchmark.cases import Setting, noisy_graph
+from gdpnet.benchmark.cleaned import CLEANED
+from gdpnet.benchmark.records import append_record, read_records
+from gdpnet.benchmark.robustness import Unit, plan, run_unit
+from gdpnet.benchmark.tuning import run_search, searched_settings, searches_left
 from gdpnet.cli import main
-from gdpnet.experiments import cleaned
-from gdpnet.experiments.cleaned import CLEANED
-from gdpnet.experiments.corrupted import Setting, noisy_graph
-from gdpnet.experiments.records import append_record, read_records
-from gdpnet.experiments.robustness import Unit, plan, run_unit
-from gdpnet.experiments.tuning import run_search, searched_settings, searches_left
 from gdpnet.model import GDPNet
 from helpers.graphs import assert_same
 from helpers.small import FAST, write_folder
@@ -111,7 +111,7 @@ def test_a_search_that_fails_is_a_record_and_is_tried_again(folder, tmp_path, ca
         raise RuntimeError("out of memory:\n  too much")
 
     path = tmp_path / "settings.jsonl"
-    monkeypatch.setattr("gdpnet.experiments.tuning.search_tasks", broken)
+    monkeypatch.setattr("gdpnet.benchmark.tuning.search_tasks", broken)
     assert main([*words_of(folder, path), "--methods", "mlp"]) == 0
     assert "mlp: failed: out of memory: too much" in capsys.readouterr().out
     assert searched_settings(path) == {}

@@ -25,7 +25,7 @@ from gdpnet.cli.printing import TrialProgress, print_json, print_table
 from gdpnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from gdpnet.experiments.robustness import Row
+    from gdpnet.benchmark.robustness import Row
 
 USUAL_METHODS = (
     "gdpnet,gdpnet>gcn,gdpnet>gat,gdpnet>graphsage,gcn,gat,graphsage,mlp,supervised-gcn,structural-gcn"
@@ -75,10 +75,10 @@ def robustness(
     Every result is a record; what the file holds already is not run again, so that a stopped run goes on.
     """
     from gdpnet._core.files import plain
-    from gdpnet.experiments.corrupted import Setting, check_noise
-    from gdpnet.experiments.records import read_records
-    from gdpnet.experiments.robustness import check_methods, plan, run_units, summarise
-    from gdpnet.experiments.tuning import searched_settings
+    from gdpnet.benchmark.cases import Setting, check_noise
+    from gdpnet.benchmark.records import read_records
+    from gdpnet.benchmark.robustness import check_methods, plan, run_units, summarise
+    from gdpnet.benchmark.tuning import searched_settings
 
     check_split(split)
     wanted, levels = _methods_of(methods), rates_of(rates)
@@ -107,7 +107,7 @@ def robustness(
     for name in sorted({row.graph for row in rows}):
         _print_rows(name, noise, [row for row in rows if row.graph == name])
     if figures is not None:
-        from gdpnet.experiments.curves import draw_curves
+        from gdpnet.benchmark.curves import draw_curves
 
         print("pictures: " + ", ".join(str(path) for path in draw_curves(rows, figures)))
     print_json(as_json, {"rows": [plain(row.to_dict()) for row in rows]})
@@ -138,10 +138,10 @@ def tune(
     Networks on the graph that GDPNet cleans are searched there. Test nodes are not scored. `gdpnet robustness` reads
     what was found. What the file holds is not searched again.
     """
-    from gdpnet.experiments.corrupted import Setting, check_noise
-    from gdpnet.experiments.parallel import do_all
-    from gdpnet.experiments.tuning import check_tunable, run_search, searched_settings, searches_left
-    from gdpnet.experiments.variants import VARIANTS
+    from gdpnet.benchmark.ablations import VARIANTS
+    from gdpnet.benchmark.cases import Setting, check_noise
+    from gdpnet.benchmark.parallel import do_all
+    from gdpnet.benchmark.tuning import check_tunable, run_search, searched_settings, searches_left
 
     check_split(split)
     wanted, levels = _methods_of(methods), rates_of(rates)
@@ -185,7 +185,7 @@ def refuse_untrainable(
 
 
 def _methods_of(text: str) -> list[str]:
-    from gdpnet.baselines.methods import METHODS
+    from gdpnet.benchmark.baselines.methods import METHODS
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     if "all" in names:
@@ -230,7 +230,7 @@ def _print_rows(graph: str, noise: str, rows: list[Row]) -> None:
 
 def _print_links(graph: str, noise: str, rows: list[Row]) -> None:
     """Print what became of the links, for the methods that judge them."""
-    from gdpnet.experiments.robustness import LINK_METRICS
+    from gdpnet.benchmark.robustness import LINK_METRICS
 
     judged = [row for row in rows if row.links]
     if judged:

@@ -53,8 +53,8 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Train on a generated graph whose noise is known, remove it, and say how well that went."""
-    from gdpnet.experiments.demo import run_demo
-    from gdpnet.experiments.figures import draw_run
+    from gdpnet.benchmark.demo import run_demo
+    from gdpnet.benchmark.figures import draw_run
 
     settings = config_of("synthetic", config, overrides)
     if RunFolder(out).about.exists():
@@ -103,8 +103,8 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a model on a graph and keep it, its history and its pictures in a run folder."""
-    from gdpnet.experiments.evaluation import evaluate
-    from gdpnet.experiments.figures import draw_run
+    from gdpnet.benchmark.evaluation import evaluate
+    from gdpnet.benchmark.figures import draw_run
 
     source = source_of(data_dir, columns, directed)
     check_split(split)
@@ -193,7 +193,7 @@ def trials(
     as_json: Json = False,
 ) -> None:
     """Train with several seeds, with and without selection, and keep every trial as a record."""
-    from gdpnet.experiments.trials import run_trials, summarise
+    from gdpnet.benchmark.trials import run_trials, summarise
 
     check_split(split)
     source = source_of(data_dir, None, False)

@@ -62,7 +62,7 @@ def evaluate(
     Where the task is links, one link in twenty is hidden and foretold from the others: on the graph of training those
     that were held out for validation. Where it is clusters, all labelled nodes count.
     """
-    from gdpnet.experiments.evaluation import evaluate as evaluate_model
+    from gdpnet.benchmark.evaluation import evaluate as evaluate_model
 
     if split not in ("train", "validation", "test"):
         raise ConfigError(f"--split must be train, validation or test, found '{split}'")
@@ -173,7 +173,7 @@ def denoise(
     as_json: Json = False,
 ) -> None:
     """Write the cleaned graph as an edge list with a keep probability for every edge."""
-    from gdpnet.experiments.evaluation import describe_cleaning
+    from gdpnet.benchmark.evaluation import describe_cleaning
 
     _check_out(out, shards)
     model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))

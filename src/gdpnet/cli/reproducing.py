@@ -15,7 +15,7 @@ from gdpnet.cli.printing import TrialProgress, print_json, print_table
 from gdpnet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from gdpnet.experiments.corrupted import Setting
+    from gdpnet.benchmark.cases import Setting
 
 _ALL = "cora,pubmed,dblp,citeseer"
 
@@ -69,7 +69,7 @@ def _run_tables(
     device: str,
     data_dir: Path | None,
 ) -> None:
-    from gdpnet.experiments.reproduction.tables import TABLES
+    from gdpnet.benchmark.paper.tables import TABLES
 
     methods = list(dict.fromkeys(method for table in tables for method in TABLES[table]))
     settings = {name: _clean(name, range(trials), data_dir) for name in names}
@@ -77,7 +77,7 @@ def _run_tables(
 
 
 def _clean(name: str, seeds: range, data_dir: Path | None) -> list[Setting]:
-    from gdpnet.experiments.corrupted import Setting
+    from gdpnet.benchmark.cases import Setting
 
     return [Setting(name, "paper", "random-links", 0.0, seed, data_dir) for seed in seeds]
 
@@ -86,8 +86,8 @@ def _run_trials(
     settings: dict[str, list[Setting]], methods: list[str], jobs: int, results: Path, device: str
 ) -> None:
     """Run trials as `gdpnet robustness` does, into its file of records."""
-    from gdpnet.experiments.robustness import plan, run_units
-    from gdpnet.experiments.tuning import searched_settings
+    from gdpnet.benchmark.robustness import plan, run_units
+    from gdpnet.benchmark.tuning import searched_settings
 
     found = searched_settings(results / "settings.jsonl")
     path = results / "robustness.jsonl"
@@ -101,12 +101,12 @@ def _run_trials(
 def _run_figures(
     names: list[str], trials: int, jobs: int, results: Path, device: str, data_dir: Path | None
 ) -> None:
-    from gdpnet.experiments.corrupted import Setting
-    from gdpnet.experiments.parallel import do_all
-    from gdpnet.experiments.reproduction import pictures
-    from gdpnet.experiments.reproduction.portraits import CLAIMS, METHODS_DRAWN, portraits_left, run_portrait
-    from gdpnet.experiments.reproduction.tables import TABLES
-    from gdpnet.experiments.tuning import searched_settings
+    from gdpnet.benchmark.cases import Setting
+    from gdpnet.benchmark.paper import figures as pictures
+    from gdpnet.benchmark.paper.artefacts import CLAIMS, METHODS_DRAWN, portraits_left, run_portrait
+    from gdpnet.benchmark.paper.tables import TABLES
+    from gdpnet.benchmark.parallel import do_all
+    from gdpnet.benchmark.tuning import searched_settings
 
     path = results / "portraits.jsonl"
     left = portraits_left(
@@ -135,9 +135,9 @@ def _run_figures(
 
 def _show(names: list[str], tables: list[str], results: Path, figures: Path | None, as_json: bool) -> None:
     from gdpnet._core.files import plain
-    from gdpnet.experiments.reproduction.page import read_results
-    from gdpnet.experiments.reproduction.reported import NAMES
-    from gdpnet.experiments.reproduction.tables import TITLES, make_table
+    from gdpnet.benchmark.paper.report import read_results
+    from gdpnet.benchmark.paper.reported import NAMES
+    from gdpnet.benchmark.paper.tables import TITLES, make_table
 
     records = read_results(results)
     answer: dict[str, Any] = {}
@@ -166,7 +166,7 @@ def _show(names: list[str], tables: list[str], results: Path, figures: Path | No
             if said := table.comparison(dataset):
                 print(f"GDPNet on {dataset}: {said}")
     if figures is not None:
-        from gdpnet.experiments.reproduction.pictures import draw_all
+        from gdpnet.benchmark.paper.figures import draw_all
 
         drawn = draw_all(records, figures)
         print(
@@ -187,7 +187,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write one self-contained page with the tables, the figures and the settings, from records alone."""
-    from gdpnet.experiments.reproduction.page import read_results, write_markdown, write_page
+    from gdpnet.benchmark.paper.report import read_results, write_markdown, write_page
 
     if not results.is_dir():
         raise ConfigError(f"there is no folder of records {results}")
@@ -202,7 +202,7 @@ def report(
 
 
 def _datasets_of(text: str) -> list[str]:
-    from gdpnet.experiments.reproduction.reported import DATASETS
+    from gdpnet.benchmark.paper.reported import DATASETS
 
     names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:

@@ -17,7 +17,7 @@ from gdpnet.config import read_config, task_config
 from gdpnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from gdpnet.experiments.tasks import Row
+    from gdpnet.benchmark.unsupervised import Row
 
 
 class TaskName(StrEnum):
@@ -55,11 +55,11 @@ def tasks(
     """
     from gdpnet._core.device import pick_device
     from gdpnet._core.files import plain
+    from gdpnet.benchmark.cases import Setting, check_noise
+    from gdpnet.benchmark.parallel import do_all
+    from gdpnet.benchmark.records import read_records
+    from gdpnet.benchmark.unsupervised import Unit, check_methods, check_servable, plan, run_unit, summarise
     from gdpnet.data.io.open import open_graph
-    from gdpnet.experiments.corrupted import Setting, check_noise
-    from gdpnet.experiments.parallel import do_all
-    from gdpnet.experiments.records import read_records
-    from gdpnet.experiments.tasks import Unit, check_methods, check_servable, plan, run_unit, summarise
 
     wanted, levels = _methods_of(task.value, methods), rates_of(rates)
     check_methods(task.value, wanted)
@@ -93,7 +93,7 @@ def tasks(
 
 
 def _methods_of(task: str, text: str) -> list[str]:
-    from gdpnet.experiments.tasks import known_methods
+    from gdpnet.benchmark.unsupervised import known_methods
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
@@ -103,7 +103,7 @@ def _methods_of(task: str, text: str) -> list[str]:
 
 def _print_rows(task: str, graph: str, noise: str, rows: list[Row]) -> None:
     """Print one table a measure: a line a method, a column a rate, the best of each column marked."""
-    from gdpnet.experiments.tasks import MEASURES, known_methods
+    from gdpnet.benchmark.unsupervised import MEASURES, known_methods
 
     rates = sorted({row.rate for row in rows})
     cells = {(row.method, row.rate): row for row in rows}

@@ -14,17 +14,17 @@ except ModuleNotFoundError as error:
         "gdpnet.envs needs gymnasium, which is not installed: pip install 'gdpnet[gym]'", name="gymnasium"
     ) from None
 
-from gdpnet.envs.single import NeighbourSelection
-from gdpnet.envs.vector import NeighbourSelectionVector
-from gdpnet.envs.world import World, make_world
+from gdpnet.envs.context import World, make_world
+from gdpnet.envs.env import NeighbourSelection
+from gdpnet.envs.vector_env import NeighbourSelectionVector
 
 ENVIRONMENT = "gdpnet/NeighbourSelection-v0"
 """The id under which Gymnasium knows the environment, single and as a vector."""
 
 gymnasium.register(
     ENVIRONMENT,
-    entry_point="gdpnet.envs.single:NeighbourSelection",
-    vector_entry_point="gdpnet.envs.vector:NeighbourSelectionVector",
+    entry_point="gdpnet.envs.env:NeighbourSelection",
+    vector_entry_point="gdpnet.envs.vector_env:NeighbourSelectionVector",
 )
 
 __all__ = ["ENVIRONMENT", "NeighbourSelection", "NeighbourSelectionVector", "World", "make_world"]

@@ -18,7 +18,7 @@ from torch import Tensor
 from gdpnet._core.csr import offsets_of, ranges
 from gdpnet._core.random import keys, uniforms
 from gdpnet.data.prepare import Prepared
-from gdpnet.envs.world import World
+from gdpnet.envs.context import World
 from gdpnet.errors import ConfigError
 from gdpnet.selection.episodes import Episodes, Met, shuffled_rank
 from gdpnet.selection.policy import agreement

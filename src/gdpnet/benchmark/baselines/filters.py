@@ -1,0 +1,177 @@
+"""Filters: a keep score for every edge of a graph, from features, from structure, or learned from labels.
+
+A higher score means that a link deserves more trust. Every filter is fitted on the training graph, if at all,
+and scores any graph with the same features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from sklearn.ensemble import HistGradientBoostingClassifier
+from torch import Tensor
+
+from gdpnet._core.csr import both_ways, sum_by_owner
+from gdpnet.benchmark.baselines.fitting import Settings, Task, fit_network, inputs_of
+from gdpnet.benchmark.baselines.networks import mlp
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
+from gdpnet.data.noise.registry import corrupt
+from gdpnet.data.pair_features import pair_features
+from gdpnet.errors import ConfigError, nearest
+
+SIMILARITIES = ("cosine", "jaccard")
+"""Names of the likenesses that `similarity_scores` knows."""
+
+FOLDS = 5
+"""Parts that training nodes or links are cut into; none is scored by a model that was fitted on it."""
+
+_ENOUGH_EDGES = 20_000
+"""A training graph of fewer edges has random links added more than once, up to five times."""
+
+Scorer = Callable[[Graph], Float[Tensor, "edges"]]
+"""A fitted filter: a graph in, one score an edge out, the same for both ways of a link."""
+
+
+def similarity_scores(graph: Graph, kind: str = "cosine") -> Float[Tensor, "edges"]:
+    """Return how alike the features of each edge's two nodes are.
+
+    ``cosine`` is that of the feature rows; ``jaccard`` is |A ∩ B| / |A ∪ B| of the features that are not zero.
+    """
+    if kind not in SIMILARITIES:
+        raise ConfigError(f"there is no similarity '{kind}'{nearest(kind, SIMILARITIES)}")
+    if kind == "cosine":
+        return pair_features(graph, "pairs")[:, 0]
+    present, count = _presence(graph)
+    of_target, of_neighbour = count[graph.target], count[graph.neighbour]
+    # the cosine of two rows of ones and zeros is |A ∩ B| / sqrt(|A| |B|)
+    shared = pair_features(present, "pairs")[:, 0] * (of_target * of_neighbour).sqrt()
+    return shared / (of_target + of_neighbour - shared).clamp(min=1.0)
+
+
+def structural_scorer(train_graph: Graph, seed: int = 0) -> Scorer:
+    """Learn, without labels, to tell links that are there from random ones that are added.
+
+    In each round as many random links as there are links are added to the training graph, pair features are
+    computed with them in it (each leaves its own edge out), and boosted trees learn which were added. The score
+    is the probability that a link was not.
+    """
+    if train_graph.num_edges == 0:
+        return lambda graph: torch.ones(graph.num_edges)
+    rounds = min(5, max(1, _ENOUGH_EDGES // train_graph.num_edges))
+    tables, answers = [], []
+    for number in range(rounds):
+        crowded, added = _with_random_links(train_graph, seed * rounds + number)
+        tables.append(pair_features(crowded, "structure").numpy())
+        answers.append(~added.numpy())
+    if np.concatenate(answers).all():  # every pair of nodes is linked
+        return lambda graph: torch.ones(graph.num_edges)
+    model = _boosted(seed).fit(np.concatenate(tables), np.concatenate(answers))
+    return lambda graph: both_ways(_belief(model, pair_features(graph, "structure").numpy()), graph.reverse)
+
+
+def structural_scores(train_graph: Graph, graph: Graph, seed: int = 0) -> Float[Tensor, "edges"]:
+    """Fit `structural_scorer` on the training graph and score another (or the same) graph."""
+    return structural_scorer(train_graph, seed)(graph)
+
+
+def supervised_scores(
+    task: Task, seed: int = 0, device: torch.device | None = None, settings: Settings | None = None
+) -> tuple[Float[Tensor, "train_edges"], Float[Tensor, "edges"]]:
+    """Learn from labels which edges join two nodes of one class; score the training and the whole graph.
+
+    Boosted trees read the structural pair features, and of an MLP the agreement Σ p_v p_u of both predictions
+    and their confidences. They learn from the edges between labelled training nodes. The MLP is cross-fitted:
+    what it says of a training node comes from a member that never saw the node's label; a node that is not
+    trained on has the mean of all members.
+    """
+    train, whole = _cross_fitted_beliefs(task, seed, device or torch.device("cpu"), settings or Settings())
+    table, whole_table = _label_table(task.train, train), _label_table(task.whole, whole)
+    known = torch.zeros(task.train.num_nodes, dtype=torch.bool)
+    known[task.targets] = True
+    usable = known[task.train.target] & known[task.train.neighbour]
+    same = (task.train.labels[task.train.target] == task.train.labels[task.train.neighbour])[usable].numpy()
+    if same.size == 0 or same.all() or not same.any():
+        return torch.ones(task.train.num_edges), torch.ones(task.whole.num_edges)
+    model = _boosted(seed).fit(table[usable.numpy()], same)
+    return (
+        both_ways(_belief(model, table), task.train.reverse),
+        both_ways(_belief(model, whole_table), task.whole.reverse),
+    )
+
+
+def kept_share(score: Float[Tensor, "edges"], share: float) -> Bool[Tensor, "edges"]:
+    """Say which edges are the best-scored share; edges of equal score stay or go together."""
+    if share >= 1.0 or score.numel() == 0:
+        return torch.ones_like(score, dtype=torch.bool)
+    place = min(score.numel() - 1, max(0, round(score.numel() * share) - 1))
+    return score >= score.sort(descending=True).values[place]
+
+
+def _with_random_links(graph: Graph, seed: int) -> tuple[Graph, Bool[Tensor, "edges"]]:
+    """Add as many random links as there are links, if there is room; say which edges were added."""
+    pairs = graph.num_nodes * (graph.num_nodes - 1)
+    rate = min(1.0, (pairs - graph.num_edges) / graph.num_edges)
+    noisy = corrupt(replace(graph, truth=None), "random-links", rate, seed).graph
+    assert noisy.truth is not None
+    return noisy, noisy.truth.spurious
+
+
+def _presence(graph: Graph) -> tuple[Graph, Float[Tensor, "nodes"]]:
+    """Return the graph with ones where features are not zero, and their number a node."""
+    features = graph.features
+    if isinstance(features, SparseRows):
+        ones = features.with_value((features.value != 0).float())
+        return replace(graph, features=ones), sum_by_owner(ones.value, ones.row, graph.num_nodes)
+    present = (features != 0).float()
+    return replace(graph, features=present), present.sum(dim=1)
+
+
+def _boosted(seed: int) -> Any:
+    return HistGradientBoostingClassifier(
+        learning_rate=0.05,
+        max_iter=150,
+        max_leaf_nodes=8,
+        l2_regularization=1.0,
+        early_stopping=False,
+        random_state=seed,
+    )
+
+
+def _belief(model: Any, table: np.ndarray) -> Float[Tensor, "edges"]:
+    if table.shape[0] == 0:
+        return torch.zeros(0)
+    return torch.from_numpy(model.predict_proba(table)[:, 1]).float()
+
+
+def _cross_fitted_beliefs(
+    task: Task, seed: int, device: torch.device, settings: Settings
+) -> tuple[Float[Tensor, "seen classes"], Float[Tensor, "nodes classes"]]:
+    """Return class probabilities of an MLP for the nodes of the training graph and of the whole graph."""
+    order = torch.randperm(task.targets.numel(), generator=torch.Generator().manual_seed(seed))
+    fold = torch.empty_like(order)
+    fold[order] = torch.arange(order.numel()) % FOLDS
+    inputs = inputs_of(task, device)
+    members = []
+    for number in range(FOLDS):
+        learns = (fold != number).to(device)
+        part = replace(inputs, targets=inputs.targets[learns], labels=inputs.labels[learns])
+        members.append(fit_network(mlp, part, settings, seed).logits.softmax(dim=1))
+    belief = torch.stack(members)
+    whole = belief.mean(dim=0)
+    held_out = task.seen[task.targets]
+    whole[held_out] = belief[fold, held_out]
+    return whole[task.seen], whole
+
+
+def _label_table(graph: Graph, belief: Float[Tensor, "nodes classes"]) -> np.ndarray:
+    """Return structural pair features, the agreement of both predictions, and both confidences."""
+    target, neighbour = belief[graph.target], belief[graph.neighbour]
+    agreement = (target * neighbour).sum(dim=1, keepdim=True)
+    sure = [part.max(dim=1, keepdim=True).values for part in (target, neighbour)]
+    return torch.cat([pair_features(graph, "structure"), agreement, *sure], dim=1).numpy()

@@ -1,0 +1,115 @@
+"""Pro-GNN: learn the adjacency matrix beside the network (Jin et al., 2020), as the package deeprobust ships it.
+
+It holds a number for every pair of nodes and takes all singular values of that matrix every epoch, so that it serves
+graphs of a few thousand nodes. It is transductive: it learns on the whole graph, features and links of test nodes
+among it, which is more than the other methods see.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from argparse import Namespace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gdpnet.benchmark.baselines.fitting import Fitted, Settings, Task, seeded
+from gdpnet.benchmark.baselines.propagation import weights_of
+from gdpnet.data.features import SparseRows, normalise
+from gdpnet.data.graph import Graph
+from gdpnet.errors import ConfigError, GraphError
+
+MOST_NODES = 5000
+"""Larger graphs are refused."""
+
+
+def fit_pro_gnn(
+    task: Task, seed: int, device: torch.device, settings: Settings
+) -> tuple[Fitted, Float[Tensor, "edges"]]:
+    """Train Pro-GNN with the package's own weights of its losses; return its network and how it weighs each edge."""
+    graph = task.whole
+    if graph.num_nodes > MOST_NODES:
+        raise GraphError(
+            f"Pro-GNN holds a number for every pair of nodes: at most {MOST_NODES:,} nodes, "
+            f"found {graph.num_nodes:,}"
+        )
+    package = _package()
+    features = _dense(graph).to(device)
+    adjacency = torch.zeros(graph.num_nodes, graph.num_nodes)
+    adjacency[graph.target, graph.neighbour] = weights_of(graph)
+    labels, train = graph.labels.to(device), task.seen[task.targets].to(device)
+    with seeded(seed, device), _quiet():
+        network = package.GCN(
+            graph.num_features,
+            settings.width,
+            graph.num_classes,
+            dropout=settings.dropout,
+            device=str(device),
+        )
+        model = package.ProGNN(network, _arguments(settings), str(device))
+        model.fit(features, adjacency.to(device), labels, train, task.validation.to(device))
+    return _read(model, features, labels, task, settings)
+
+
+@torch.no_grad()
+def _read(
+    model: Any, features: Tensor, labels: Tensor, task: Task, settings: Settings
+) -> tuple[Fitted, Float[Tensor, "edges"]]:
+    """Return what the best network says on the best graph, and the learned weights of the edges."""
+    model.model.eval()
+    logits = model.model(features, model.best_graph).float()
+    asked = task.validation.to(labels.device)
+    f1 = float((logits[asked].argmax(dim=1) == labels[asked]).double().mean())
+    loss = float(torch.nn.functional.cross_entropy(logits[asked], labels[asked]))
+    learned = model.estimator.estimated_adj.detach().cpu()
+    target, neighbour = task.whole.target, task.whole.neighbour
+    weight = (learned[target, neighbour] + learned[neighbour, target]) / 2
+    return Fitted(logits.cpu(), f1, loss, settings.epochs), weight
+
+
+def _arguments(settings: Settings) -> Namespace:
+    """Return the settings as the package reads them; the weights of its losses are those of its own example."""
+    return Namespace(
+        lr=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        epochs=settings.epochs,
+        lr_adj=0.01,
+        alpha=5e-4,
+        beta=1.5,
+        gamma=1.0,
+        lambda_=0.0,
+        phi=0.0,
+        inner_steps=2,
+        outer_steps=1,
+        symmetric=False,
+        only_gcn=False,
+        debug=False,
+    )
+
+
+def _package() -> Any:
+    try:
+        with _quiet():
+            from deeprobust.graph import defense
+    except ImportError as error:
+        raise ConfigError(
+            f"Pro-GNN needs the package deeprobust, pip install 'gdpnet[pro-gnn]' ({error})"
+        ) from error
+    return defense
+
+
+@contextlib.contextmanager
+def _quiet() -> Any:
+    """Keep what the package prints and warns of to itself."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _dense(graph: Graph) -> Float[Tensor, "nodes features"]:
+    features = normalise(graph.features, "l2")
+    return torch.from_numpy(features.to_scipy().toarray()) if isinstance(features, SparseRows) else features
