@@ -12,7 +12,7 @@ import torch
 
 from gdpnet._core.version import __version__
 from gdpnet.cli import main
-from gdpnet.cli.printing import EpochProgress
+from gdpnet.cli.output import EpochProgress
 from gdpnet.config import read_config
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import read_graph, write_tables

@@ -32,8 +32,9 @@ from gdpnet.benchmark.paper.report import grids_of, write_markdown, write_page
 from gdpnet.benchmark.paper.reported import DATASETS, TABLE_2, reported
 from gdpnet.benchmark.paper.tables import TITLES, make_table
 from gdpnet.benchmark.records import append_record
-from gdpnet.cli import main, reproducing
-from gdpnet.cli.printing import TrialProgress
+from gdpnet.cli import main
+from gdpnet.cli import paper as reproducing
+from gdpnet.cli.output import TrialProgress
 from gdpnet.config import shipped_config
 from helpers.small import FAST, noisy_graph, write_folder
 
@@ -298,7 +299,7 @@ def test_reproduce_prints_the_table_beside_the_paper_and_runs_what_is_missing(tm
     monkeypatch.setattr(
         "gdpnet.benchmark.robustness.run_units", lambda units, path, jobs, told: ran.extend(units)
     )
-    monkeypatch.setattr("gdpnet.cli.reproducing.refuse_untrainable", lambda *given: None)
+    monkeypatch.setattr("gdpnet.cli.paper.refuse_untrainable", lambda *given: None)
     assert main([*arguments, "--trials", "3"]) == 0
     wanted = {(unit.setting.seed, method) for unit in ran for method in unit.methods}
     assert (0, "gdpnet") not in wanted

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gdpnet.cli.app import app
-from gdpnet.cli.comparing import refuse_untrainable
+from gdpnet.cli.compare import refuse_untrainable
 from gdpnet.cli.options import DataDir, Device, DeviceName, Json, config_of
-from gdpnet.cli.printing import TrialProgress, print_json, print_table
+from gdpnet.cli.output import TrialProgress, print_json, print_table
 from gdpnet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:

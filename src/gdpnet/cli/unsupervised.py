@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gdpnet.cli.app import app
-from gdpnet.cli.comparing import rates_of
+from gdpnet.cli.compare import rates_of
 from gdpnet.cli.options import ConfigFile, DataDir, Device, DeviceName, Json, Overrides
-from gdpnet.cli.printing import TrialProgress, print_json, print_table
+from gdpnet.cli.output import TrialProgress, print_json, print_table
 from gdpnet.config import read_config, task_config
 from gdpnet.errors import ConfigError
 

@@ -12,7 +12,7 @@ import typer
 from torch import Tensor
 
 from gdpnet.cli.app import app
-from gdpnet.cli.opening import model_and_graph
+from gdpnet.cli.inputs import model_and_graph
 from gdpnet.cli.options import (
     ColumnNames,
     DataDir,
@@ -32,7 +32,7 @@ from gdpnet.cli.options import (
     numbers_asked,
     source_of,
 )
-from gdpnet.cli.printing import ShardProgress, print_graph, print_json, print_metrics, print_table
+from gdpnet.cli.output import ShardProgress, print_graph, print_json, print_metrics, print_table
 from gdpnet.config import shipped_config
 from gdpnet.data.datasets.citation import DATASETS, is_present
 from gdpnet.data.graph import Graph

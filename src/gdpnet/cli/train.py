@@ -10,7 +10,7 @@ import typer
 from gdpnet._core.device import pick_device
 from gdpnet._core.files import write_json
 from gdpnet.cli.app import app
-from gdpnet.cli.opening import absolute_name, open_named
+from gdpnet.cli.inputs import absolute_name, open_named
 from gdpnet.cli.options import (
     ColumnNames,
     ConfigFile,
@@ -30,7 +30,7 @@ from gdpnet.cli.options import (
     config_of,
     source_of,
 )
-from gdpnet.cli.printing import EpochProgress, print_graph, print_json, print_metrics, print_table
+from gdpnet.cli.output import EpochProgress, print_graph, print_json, print_metrics, print_table
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.open import open_graph

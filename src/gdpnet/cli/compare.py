@@ -21,7 +21,7 @@ from gdpnet.cli.options import (
     check_split,
     config_of,
 )
-from gdpnet.cli.printing import TrialProgress, print_json, print_table
+from gdpnet.cli.output import TrialProgress, print_json, print_table
 from gdpnet.errors import ConfigError
 
 if TYPE_CHECKING:

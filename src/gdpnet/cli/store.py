@@ -9,7 +9,7 @@ import typer
 
 from gdpnet._core.files import check_new
 from gdpnet.cli.app import app
-from gdpnet.cli.opening import open_named
+from gdpnet.cli.inputs import open_named
 from gdpnet.cli.options import (
     ColumnNames,
     DataDir,
@@ -21,7 +21,7 @@ from gdpnet.cli.options import (
     check_split,
     source_of,
 )
-from gdpnet.cli.printing import print_graph, print_json
+from gdpnet.cli.output import print_graph, print_json
 from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
 from gdpnet.data.io.mapped import open_store
 from gdpnet.data.io.store import write_store

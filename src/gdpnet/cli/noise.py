@@ -10,7 +10,7 @@ import typer
 from gdpnet._core.device import pick_device
 from gdpnet._core.files import check_new
 from gdpnet.cli.app import app
-from gdpnet.cli.opening import open_named
+from gdpnet.cli.inputs import open_named
 from gdpnet.cli.options import (
     ColumnNames,
     DataDir,
@@ -24,7 +24,7 @@ from gdpnet.cli.options import (
     check_split,
     source_of,
 )
-from gdpnet.cli.printing import print_graph, print_json, print_metrics
+from gdpnet.cli.output import print_graph, print_json, print_metrics
 from gdpnet.data.noise.folder import count_changes, write_noisy
 from gdpnet.data.noise.links import is_directed
 from gdpnet.data.noise.registry import NOISES, check_kind, check_rate, corrupt_all
