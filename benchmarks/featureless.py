@@ -18,8 +18,8 @@ from gdpnet.config import Config
 from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
 from gdpnet.data.io.mapped import open_store
 from gdpnet.data.structural_features import structural_rows
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.streaming import denoise_to
-from gdpnet.model import GDPNet
 
 SETTINGS = [
     "training.warmup=1",

@@ -29,9 +29,9 @@ from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.mapped import open_store
 from gdpnet.data.io.store import write_store
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.select import CIRCLE_EPISODES
 from gdpnet.inference.streaming import denoise_to
-from gdpnet.model import GDPNet
 
 MEAN_DEGREE = 20
 LEAVES = 1_000_000

@@ -18,7 +18,7 @@ from gdpnet.config import Config
 from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 
 LEAVES = 100_000
 EPOCHS = ["training.warmup=2", "training.epochs=3"]

@@ -14,10 +14,10 @@ from records import make_parser, write_record
 
 from gdpnet._core.csr import cut_rows
 from gdpnet.data.io.mapped import open_store
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.blocks import Blockwise
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.select import play_of
-from gdpnet.model import GDPNet
 from gdpnet.selection.engines import triton_shared_kernel as shared_kernel
 from gdpnet.selection.engines.triton_shared import play_shared
 from gdpnet.selection.episodes import begin_episodes

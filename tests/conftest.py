@@ -36,7 +36,7 @@ UNCHECKED = (
     "gdpnet.training.validation",
     "gdpnet.training.links",
     "gdpnet._core.significance",
-    "gdpnet.model",
+    "gdpnet.estimator",
     "gdpnet.inference.model_file",
     "gdpnet.inference.networks",
     "gdpnet.data.pair_kernel",

@@ -17,7 +17,7 @@ from gdpnet.config import read_config
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import read_graph, write_tables
 from gdpnet.errors import ConfigError
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 from helpers.commands import call, last_record, refuse, rows_of, succeed
 from helpers.small import FAST, noisy_graph, same_weights, write_folder
 

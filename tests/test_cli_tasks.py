@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from gdpnet.cli import main
 from gdpnet.data.io.files import read_graph
 from gdpnet.data.link_split import split_links
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 from helpers.commands import last_record, refuse, rows_of, succeed
 from helpers.small import FAST, noisy_graph, write_folder
 

@@ -312,7 +312,7 @@ def test_decisions_farther_away_are_made_only_where_they_are_read(monkeypatch, t
         asked.append(targets.numel())
         return plain(policy, aggregators, prepared, targets, *rest)
 
-    monkeypatch.setattr("gdpnet.model.select", counted)
+    monkeypatch.setattr("gdpnet.estimator.select", counted)
     model.predict_proba(graph, torch.tensor([3]))
     assert (asked[0] == 1) == (threshold == 0.0)
 

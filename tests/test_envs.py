@@ -25,7 +25,7 @@ from gdpnet.data.pair_features import PAIR_NAMES  # noqa: E402
 from gdpnet.data.prepare import prepare  # noqa: E402
 from gdpnet.envs import ENVIRONMENT, NeighbourSelection, NeighbourSelectionVector, World, make_world  # noqa: E402
 from gdpnet.errors import ConfigError, GraphError  # noqa: E402
-from gdpnet.model import GDPNet  # noqa: E402
+from gdpnet.estimator import GDPNet  # noqa: E402
 from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes  # noqa: E402
 from gdpnet.selection.play import Play  # noqa: E402
 from gdpnet.selection.rollout import roll_out  # noqa: E402

@@ -21,8 +21,8 @@ from gdpnet.config import Config
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.graph import Graph
 from gdpnet.errors import GDPNetError, GraphError
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.result import Denoised
-from gdpnet.model import GDPNet
 from helpers.small import FAST, fitted, noisy_graph
 
 # the path 0 - 1 - 2 - 3, its last link spurious, and a node 4 on its own; labels 0 0 1 ? 1, one known to be wrong

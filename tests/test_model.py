@@ -15,7 +15,7 @@ from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.pyg import to_pyg
 from gdpnet.errors import ConfigError, GDPNetError, GraphError
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.transform import DenoiseTransform
 from helpers.small import FAST, fitted, noisy_graph, same_weights

@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 
 from gdpnet._core.files import atomic_path
 from gdpnet.errors import GDPNetError, ModelFileError
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.model_file import FORMAT_VERSION, read_tensors, write_tensors
-from gdpnet.model import GDPNet
 from helpers.small import fitted, noisy_graph
 
 TENSORS = {

@@ -11,7 +11,7 @@ from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import SPLITS, Graph
 from gdpnet.data.io.store import write_store
 from gdpnet.data.subgraph import FAN_OUT, part_around
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 from gdpnet.training.data import cut_for_training, part_for_scoring, part_for_training
 from helpers.commands import last_record, refuse, succeed
 from helpers.small import FAST, same_weights

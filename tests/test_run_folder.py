@@ -19,7 +19,7 @@ from gdpnet.data.fingerprint import fingerprint
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import read_graph
 from gdpnet.errors import GDPNetError, ModelFileError, RunFolderError
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 from gdpnet.training.checkpoint import RunFolder, check_same_graph, create_run, open_run, read_checkpoint
 from helpers.small import FAST, noisy_graph, same_weights, weights, write_folder
 

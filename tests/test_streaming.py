@@ -18,10 +18,10 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.io.mapped import open_store
 from gdpnet.data.io.store import write_store
 from gdpnet.errors import ConfigError, GDPNetError, GraphError, RunFolderError
+from gdpnet.estimator import GDPNet
 from gdpnet.inference import select as inference
 from gdpnet.inference import streaming
 from gdpnet.inference.streaming import denoise_to, embed_to
-from gdpnet.model import GDPNet
 from gdpnet.representation.hopwise import Reader
 from helpers.small import FAST, fitted, noisy_graph
 from helpers.worlds import random_graph

@@ -17,8 +17,8 @@ from gdpnet.data.io.npz import write_npz
 from gdpnet.data.schema import Columns
 from gdpnet.data.structural_features import STRUCTURAL, WIDTH, _in_bins, _told, structural_rows
 from gdpnet.errors import GraphError
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.streaming import denoise_to
-from gdpnet.model import GDPNet
 from gdpnet.training.data import make_scene
 from helpers.small import FAST, fitted, noisy_graph
 from helpers.worlds import CPU, random_graph

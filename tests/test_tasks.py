@@ -17,8 +17,8 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.io.pyg import from_pyg
 from gdpnet.data.link_split import Pairs, links_of, split_links
 from gdpnet.errors import ConfigError, GraphError
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.streaming import denoise_to
-from gdpnet.model import GDPNet
 from gdpnet.representation.propagation import Spread
 from gdpnet.representation.tasks import CLASSIFICATION, MultiLabel, Partners, Task, label_names
 from gdpnet.training.checkpoint import create_run

@@ -10,10 +10,10 @@ from gdpnet._core.significance import gains_and_losses, is_ahead
 from gdpnet.config import Config
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.graph import Graph
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.networks import make_policy
 from gdpnet.inference.select import Selected, select
 from gdpnet.inference.threshold import KEEP_ALL, Choice, edge_weights
-from gdpnet.model import GDPNet
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.policy import Policy
 from gdpnet.training import threshold

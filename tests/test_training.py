@@ -14,8 +14,8 @@ from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import prepare
 from gdpnet.errors import GraphError
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.select import select
-from gdpnet.model import GDPNet
 from gdpnet.training import trainer as training
 from gdpnet.training import validation as judging
 from gdpnet.training.data import Scene, make_scene, split_for_training

@@ -16,7 +16,7 @@ from gdpnet.benchmark.records import append_record, read_records
 from gdpnet.benchmark.robustness import Unit, plan, run_unit
 from gdpnet.benchmark.tuning import run_search, searched_settings, searches_left
 from gdpnet.cli import main
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 from helpers.graphs import assert_same
 from helpers.small import FAST, write_folder
 from helpers.small import noisy_graph as noisy_small_graph

@@ -19,7 +19,7 @@ from gdpnet.data.io.npz import write_npz
 from gdpnet.data.io.store import write_store
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.errors import GraphError
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 from helpers.commands import refuse
 from helpers.small import FAST, fitted, noisy_graph
 

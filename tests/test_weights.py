@@ -21,11 +21,11 @@ from gdpnet.data.io.npz import write_npz
 from gdpnet.data.io.store import write_store
 from gdpnet.data.prepare import prepare
 from gdpnet.errors import GraphError
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.ensemble import rings_of, see
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.streaming import denoise_to, embed_to
 from gdpnet.inference.threshold import KEEP_ALL, Choice
-from gdpnet.model import GDPNet
 from gdpnet.selection.engines.reference import play_stepwise
 from gdpnet.selection.engines.triton_engine import play_fused
 from gdpnet.selection.episodes import begin_episodes

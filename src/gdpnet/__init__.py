@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from gdpnet.data.io.networkx import from_networkx as from_networkx
     from gdpnet.data.io.pyg import from_pyg as from_pyg
     from gdpnet.data.io.pyg import from_scipy as from_scipy
-    from gdpnet.model import GDPNet as GDPNet
+    from gdpnet.estimator import GDPNet as GDPNet
     from gdpnet.transform import DenoiseTransform as DenoiseTransform
 
 _WHERE = {
-    "GDPNet": "gdpnet.model",
+    "GDPNet": "gdpnet.estimator",
     "Graph": "gdpnet.data.graph",
     "DenoiseTransform": "gdpnet.transform",
     "load_dataset": "gdpnet.data.datasets.citation",

@@ -8,7 +8,7 @@ from typing import Any
 from torch_geometric.transforms import BaseTransform
 
 from gdpnet.data.io.pyg import from_pyg, to_pyg
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 
 
 class DenoiseTransform(BaseTransform):

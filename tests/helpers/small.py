@@ -10,7 +10,7 @@ from gdpnet.config import Config
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import write_tables
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 
 FAST = Config().with_values(
     {

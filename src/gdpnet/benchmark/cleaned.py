@@ -8,7 +8,7 @@ from gdpnet.benchmark.ablations import VARIANTS, variant_of
 from gdpnet.benchmark.baselines.fitting import Task, make_task
 from gdpnet.benchmark.cases import Setting, noisy_graph
 from gdpnet.config import Config
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 
 CLEANED = {f"{variant}>{network}": network for variant in VARIANTS for network in ("gcn", "gat", "graphsage")}
 """Networks on the graph that GDPNet, or a variant of it, cleaned; what comes before the sign is who cleans."""

@@ -15,7 +15,7 @@ from gdpnet.benchmark.evaluation import evaluate, link_metrics
 from gdpnet.benchmark.robustness import f1_on_test
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 from gdpnet.training.trainer import Epoch
 
 DEFENCES = ("gcn", "graphsage", "cosine-gcn", "supervised-gcn", "structural-gcn")

@@ -11,8 +11,8 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, r
 
 from gdpnet.data.graph import UNKNOWN, Graph
 from gdpnet.data.link_split import split_links
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.result import Denoised
-from gdpnet.model import GDPNet
 from gdpnet.training.links import link_scores
 
 

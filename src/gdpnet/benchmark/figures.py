@@ -14,8 +14,8 @@ from sklearn.manifold import TSNE
 from gdpnet._core.files import atomic_path
 from gdpnet.benchmark.evaluation import calibration, selected_shares
 from gdpnet.data.graph import UNKNOWN, Graph
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.result import Denoised
-from gdpnet.model import GDPNet
 
 matplotlib.use("Agg")
 

@@ -29,9 +29,9 @@ from gdpnet.benchmark.records import make_record, of_kind, read_records
 from gdpnet.config import Config, filled
 from gdpnet.data.graph import UNKNOWN, Graph
 from gdpnet.errors import ConfigError, GDPNetError, nearest
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.result import Denoised
 from gdpnet.inference.threshold import KEEP_ALL
-from gdpnet.model import GDPNet
 
 KIND = "robustness"
 

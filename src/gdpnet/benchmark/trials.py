@@ -13,7 +13,7 @@ from gdpnet.benchmark.evaluation import evaluate
 from gdpnet.benchmark.records import append_record, make_record, read_records
 from gdpnet.config import Config, filled
 from gdpnet.data.graph import Graph
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 
 VARIANTS = ("GDPNet", "all neighbours")
 """The model, and the same aggregator without selection."""

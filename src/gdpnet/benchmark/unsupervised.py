@@ -30,7 +30,7 @@ from gdpnet.data.io.open import open_graph
 from gdpnet.data.link_split import split_links
 from gdpnet.data.noise.registry import corrupt_all
 from gdpnet.errors import ConfigError, GDPNetError, GraphError, nearest
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 from gdpnet.training.unsupervised import clusters_of
 
 KIND = "task"

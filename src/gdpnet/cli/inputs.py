@@ -13,7 +13,7 @@ from gdpnet.data.datasets.citation import DATASETS
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.open import open_graph
 from gdpnet.errors import RunFolderError
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 from gdpnet.training.checkpoint import RunFolder, open_run
 
 

@@ -40,8 +40,8 @@ from gdpnet.data.io.files import edge_table
 from gdpnet.data.io.tables import SUFFIXES, write_table
 from gdpnet.data.link_split import read_ends
 from gdpnet.errors import ConfigError
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.streaming import decided_edges, denoise_to, embed_to
-from gdpnet.model import GDPNet
 
 
 @app.command()

@@ -36,7 +36,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.io.open import open_graph
 from gdpnet.data.io.tables import write_table
 from gdpnet.errors import ConfigError, RunFolderError
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 from gdpnet.training.checkpoint import RunFolder, check_same_graph, create_run, open_run
 from gdpnet.training.data import check_trainable, part_for_scoring, split_for_training
 from gdpnet.training.label_noise import DoubtedLabel

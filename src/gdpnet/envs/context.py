@@ -17,9 +17,9 @@ from gdpnet.data.graph import SPLITS, UNKNOWN, Graph
 from gdpnet.data.io.open import open_graph
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.errors import ConfigError, GraphError
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.select import look_around
-from gdpnet.model import GDPNet
 from gdpnet.selection.episodes import View
 from gdpnet.training.data import make_scene, split_for_training
 

@@ -12,7 +12,7 @@ from gdpnet.config import RewardSettings
 from gdpnet.data.graph import Graph
 from gdpnet.envs.context import World, open_world, wanted_target
 from gdpnet.envs.engine import Engine
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 
 
 class NeighbourSelection(gymnasium.Env):

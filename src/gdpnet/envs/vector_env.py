@@ -18,7 +18,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.envs.context import World, open_world, wanted_target
 from gdpnet.envs.engine import Engine
 from gdpnet.errors import ConfigError
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 
 
 class NeighbourSelectionVector(VectorEnv):

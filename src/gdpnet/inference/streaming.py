@@ -27,7 +27,7 @@ from gdpnet.inference.summary import Tally
 from gdpnet.inference.threshold import edge_weights
 
 if TYPE_CHECKING:
-    from gdpnet.model import GDPNet
+    from gdpnet.estimator import GDPNet
 
 EDGES_A_SHARD = 1 << 20
 """Edges decided on together and written to one shard; a node with more neighbours is a shard by itself."""

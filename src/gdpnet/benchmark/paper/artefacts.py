@@ -23,7 +23,7 @@ from gdpnet.benchmark.records import make_record, of_kind, read_records
 from gdpnet.config import Config, filled
 from gdpnet.data.graph import Graph
 from gdpnet.errors import GDPNetError
-from gdpnet.model import GDPNet
+from gdpnet.estimator import GDPNet
 
 KIND = "portrait"
 

@@ -17,8 +17,8 @@ import torch
 from gdpnet.config import Config
 from gdpnet.data.graph import UNKNOWN, Graph
 from gdpnet.data.prepare import prepare
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.observation import make_view
-from gdpnet.model import GDPNet
 from gdpnet.selection.episodes import begin_episodes
 
 KIND = "submodularity"
