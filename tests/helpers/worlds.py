@@ -17,6 +17,9 @@ from gdpnet.selection.rollout import Rollout
 
 CPU = torch.device("cpu")
 
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""Where Triton's kernels run: on a GPU, or in the interpreter."""
+
 PLAYS = [
     Play(),
     Play(greedy=True),
@@ -140,3 +143,11 @@ def joint_logits(scored: Scored, play: Play) -> Tensor:
     score = padded_scores(scored, 0.0)
     keep, drop = score.sigmoid().log(), (-score).sigmoid().log()
     return torch.cat([order[:, :-1] + keep, order[:, :-1] + drop, order[:, -1:]], dim=1)
+
+
+def assert_alike(one: object, other: object) -> None:
+    """Hold what two engines played to the same decisions, and to the same scores up to rounding."""
+    for name in ("episode", "step", "candidate", "kept"):
+        assert torch.equal(getattr(one, name), getattr(other, name)), name
+    for name in ("score", "weight", "scores", "ending"):
+        torch.testing.assert_close(getattr(one, name), getattr(other, name), msg=name)

@@ -17,7 +17,7 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
+def _show_version(wanted: bool | None) -> None:
     if wanted:
         print(f"gdpnet {__version__}")
         raise typer.Exit
@@ -26,7 +26,8 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="print the version")
+        bool | None,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="print the version"),
     ] = False,
 ) -> None:
     """Hold the options of no command in particular."""

@@ -73,7 +73,7 @@ class Batch:
     """Under the policy that acted."""
     taken: Int[Tensor, "n"]
     """The pair that was drawn; the first one where the ending neighbour was."""
-    neighbour_input: Float[Tensor, "candidates inputs"]
+    neighbour_input: Float[Tensor, "candidates neighbour_inputs"]
     """The candidates of these decisions, each once."""
     owner: Int[Tensor, "pairs"]
     place: Int[Tensor, "pairs"]

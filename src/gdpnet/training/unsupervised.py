@@ -108,7 +108,7 @@ def begin_study(graph: Graph, config: Config, seed: int, device: torch.device) -
     scene = Scene(
         train=prepare(inner, config, device),
         injected=(),
-        labels=torch.zeros(0, device=device),
+        labels=torch.zeros(graph.num_nodes, device=device),
         targets=targets.to(device),
         fold=cut_into_folds(graph.num_nodes, targets, config, seed).to(device),
         whole=prepare(graph, config, device),

@@ -34,8 +34,7 @@ from gdpnet.selection.rollout import roll_out
 from gdpnet.training.threshold import _propagate
 from gdpnet.training.trainer import reward_if_kept
 from helpers.small import FAST, fitted, noisy_graph, same_weights
-from helpers.worlds import CPU, random_graph, random_world
-from test_fused import assert_alike
+from helpers.worlds import CPU, assert_alike, random_graph, random_world
 
 ONE_HOP = Config().with_values(
     {

@@ -19,9 +19,7 @@ from gdpnet.selection.engines.triton_engine import can_fuse, play_fused
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.rollout import roll_out
-from helpers.worlds import OWN, PAPER, PLAYS, SHIPPED, random_graph, random_world
-
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+from helpers.worlds import DEVICE, OWN, PAPER, PLAYS, SHIPPED, assert_alike, random_graph, random_world
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -47,13 +45,6 @@ def world(values, *, nodes=6, links=9, members=2, max_candidates=256):
         scores = play_stepwise(policy, view, episodes, view.meet(episodes), Play(early_stop=False)).scores
         policy.score_bias.sub_(scores.median())
     return policy, view, episodes
-
-
-def assert_alike(one, other):
-    for name in ("episode", "step", "candidate", "kept"):
-        assert torch.equal(getattr(one, name), getattr(other, name)), name
-    for name in ("score", "weight", "scores", "ending"):
-        torch.testing.assert_close(getattr(one, name), getattr(other, name), msg=name)
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=str)

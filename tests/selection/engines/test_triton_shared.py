@@ -15,8 +15,7 @@ from gdpnet.selection.engines.reference import play_stepwise
 from gdpnet.selection.engines.triton_shared import can_share, play_shared
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.rollout import roll_out
-from helpers.worlds import Play, random_graph, random_world
-from test_fused import DEVICE, OWN, PAPER, PLAYS, SHIPPED
+from helpers.worlds import DEVICE, OWN, PAPER, PLAYS, SHIPPED, Play, random_graph, random_world
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
