@@ -1,4 +1,4 @@
-"""The fused engine against the stepwise one on a GPU: one full roll-out over PubMed and DBLP, decisions compared."""
+"""The Triton engine against the reference engine on a GPU, on a full roll-out over PubMed and DBLP."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Any
 import torch
 from records import interleaved_seconds, make_parser, median_ratio, write_record
 
+from gdpnet._core.random import Key
 from gdpnet.config import Config, shipped_config
 from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.select import play_of
-from gdpnet.selection.engines.reference import play_stepwise
-from gdpnet.selection.engines.triton_engine import play_fused
+from gdpnet.selection.engines.reference import play_reference
+from gdpnet.selection.engines.triton_engine import play_triton
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import Played
-from gdpnet.training.data import make_scene
-from gdpnet.training.trainer import begin_training, train_epochs
+from gdpnet.training.data import make_training_data
+from gdpnet.training.state import begin_training
+from gdpnet.training.trainer import train_epochs
 
 DATASETS = ("pubmed", "dblp")
 
@@ -28,39 +30,39 @@ def measure(name: str, config: Config, arguments: Any) -> dict[str, float]:
     """Train two epochs, then play all training nodes with both engines in turn."""
     device = torch.device("cuda")
     graph = load_dataset(name, arguments.data_dir, download=False)
-    scene = make_scene(graph, config, arguments.seed, device)
-    state = begin_training(graph, scene, config, arguments.seed, device)
+    data = make_training_data(graph, config, arguments.seed, device)
+    state = begin_training(data, graph.num_classes, config, Key.of(arguments.seed), device)
     with torch.enable_grad():
-        train_epochs(state, scene, config, arguments.seed, lambda _: None)
-    view = make_view(state.aggregators, scene.train, slice(None))
+        train_epochs(state, data, config, Key.of(arguments.seed), lambda *_: None, lambda _: None)
+    view = make_view(state.aggregators, data.train, slice(None))
     episodes = begin_episodes(
-        scene.train.row_ptr,
-        scene.train.neighbour,
-        scene.targets,
-        row_shift=scene.member[scene.targets] * scene.train.num_nodes,
+        data.train.row_ptr,
+        data.train.neighbour,
+        data.targets,
+        row_shift=data.fold_model[data.targets] * data.train.num_nodes,
         max_candidates=config.policy.max_candidates,
         seed=arguments.seed,
     )
-    met, play = view.meet(episodes), play_of(config, greedy=False)
+    encoded, play = view.encode(episodes), play_of(config, greedy=False)
 
-    def stepwise() -> Played:
-        played = play_stepwise(state.policy, view, episodes, met, play)
+    def reference() -> Played:
+        played = play_reference(state.policy, view, episodes, encoded, play)
         torch.cuda.synchronize()
         return played
 
-    def fused() -> Played:
-        played = play_fused(state.policy, view, episodes, met, play)
+    def triton() -> Played:
+        played = play_triton(state.policy, view, episodes, encoded, play)
         torch.cuda.synchronize()
         return played
 
-    seconds = interleaved_seconds({"stepwise": stepwise, "fused": fused}, arguments.repeats)
+    seconds = interleaved_seconds({"reference": reference, "triton": triton}, arguments.repeats)
     return {
-        "ratio": median_ratio(seconds["stepwise"], seconds["fused"]),
+        "ratio": median_ratio(seconds["reference"], seconds["triton"]),
         **{f"{engine}_seconds": statistics.median(values) for engine, values in seconds.items()},
         "episodes": episodes.count,
         "candidates": episodes.row.numel(),
-        "decisions": stepwise().episode.numel(),
-        "candidates_decided_alike": _alike(stepwise(), fused()),
+        "decisions": reference().episode.numel(),
+        "candidates_decided_alike": _alike(reference(), triton()),
     }
 
 

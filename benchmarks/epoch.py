@@ -14,14 +14,16 @@ import statistics
 import torch
 from records import interleaved_seconds, make_parser, median_ratio, write_record
 
+from gdpnet._core.random import Key
 from gdpnet.benchmark.baselines.fitting import Settings, inputs_of, make_task
 from gdpnet.benchmark.baselines.networks import graphsage
 from gdpnet.benchmark.baselines.sampling import BATCH, FAN_OUT, sampled_batches
 from gdpnet.config import shipped_config
 from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.training import trainer as training
-from gdpnet.training.data import make_scene
-from gdpnet.training.trainer import begin_training, train_epochs
+from gdpnet.training.data import make_training_data
+from gdpnet.training.state import begin_training
+from gdpnet.training.trainer import train_epochs
 
 
 def main() -> None:
@@ -33,15 +35,22 @@ def main() -> None:
     device = torch.device(arguments.device)
     graph = load_dataset("pubmed", arguments.data_dir, download=False)
     config = shipped_config("pubmed").with_overrides(["training.warmup=2", "training.patience=1000"])
-    scene = make_scene(graph, config, arguments.seed, device)
-    state = begin_training(graph, scene, config, arguments.seed, device)
+    data = make_training_data(graph, config, arguments.seed, device)
+    state = begin_training(data, graph.num_classes, config, Key.of(arguments.seed), device)
     training.validate = lambda *_: 0.0
-    train_epochs(state, scene, config.with_overrides(["training.epochs=1"]), arguments.seed, lambda _: None)
+    train_epochs(
+        state,
+        data,
+        config.with_overrides(["training.epochs=1"]),
+        Key.of(arguments.seed),
+        lambda *_: None,
+        lambda _: None,
+    )
 
     def ours() -> None:
         state.best_epoch = state.epoch
         config_now = config.with_overrides([f"training.epochs={state.epoch - config.training.warmup + 1}"])
-        train_epochs(state, scene, config_now, arguments.seed, lambda _: None)
+        train_epochs(state, data, config_now, Key.of(arguments.seed), lambda *_: None, lambda _: None)
         _wait(device)
 
     settings = Settings(width=config.representation.width)
@@ -63,7 +72,7 @@ def main() -> None:
         "device": arguments.device if device.type == "cpu" else torch.cuda.get_device_name(),
         "batch": BATCH,
         "fan_out": list(FAN_OUT),
-        "training_nodes": scene.targets.numel(),
+        "training_nodes": data.targets.numel(),
     }
     write_record(arguments.results, "epoch", metrics, config.to_dict())
 

@@ -50,7 +50,7 @@ def learn(work: dict[str, Any]) -> dict[str, Any]:
 def clean(work: dict[str, Any]) -> dict[str, Any]:
     """Decide on every edge, shard by shard."""
     model, graph = GDPNet.load(work["model"], device=work["device"]), open_store(work["store"])
-    return denoise_to(model, graph, work["out"], threshold=0.5)
+    return denoise_to(model.trained_, graph, work["out"], threshold=0.5)
 
 
 def main() -> None:

@@ -23,14 +23,13 @@ from memory import in_child
 from records import make_parser, write_record
 
 from gdpnet._core.files import atomic_path
-from gdpnet._core.stopwatch import Phases
+from gdpnet._core.stopwatch import Stopwatch
 from gdpnet.config import Config
 from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.mapped import open_store
 from gdpnet.data.io.store import write_store
 from gdpnet.estimator import GDPNet
-from gdpnet.inference.select import CIRCLE_EPISODES
 from gdpnet.inference.streaming import denoise_to
 
 MEAN_DEGREE = 20
@@ -68,14 +67,14 @@ def clean(work: dict[str, Any]) -> dict[str, Any]:
         model.device_.type == "cuda"
     ):  # libraries and kernels are loaded before the clock runs; what that took is said
         with tempfile.TemporaryDirectory() as folder:
-            denoise_to(model, open_store(work["warm"]), Path(folder) / "out", threshold=0.5)
+            denoise_to(model.trained_, open_store(work["warm"]), Path(folder) / "out", threshold=0.5)
         torch.cuda.reset_peak_memory_stats()
-    start, phases = time.perf_counter(), Phases()
+    start, stopwatch = time.perf_counter(), Stopwatch()
     graph = open_store(work["store"])
-    phases.mark("open", model.device_)
-    said = denoise_to(model, graph, work["out"], threshold=0.5, all_edges=True, phases=phases)
+    stopwatch.mark("open", model.device_)
+    said = denoise_to(model.trained_, graph, work["out"], threshold=0.5, all_edges=True, stopwatch=stopwatch)
     seconds = time.perf_counter() - start
-    found = {"phases": phases.seconds, "wall_seconds": seconds, "start_seconds": start - began}
+    found = {"phases": stopwatch.seconds, "wall_seconds": seconds, "start_seconds": start - began}
     if model.device_.type == "cuda":
         found["gpu_peak_gib"] = torch.cuda.max_memory_allocated() / 1024**3
         found["gpu"] = torch.cuda.get_device_name()
@@ -87,10 +86,10 @@ def clean(work: dict[str, Any]) -> dict[str, Any]:
         graph.num_classes,
         model.config_,
         said["kept_share"],
-        CIRCLE_EPISODES,
+        model.config_.inference.context_episodes,
     )
     kept = {name: said[name] for name in ("kept_share", "keep_auc")}
-    return found | kept | {"limits": limits, **shares(least, limits, phases.seconds, seconds)}
+    return found | kept | {"limits": limits, **shares(least, limits, stopwatch.seconds, seconds)}
 
 
 def clean_hub(work: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +102,7 @@ def clean_hub(work: dict[str, Any]) -> dict[str, Any]:
     config = Config().with_overrides(["training.warmup=1", "training.epochs=1", "inference.episodes=1"])
     model = GDPNet.from_config(config, seed=work["seed"], device=work["device"]).fit(few)
     write_store(Graph.build(ends, features, label), work["store"])
-    return denoise_to(model, open_store(work["store"]), work["out"], threshold=0.5)
+    return denoise_to(model.trained_, open_store(work["store"]), work["out"], threshold=0.5)
 
 
 def measure(work: dict[str, Any], threads: int, limit: float | None) -> dict[str, Any]:

@@ -61,19 +61,19 @@ def least_work(
     scored = float((parts * (1 + kept * (length - 1).clamp(min=0)) * (length + 1) / 2).sum())
     row, wide = 4 * features, 4 * width
     # a candidate is met: its circle is read, what it gives and its half of the first layer are written and read
-    meet = (edges * (3 * wide + 8 * first), 2.0 * edges * width * (first + 2 * classes))
+    encode = (edges * (3 * wide + 8 * first), 2.0 * edges * width * (first + 2 * classes))
     look = 2.0 * (looks * (width * (first + classes) + first * second) + scored * first * second)
     return {
         "read": (nodes * (row + 8) + 4.0 * edges, 0.0),
         "node tables": (3.0 * nodes * row + edges * (row + 4.0), 2.0 * edges * features),
         # in both passes: two rows and two numbers of the neighbour, eleven columns are written
         "pair features": (2.0 * edges * (2 * row + 56), 2 * 8.0 * edges * features),
-        "circles": (
+        "neighbourhood": (
             2 * (edges * (row + 8.0) + nodes * (2 * row + 2 * wide)),
             2 * (2.0 * edges * features + 4.0 * nodes * features * width),
         ),
-        "first look": (meet[0], meet[1] + first_episodes * look),
-        "decide": (meet[0], meet[1] + config.inference.episodes * look),
+        "first look": (encode[0], encode[1] + first_episodes * look),
+        "decide": (encode[0], encode[1] + config.inference.episodes * look),
         "write": (12.0 * edges, 0.0),
     }
 

@@ -23,6 +23,7 @@ import torch
 from records import make_parser, median_ratio, write_record
 from stable_baselines3 import PPO
 
+from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.data.graph import Graph
@@ -31,23 +32,25 @@ from gdpnet.inference.select import play_of
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.rollout import roll_out
 from gdpnet.selection.update import update_policy
-from gdpnet.training.data import Scene, make_scene
-from gdpnet.training.trainer import TrainingState, begin_training, reward_if_kept, train_epochs
+from gdpnet.training.data import TrainingData, make_training_data
+from gdpnet.training.selection_phase import reward_if_kept
+from gdpnet.training.state import TrainingState, begin_training
+from gdpnet.training.trainer import train_epochs
 
 
 class NeighbourSelection(gymnasium.Env[np.ndarray, np.int64]):
     """Decide on the neighbours of one target after another."""
 
-    def __init__(self, scene: Scene, state: TrainingState) -> None:
-        bank = state.aggregators
+    def __init__(self, data: TrainingData, state: TrainingState) -> None:
+        aggregators = state.aggregators
         with torch.no_grad():
-            self.rows = _host(bank.project_own(scene.train.features)[:, 0])
-        self.bias, self.head = _host(bank.bias[0]), _host(bank.head_weight[0])
-        self.head_bias = _host(bank.head_bias[0])
-        self.row_ptr, self.neighbour = _host(scene.train.row_ptr), _host(scene.train.neighbour)
-        self.labels, targets = _host(scene.labels), _host(scene.targets)
+            self.rows = _host(aggregators.project_own(data.train.features)[:, 0])
+        self.bias, self.head = _host(aggregators.bias[0]), _host(aggregators.head_weight[0])
+        self.head_bias = _host(aggregators.head_bias[0])
+        self.row_ptr, self.neighbour = _host(data.train.row_ptr), _host(data.train.neighbour)
+        self.labels, targets = _host(data.labels), _host(data.targets)
         self.targets = targets[np.diff(self.row_ptr)[targets] > 0]
-        self.observation_space = gymnasium.spaces.Box(0.0, np.inf, (2 * bank.width,), np.float32)
+        self.observation_space = gymnasium.spaces.Box(0.0, np.inf, (2 * aggregators.width,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(2)
 
     def reset(
@@ -89,11 +92,11 @@ def _host(values: torch.Tensor) -> np.ndarray:
     return values.detach().cpu().numpy()
 
 
-def peer_speed(scene: Scene, state: TrainingState, steps: int, seed: int) -> float:
+def peer_speed(data: TrainingData, state: TrainingState, steps: int, seed: int) -> float:
     """Return the decisions a second of stable-baselines3, rolling out and updating."""
     settings = {"net_arch": [64, 36]}
     peer = PPO(
-        "MlpPolicy", NeighbourSelection(scene, state), n_steps=2048, batch_size=256, n_epochs=4,
+        "MlpPolicy", NeighbourSelection(data, state), n_steps=2048, batch_size=256, n_epochs=4,
         policy_kwargs=settings, seed=seed, device="cpu", verbose=0,
     )  # fmt: skip
     peer.learn(2048)
@@ -102,18 +105,18 @@ def peer_speed(scene: Scene, state: TrainingState, steps: int, seed: int) -> flo
     return steps / (time.perf_counter() - start)
 
 
-def our_speed(scene: Scene, state: TrainingState, config: Config, seed: int) -> float:
+def our_speed(data: TrainingData, state: TrainingState, config: Config, seed: int) -> float:
     """Return the decisions a second of one pass of ours over all targets, rolling out and updating."""
     host = torch.Generator().manual_seed(seed)
     decisions, start = 0, time.perf_counter()
-    view = make_view(state.aggregators, scene.train)
-    for targets in torch.split(scene.targets, config.ppo.rollout_targets):
+    view = make_view(state.aggregators, data.train)
+    for targets in torch.split(data.targets, config.ppo.rollout_targets):
         episodes = begin_episodes(
-            scene.train.row_ptr, scene.train.neighbour, targets,
+            data.train.row_ptr, data.train.neighbour, targets,
             max_candidates=config.policy.max_candidates, seed=seed,
         )  # fmt: skip
         rollout = roll_out(state.policy, view, episodes, play_of(config, greedy=False))
-        gain = reward_if_kept(rollout, view, scene.labels, config)
+        gain = reward_if_kept(rollout, view, data.labels, config)
         update_policy(state.policy, state.policy_optimiser, rollout, view, gain, config.ppo, host)
         decisions += rollout.decisions
     return decisions / (time.perf_counter() - start)
@@ -155,12 +158,14 @@ def main() -> None:
     write_record(arguments.results, "stable-baselines3", metrics, settings["same"].to_dict())
 
 
-def begin(graph: Graph, config: Config, seed: int, device: torch.device) -> tuple[Scene, TrainingState]:
+def begin(
+    graph: Graph, config: Config, seed: int, device: torch.device
+) -> tuple[TrainingData, TrainingState]:
     """Train for one epoch, so that classifier and policy are not fresh."""
-    scene = make_scene(graph, config, seed, device)
-    state = begin_training(graph, scene, config, seed, device)
-    train_epochs(state, scene, config, seed, lambda _: None)
-    return scene, state
+    data = make_training_data(graph, config, seed, device)
+    state = begin_training(data, graph.num_classes, config, Key.of(seed), device)
+    train_epochs(state, data, config, Key.of(seed), lambda *_: None, lambda _: None)
+    return data, state
 
 
 if __name__ == "__main__":

@@ -40,11 +40,11 @@ def main() -> None:
         sys.exit("this benchmark needs a CUDA device, and there is none")
     model = GDPNet.load(arguments.keep / "model.safetensors", device="cuda")
     graph, config = open_store(arguments.keep / f"store-{int(arguments.edges)}"), model.config_
-    work = Blockwise(model.policy_, model.aggregators_, graph, config, 0, model.device_)
+    work = Blockwise(model.trained_, graph)
     block = cut_rows(graph.row_ptr, 1 << 20)[0]
-    work.look(block)
+    work.decide_context(block)
     prepared = work._block(block)
-    view = make_view(model.aggregators_, prepared, rows=work.rows)
+    view = make_view(model.networks_.aggregators, prepared, rows=work.rows)
     episodes = begin_episodes(
         prepared.row_ptr,
         prepared.neighbour,
@@ -53,15 +53,15 @@ def main() -> None:
         seed=0,
         shared_keys=True,
     )
-    met = view.meet(episodes)
-    met_view = type(view)(lambda _: met, view.observe, view.tables)
+    encoded = view.encode(episodes)
+    encoded_view = type(view)(lambda _: encoded, view.observe, view.tables)
     play, found, plain = play_of(config, greedy=False), [], None
     for precision, tile, warps in VARIANTS:
         shared_kernel.PRECISION, shared_kernel.TILE, shared_kernel.WARPS = precision, tile, warps
-        chance, _ = play_shared(model.policy_, met_view, episodes, play, 8)
+        chance, _ = play_shared(model.networks_.policy, encoded_view, episodes, play, 8)
         torch.cuda.synchronize()
         start = time.perf_counter()
-        play_shared(model.policy_, met_view, episodes, play, 8)
+        play_shared(model.networks_.policy, encoded_view, episodes, play, 8)
         torch.cuda.synchronize()
         seconds = time.perf_counter() - start
         plain = chance if plain is None else plain

@@ -1,8 +1,8 @@
-"""Find clusters without any label, over links that cannot all be trusted.
+"""Cluster the nodes of a noisy graph without labels.
 
     python examples/clustering.py
 
-Labels of the generated graph are read at the end alone, to say how well clusters match classes.
+The labels of the synthetic graph are used only at the end, to compare clusters with classes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
     print(f"agreement of clusters with classes (NMI) {normalized_mutual_info_score(graph.labels, found):.3f}")
     alone = CLUSTERERS["kmeans"](graph, 4, 0, torch.device("cpu"))
     print(f"agreement of k-means on features (NMI) {normalized_mutual_info_score(graph.labels, alone):.3f}")
-    print(f"share of links kept {model.denoise(graph).kept.mean():.3f}")
+    print(f"share of edges kept {model.denoise(graph).kept.mean():.3f}")
 
 
 if __name__ == "__main__":

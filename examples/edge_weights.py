@@ -1,8 +1,8 @@
-"""Weights say how much each link counts: a classifier that hears them against one that does not.
+"""Train with and without edge weights.
 
     python examples/edge_weights.py
 
-Links of a generated graph that are known to be right weigh ten times as much as those that are not.
+Genuine edges of the synthetic graph weigh ten times as much as spurious ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 
 from gdpnet import GDPNet
-from gdpnet.config import ReaderSettings, RepresentationSettings, TrainingSettings
+from gdpnet.config import HopwiseSettings, RepresentationSettings, TrainingSettings
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 
 NARROW = RepresentationSettings(width=32, learning_rate=0.03)
@@ -26,18 +26,17 @@ def main() -> None:
 
     plain = synthetic_graph(SyntheticSettings(nodes=300, classes=3, words=300), seed=0)
     assert plain.truth is not None
-    # somebody who knows the graph trusts a link that is right ten times as much as one that is not
     weight = torch.where(plain.truth.spurious, 0.2, 2.0)
     weighted = replace(plain, edge_weight=weight)
     for name, graph in (("without weights", plain), ("with weights", weighted)):
         training = TrainingSettings(epochs=arguments.epochs, warmup=10)
         model = GDPNet(
-            training=training, reader=ReaderSettings(use=False), representation=NARROW, device="cpu"
+            training=training, hopwise=HopwiseSettings(use=False), representation=NARROW, device="cpu"
         ).fit(graph)
         print(f"micro-F1 {name} {model.score(graph):.3f}")
     cleaned = model.denoise(weighted, threshold=0.5)
-    print(f"links of the cleaned graph {cleaned.graph.num_edges}")
-    print(f"heaviest of them {float(cleaned.graph.edge_weight.max()):.3f}")
+    print(f"edges of the cleaned graph {cleaned.graph.num_edges}")
+    print(f"largest weight of the cleaned graph {float(cleaned.graph.edge_weight.max()):.3f}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Foretell links that are missing from a graph, some of whose links are wrong.
+"""Predict missing edges of a noisy graph.
 
     python examples/link_prediction.py
 
-Held-out links are told from pairs that are none: by what the model keeps of the others, and by common neighbours.
+The model and the common-neighbours score separate held-out edges from pairs that are not adjacent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from gdpnet import GDPNet
-from gdpnet.benchmark.baselines.link_predictors import LINKERS
+from gdpnet.benchmark.baselines.link_predictors import LINK_PREDICTORS
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.link_split import split_links
 
@@ -25,13 +25,13 @@ def main() -> None:
     model.fit(split.train, held_out=split.validation)
 
     linked = split.test.linked.numpy()
-    chances = model.predict_links(split.train, split.test.ends)
-    common = LINKERS["common-neighbours"](split.train, split.validation, 0, torch.device("cpu"))
-    print(f"ROC AUC of the model {roc_auc_score(linked, chances):.3f}")
+    probabilities = model.predict_links(split.train, split.test.ends)
+    common = LINK_PREDICTORS["common-neighbours"](split.train, split.validation, 0, torch.device("cpu"))
+    print(f"ROC AUC of the model {roc_auc_score(linked, probabilities):.3f}")
     print(f"ROC AUC of common neighbours {roc_auc_score(linked, common(split.test.ends)):.3f}")
-    likely = int(chances.argmax())
+    likely = int(probabilities.argmax())
     ends = [str(graph.node_ids[node]) for node in split.test.ends[:, likely].tolist()]
-    print(f"likeliest link, {ends[0]} to {ends[1]}, has chance {chances[likely]:.3f}")
+    print(f"most probable edge, {ends[0]} to {ends[1]}, has probability {probabilities[likely]:.3f}")
 
 
 if __name__ == "__main__":

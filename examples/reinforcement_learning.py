@@ -1,11 +1,11 @@
-"""Train stable-baselines3's PPO on the neighbours of a noisy graph, and see what it earns on nodes it never met.
+"""Train PPO of stable-baselines3 to select neighbours in a noisy graph, and evaluate it on test nodes.
 
     pip install 'gdpnet[gym]' stable-baselines3
     python examples/reinforcement_learning.py            # --steps 30000 for more
 
-The environment shows the neighbours of a target one by one; PPO keeps or drops each. A return is the change of
-log p(y_v), the target's true class, from the node alone to the node with what was kept. Half of the links of the
-generated graph are noise, so that keeping everything earns less than choosing well.
+The environment shows the neighbours of a target one at a time; PPO keeps or drops each. The return is the change of
+log p(y_v), for the target's true class y_v, from the node alone to the node with the kept neighbours. Half of the
+edges of the synthetic graph are noise, so keeping everything has a lower return than a good selection.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ Act = Callable[[np.ndarray], np.ndarray]
 
 
 def mean_return(act: Act) -> float:
-    """Play every test node once, all of them side by side, and return the mean of what they earned."""
-    world = gdpnet.envs.NeighbourSelection(split="test").world
-    targets = world.graph.node_ids[world.targets.numpy()]
-    envs = gymnasium.make_vec(gdpnet.envs.ENVIRONMENT, num_envs=len(targets), world=world, order="random")
+    """Run one episode per test node, all in parallel, and return the mean return."""
+    context = gdpnet.envs.NeighbourSelection(split="test").context
+    targets = context.graph.node_ids[context.targets.numpy()]
+    envs = gymnasium.make_vec(gdpnet.envs.ENVIRONMENT, num_envs=len(targets), context=context, order="random")
     observation, _ = envs.reset(seed=0, options={"target": targets})
-    earned, running = np.zeros(len(targets)), np.ones(len(targets), dtype=bool)
+    total, running = np.zeros(len(targets)), np.ones(len(targets), dtype=bool)
     while running.any():
         observation, reward, terminated, _, _ = envs.step(act(observation))
-        earned += reward * running  # an environment that ended begins another episode, which does not count
+        total += reward * running  # an environment that ended starts another episode, which is ignored
         running &= ~terminated
-    return float(earned.mean())
+    return float(total.mean())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=4096, help="decisions to learn from (default: 4096)")
+    parser.add_argument("--steps", type=int, default=4096, help="training steps (default: 4096)")
     parser.add_argument("--seed", type=int, default=0, help="seed of PPO (default: 0)")
     arguments = parser.parse_args()
     environment = gymnasium.make(gdpnet.envs.ENVIRONMENT, order="random")

@@ -1,8 +1,8 @@
-"""Nodes with any number of labels: what a paper is about may be several things, or none.
+"""Multi-label classification: a node may have several labels, or none.
 
     python examples/several_labels.py
 
-Every node has the label of its class, and every second class shares one more.
+Every node has the label of its class, and every second class has one more label.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gdpnet.data.graph import Graph
 
 
 def with_several_labels(graph: Graph) -> Graph:
-    """Return the graph with names of classes that join several labels by a bar, as they stand in a table."""
+    """Return the graph with class names that join several labels by a bar, as in a table."""
     names = [f"topic {n}|even" if n % 2 == 0 else f"topic {n}" for n in range(graph.num_classes)]
     return replace(graph, class_names=tuple(names), truth=None)
 

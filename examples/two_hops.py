@@ -1,19 +1,20 @@
-"""Candidates within two hops: neighbours of neighbours may be selected too.
+"""Select among candidates within two hops: neighbours, and neighbours of neighbours.
 
     python examples/two_hops.py
 
-Every decision says how far away its node is; the cleaned graph has links of the graph alone.
+Every decision has the distance of its candidate; the cleaned graph has only edges of the graph.
 """
 
 from __future__ import annotations
 
-from gdpnet import GDPNet, synthetic_graph
+from gdpnet import GDPNet
 from gdpnet.config import PolicySettings
+from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 
 
 def main() -> None:
-    """Train with candidates one and two hops away, and show whom a node listens to."""
-    graph = synthetic_graph(seed=0)
+    """Train with candidates one and two hops away, and show the decisions on a node."""
+    graph = synthetic_graph(SyntheticSettings(nodes=400, classes=4, words=400), seed=0)
     policy = PolicySettings(hops=2, far_candidates=8)
     model = GDPNet(policy=policy, seed=0).set_params(training__warmup=5, training__epochs=5)
     model.fit(graph)

@@ -1,8 +1,8 @@
-"""A graph without features: learn roles from the links alone, and find them again in another graph.
+"""Train on a graph without features, and predict the roles of nodes in another graph.
 
     python examples/without_features.py
 
-One-hot numbers are the other way to train on such a graph; they say nothing of another one.
+Structural features transfer to other graphs; one-hot features do not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import networkx as nx
 import torch
 
 from gdpnet import GDPNet
-from gdpnet.config import FeaturesSettings, ReaderSettings, RepresentationSettings, TrainingSettings
+from gdpnet.config import FeaturesSettings, HopwiseSettings, RepresentationSettings, TrainingSettings
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.networkx import from_networkx
 from gdpnet.errors import GraphError
@@ -22,7 +22,7 @@ NARROW = RepresentationSettings(width=32, learning_rate=0.03)
 
 
 def town(parts: int) -> Graph:
-    """Return cliques, stars and rings that hang together; what a node is a part of is its label."""
+    """Return a connected graph of cliques, stars and rings; the shape that a node is in is its label."""
     shapes = {"clique": nx.complete_graph(5), "star": nx.star_graph(6), "ring": nx.cycle_graph(7)}
     network = nx.Graph()
     for part in range(parts):
@@ -44,7 +44,7 @@ def main() -> None:
         model = GDPNet(
             features=FeaturesSettings(missing=missing),
             training=training,
-            reader=ReaderSettings(use=False),
+            hopwise=HopwiseSettings(use=False),
             representation=NARROW,
             device="cpu",
         ).fit(here)
@@ -55,7 +55,7 @@ def main() -> None:
             continue
         truth = [elsewhere.class_names[label] for label in elsewhere.labels]
         right = torch.tensor([one == other for one, other in zip(found, truth, strict=True)])
-        print(f"{missing} model tells right elsewhere {float(right.float().mean()):.3f}")
+        print(f"accuracy of the {missing} model on another graph {float(right.float().mean()):.3f}")
 
 
 if __name__ == "__main__":

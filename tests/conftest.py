@@ -3,6 +3,9 @@
 import os
 from pathlib import Path
 
+# tests run side by side: a thread that waits must not spin; torch reads this when it is imported
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 import torch
 from jaxtyping import install_import_hook
 

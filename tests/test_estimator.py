@@ -1,6 +1,6 @@
-"""GDPNet as users hold it: scikit-learn's habits, predictions, cleaning, explanations, and odd graphs."""
+"""GDPNet: the conventions of scikit-learn, predictions, denoising, explanations, and unusual graphs."""
 
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +20,8 @@ from gdpnet.representation.aggregator import Aggregators
 from gdpnet.transform import DenoiseTransform
 from helpers.small import FAST, fitted, noisy_graph, same_weights
 
+pytestmark = pytest.mark.slow  # nearly every test trains a model
+
 # steps large enough that a few epochs change what is predicted
 EAGER = FAST.with_values(
     {
@@ -28,7 +30,9 @@ EAGER = FAST.with_values(
         "ppo": {"learning_rate": 0.003, "kl_limit": 0.1},
     }
 )
-GREEDY = EAGER.with_values({"inference": {"mode": "greedy"}})
+# the last epoch is the best, so that the policy and the aggregators have learned something
+SETTLED = EAGER.with_values({"training": {"settle": 3}})
+GREEDY = SETTLED.with_values({"inference": {"mode": "greedy"}})
 
 
 @pytest.fixture(scope="module")
@@ -51,20 +55,23 @@ def without_policy(graph) -> GDPNet:
     return fitted(graph, EAGER.with_values({"training": {"selection": False}}))
 
 
-def first_member(model: GDPNet) -> GDPNet:
-    """Return the model with the first member of its bank alone."""
-    bank = model.aggregators_
-    one = Aggregators(bank.weight.shape[0], bank.width, bank.classes, 1, self_weight=False)
-    one.load_state_dict(
-        {name: getattr(bank, name)[:1] for name in ("bias", "head_weight", "head_bias")}
-        | {"weight": bank.weight[:, : bank.width]}
+def first_aggregator(model: GDPNet) -> GDPNet:
+    """Return the model with the first of its aggregators alone."""
+    aggregators = model.networks_.aggregators
+    one = Aggregators(
+        aggregators.weight.shape[0], aggregators.width, aggregators.classes, 1, self_weight=False
     )
-    alone = copy(model)
-    alone.aggregators_ = one
+    one.load_state_dict(
+        {name: getattr(aggregators, name)[:1] for name in ("bias", "head_weight", "head_bias")}
+        | {"weight": aggregators.weight[:, : aggregators.width]}
+    )
+    alone, networks = copy(model), deepcopy(model.networks_)
+    networks.aggregators = one
+    alone._set_trained(replace(model.trained_, networks=networks))
     return alone
 
 
-# --- scikit-learn's habits ---
+# --- the conventions of scikit-learn ---
 
 
 def test_the_constructor_only_stores():
@@ -94,7 +101,12 @@ def test_params_are_the_arguments_and_if_deep_every_single_setting():
         "ppo": PPOSettings(discount=0.5),
         "representation": None,
         "training": None,
-        "reader": None,
+        "hopwise": None,
+        "gcn": None,
+        "threshold": None,
+        "propagation": None,
+        "links": None,
+        "clusters": None,
         "inference": None,
         "task": None,
         "seed": 4,
@@ -140,7 +152,8 @@ def test_a_clone_has_the_settings_and_nothing_that_was_learned(model):
     copied = clone(model)
     assert copied is not model
     assert copied.get_params() == model.get_params()
-    assert not hasattr(copied, "aggregators_")
+    assert not hasattr(copied, "trained_")
+    assert not hasattr(copied, "networks_")
     changed = clone(model).set_params(ppo__discount=0.1)
     assert changed.config.ppo.discount == 0.1
     assert model.config.ppo.discount == EAGER.ppo.discount
@@ -151,7 +164,7 @@ def test_fit_returns_the_model_and_what_was_learned_ends_in_an_underscore(graph)
     before = set(vars(model))
     assert model.fit(graph) is model
     learned = set(vars(model)) - before
-    assert {"policy_", "aggregators_", "classes_", "n_features_in_", "history_", "best_epoch_"} <= learned
+    assert {"trained_", "networks_", "classes_", "n_features_in_", "history_", "best_epoch_"} <= learned
     assert all(name.endswith("_") for name in learned)
     assert model.config == FAST
 
@@ -188,11 +201,11 @@ def test_one_seed_makes_one_model_and_another_seed_another(graph):
     assert not same_weights(fitted(graph, FAST), fitted(graph, FAST, seed=1))
 
 
-def test_history_tells_every_epoch_and_the_best_one_on_validation(graph):
-    told = []
-    model = GDPNet.from_config(EAGER, device="cpu").fit(graph, on_epoch=told.append)
+def test_the_history_has_every_epoch_and_the_best_one_is_by_validation(graph):
+    epochs = []
+    model = GDPNet.from_config(EAGER, device="cpu").fit(graph, callbacks=[epochs.append])
     assert [line["epoch"] for line in model.history_] == [1, 2, 3, 4, 5]
-    assert model.history_ == [vars(epoch) for epoch in told]
+    assert model.history_ == [vars(epoch) for epoch in epochs]
     after_warmup = model.history_[1:]
     best = max(after_warmup, key=lambda line: line["validation_f1"])
     assert (model.best_epoch_, model.validation_f1_) == (best["epoch"], best["validation_f1"])
@@ -244,19 +257,19 @@ def test_predictions_are_the_same_each_time(model, graph):
     assert np.array_equal(model.predict_proba(graph), model.predict_proba(graph))
 
 
-def test_members_vote_on_classes_while_the_first_alone_embeds_and_selects(graph):
+def test_aggregators_are_averaged_for_classes_while_the_first_alone_embeds_and_selects(graph):
     folds = 2
     model = fitted(graph, EAGER.with_values({"reward": {"folds": folds}}))
-    bank = model.aggregators_
-    assert bank.members == folds + 1
+    aggregators = model.networks_.aggregators
+    assert aggregators.fold_models == folds + 1
     before, embedded = model.predict_proba(graph), model.embed(graph)
     kept = model.denoise(graph).keep_probability
-    first = first_member(model)
+    first = first_aggregator(model)
     assert np.array_equal(first.embed(graph), embedded)
     assert np.array_equal(first.denoise(graph).keep_probability, kept)
     with torch.no_grad():  # of three classes the others can no longer tell any apart
-        bank.head_weight[1:] = 0.0
-        bank.head_bias[1:] = 0.0
+        aggregators.head_weight[1:] = 0.0
+        aggregators.head_bias[1:] = 0.0
     assert np.array_equal(model.embed(graph), embedded)
     assert np.array_equal(model.denoise(graph).keep_probability, kept)
     expected = (first.predict_proba(graph) + folds / 3) / (folds + 1)
@@ -309,25 +322,24 @@ def joined(left: Graph, right: Graph) -> Graph:
     )
 
 
-def test_an_unseen_graph_is_represented_and_beside_another_one_as_alone(greedy, graph):
-    unseen = noisy_graph(nodes=60, seed=5)
-    alone = greedy.embed(unseen)
+def test_an_unseen_graph_is_embedded_alike_alone_and_joined_with_another(greedy, graph):
+    held_out = noisy_graph(nodes=60, seed=5)
+    alone = greedy.embed(held_out)
     assert alone.shape == (60, 8)
-    both = greedy.embed(joined(graph, unseen))
+    both = greedy.embed(joined(graph, held_out))
     assert np.allclose(both[:80], greedy.embed(graph), atol=1e-5)
     assert np.allclose(both[80:], alone, atol=1e-5)
 
 
-def test_nodes_added_after_training_are_represented_from_their_features_and_neighbours(greedy, graph):
+def test_nodes_added_after_training_are_embedded_from_their_features_and_neighbours(model, graph):
     features = graph.features.to_scipy().toarray()
     grown = np.concatenate([features, features[:2]])
     edges = np.stack([graph.neighbour, graph.target])
-    lonely = greedy.embed(Graph.build(edges, grown))
-    linked = greedy.embed(
-        Graph.build(np.concatenate([edges, [[80, 80, 80], [3, 4, 5]]], axis=1), grown), None
-    )
+    lonely = model.embed(Graph.build(edges, grown))
+    others = np.stack([np.full(20, 80), np.arange(3, 23)])
+    linked = model.embed(Graph.build(np.concatenate([edges, others], axis=1), grown), None)
     assert lonely.shape == linked.shape == (82, 8)
-    single = greedy.embed(Graph.build([[], []], features[:1]))[0]
+    single = model.embed(Graph.build([[], []], features[:1]))[0]
     assert np.allclose(lonely[80], single, atol=1e-6)
     assert not np.allclose(linked[80], single, atol=1e-3)
     assert np.allclose(lonely[81], linked[81], atol=1e-6)
@@ -443,7 +455,7 @@ def test_the_transform_drops_edge_attributes_as_they_would_no_longer_fit(model, 
 # --- explanations ---
 
 
-def test_decisions_stand_in_order_and_those_never_reached_last(greedy, graph):
+def test_decisions_are_listed_in_order_and_those_never_reached_last(greedy, graph):
     stories = [greedy.explain(graph, name) for name in graph.node_ids[::4]]
     for story in stories:
         steps = [one.step for one in story.decisions]
@@ -460,7 +472,7 @@ def test_decisions_stand_in_order_and_those_never_reached_last(greedy, graph):
     assert any(one.step == 2 for story in stories for one in story.decisions)
 
 
-def test_every_neighbour_is_told_of_once_under_the_users_id(greedy, graph):
+def test_every_neighbour_is_listed_once_under_its_id(greedy, graph):
     for number in (0, 17, 42):
         story = greedy.explain(graph, f"{number:03d}")
         neighbours = graph.neighbour[graph.row_ptr[number] : graph.row_ptr[number + 1]]
@@ -473,9 +485,9 @@ def test_every_neighbour_is_told_of_once_under_the_users_id(greedy, graph):
     [{"inference": {"mode": "greedy"}}, {}, {"training": {"selection": False}}],
     ids=["greedy", "sampled", "without policy"],
 )
-def test_to_a_single_member_kept_neighbours_contribute_the_change_from_alone_to_the_prediction(values, graph):
-    model = fitted(graph, EAGER.with_values({"reward": {"folds": 1}} | values))
-    assert model.aggregators_.members == 1
+def test_contributions_of_kept_neighbours_add_up_to_the_change_of_the_probability(values, graph):
+    model = fitted(graph, SETTLED.with_values({"reward": {"folds": 1}}).with_values(values))
+    assert model.networks_.aggregators.fold_models == 1
     stories = [model.explain(graph, name) for name in graph.node_ids[::4]]
     for story in stories:
         total = sum(one.contribution for one in story.decisions if one.kept)
@@ -483,8 +495,8 @@ def test_to_a_single_member_kept_neighbours_contribute_the_change_from_alone_to_
     assert max(abs(story.probability - story.probability_alone) for story in stories) > 0.05
 
 
-def test_contributions_are_what_kept_neighbours_change_for_the_first_member(greedy, graph):
-    one = first_member(greedy)
+def test_contributions_are_changes_of_the_first_aggregators_probability(greedy, graph):
+    one = first_aggregator(greedy)
     bare = Graph.build([[], []], graph.features)
     change = one.predict_proba(graph) - one.predict_proba(bare)
     for number in range(0, 80, 4):
@@ -495,10 +507,10 @@ def test_contributions_are_what_kept_neighbours_change_for_the_first_member(gree
     assert np.abs(change).max() > 0.05
 
 
-def test_a_neighbour_is_kept_where_its_probability_exceeds_one_half(graph):
+def test_a_neighbour_is_kept_if_its_probability_exceeds_one_half(graph):
     model = fitted(graph, GREEDY.with_values({"policy": {"early_stop": False}}))
     middle = np.median(model.denoise(graph, symmetric=False).keep_probability)
-    model.policy_.score_bias.data -= float(np.log(middle / (1 - middle)))
+    model.networks_.policy.score_bias.data -= float(np.log(middle / (1 - middle)))
     decisions = [one for name in graph.node_ids[::4] for one in model.explain(graph, name).decisions]
     assert all(one.kept == (one.keep_probability > 0.5) for one in decisions)
     assert {one.kept for one in decisions} == {True, False}
@@ -518,8 +530,10 @@ def test_a_greedy_model_explains_what_it_predicts(order, seed, graph):
         assert story.predicted == model.classes_[best]
         assert story.probability == pytest.approx(chances[number, best], abs=1e-4)
         assert story.probability_alone == pytest.approx(alone[number, best], abs=1e-4)
-    first = first_member(model).predict_proba(graph)
-    assert (first.argmax(axis=1) != chances.argmax(axis=1)).any()  # the vote is not the first member's word
+    first = first_aggregator(model).predict_proba(graph)
+    assert (
+        first.argmax(axis=1) != chances.argmax(axis=1)
+    ).any()  # the ensemble differs from its first aggregator
 
 
 def test_a_model_without_selection_explains_what_it_predicts_with_every_neighbour_kept(without_policy, graph):
@@ -572,11 +586,11 @@ def test_loading_onto_a_gpu_that_is_not_there_blames_the_device_and_not_the_file
         GDPNet.load(tmp_path / "model.safetensors", device="cuda")
 
 
-# --- variants and odd graphs ---
+# --- variants and unusual graphs ---
 
 
 def test_without_selection_every_edge_is_kept_for_sure(without_policy, graph):
-    assert without_policy.policy_ is None
+    assert without_policy.networks_.policy is None
     assert (without_policy.denoise(graph).keep_probability == 1.0).all()
     assert without_policy.predict(graph).shape == (80,)
 
@@ -602,7 +616,7 @@ def test_every_variant_trains_predicts_cleans_explains_and_comes_back_from_its_f
     assert len(model.explain(graph, "003").decisions) == graph.degree[3]
 
 
-def test_a_graph_without_edges_works_with_every_node_alone(graph):
+def test_a_graph_without_edges_is_predicted_from_each_nodes_own_features(graph):
     bare = Graph.build([[], []], graph.features, graph.labels, split=graph.split)
     model = fitted(bare)
     assert model.predict(bare).shape == (80,)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from gdpnet.estimator import GDPNet as GDPNet
     from gdpnet.transform import DenoiseTransform as DenoiseTransform
 
-_WHERE = {
+_MODULES = {
     "GDPNet": "gdpnet.estimator",
     "Graph": "gdpnet.data.graph",
     "DenoiseTransform": "gdpnet.transform",
     "load_dataset": "gdpnet.data.datasets.citation",
     "read_graph": "gdpnet.data.io.files",
-    "from_networkx": "gdpnet.data.io.pyg",
+    "from_networkx": "gdpnet.data.io.networkx",
     "from_pyg": "gdpnet.data.io.pyg",
     "from_scipy": "gdpnet.data.io.pyg",
     "synthetic_graph": "gdpnet.data.datasets.synthetic",
@@ -42,9 +42,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for, so that the command line answers at once."""
-    if name not in _WHERE:
+    """Import a public name on first use: ``gdpnet --help`` must not wait for torch."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'gdpnet' has no attribute '{name}'")
     from importlib import import_module
 
-    return getattr(import_module(_WHERE[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

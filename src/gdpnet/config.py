@@ -21,9 +21,11 @@ def setting(
     low: float | None = None,
     high: float | None = None,
     choices: tuple[str, ...] = (),
+    any_length: bool = False,
 ) -> Any:
-    """Declare one setting: its default, its sentence, and the values that it may have."""
-    return field(default=default, metadata={"about": about, "low": low, "high": high, "choices": choices})
+    """Declare one setting: its default, its description, and its valid values."""
+    limits = {"low": low, "high": high, "choices": choices, "any_length": any_length}
+    return field(default=default, metadata={"about": about, **limits})
 
 
 @dataclass(frozen=True)
@@ -38,205 +40,316 @@ class Section:
 
 @dataclass(frozen=True)
 class FeaturesSettings(Section):
-    """How node features are prepared; stored with the model and applied to every graph it meets."""
+    """Preparation of node features, saved with the model and applied to every graph that it is used on."""
 
-    normalise: str = setting("l2", "how each feature row is scaled", choices=("none", "row", "l2"))
+    normalise: str = setting(
+        "l2",
+        "scaling of each feature row: none, to absolute sum 1 (row) or to Euclidean length 1 (l2)",
+        choices=("none", "row", "l2"),
+    )
     missing: str = setting(
         "one-hot",
-        "what nodes without features get: each its own number (one-hot), which serves no other graph and no new "
-        "node, or what the links around them say (structural)",
+        "features of a graph that has none: one-hot, which works for neither new nodes nor other graphs, or "
+        "structural, computed from the edges around each node",
         choices=("one-hot", "structural"),
     )
 
 
 @dataclass(frozen=True)
 class PolicySettings(Section):
-    """The policy network, what it sees, and how an episode runs."""
+    """The policy network, its observation, and how an episode runs."""
 
-    hidden: tuple[int, int] = setting((64, 36), "width of the two hidden layers", low=1)
+    hidden: tuple[int, int] = setting((64, 36), "widths of the two hidden layers", low=1)
     state: str = setting(
         "trust",
-        "what the policy sees beside [h_v, h_u]: nothing (paper), how features and predictions agree (pairs), "
-        "that and the graph around both nodes (structure), that and what the nodes around them have selected "
-        "(circles), or that and how many other links of both nodes are trusted (trust)",
-        choices=("paper", "pairs", "structure", "circles", "trust"),
+        "input of the policy beside the representations of both nodes: nothing (paper), agreement of features and "
+        "predictions (pairs), also graph structure around both nodes (structure), also the selections of nearby "
+        "nodes (neighbourhood), also the number of trusted edges of both nodes (trust)",
+        choices=("paper", "pairs", "structure", "neighbourhood", "trust"),
     )
     hops: int = setting(
         1,
-        "how far away a candidate may be; beyond one hop its distance is a part of the state",
+        "greatest distance of a candidate from its target; if above 1, the distance is part of the observation",
         low=1,
         high=3,
     )
     far_candidates: int = setting(
-        32, "most candidates of a target beyond its direct neighbours, drawn once, each as likely", low=1
+        32,
+        "maximum number of candidates per target beyond its direct neighbours, sampled uniformly once",
+        low=1,
     )
-    order: str = setting("learned", "how the next neighbour is drawn", choices=("learned", "random"))
-    early_stop: bool = setting(True, "whether the ending neighbour is among the candidates")
+    order: str = setting(
+        "learned", "order of the decisions: drawn by the policy, or at random", choices=("learned", "random")
+    )
+    early_stop: bool = setting(True, "let the policy end an episode before all neighbours are decided on")
     max_candidates: int = setting(
-        256, "a target with more neighbours plays one episode for each part of this size", low=1
+        256, "maximum number of candidates per episode; a target with more gets several episodes", low=1
     )
 
 
 @dataclass(frozen=True)
 class RewardSettings(Section):
-    """What a decision earns."""
+    """The reward of a decision."""
 
     kind: str = setting(
-        "marginal", "which reward a decision earns", choices=("paper", "counterfactual", "marginal")
+        "marginal",
+        "reward for keeping a neighbour: equation (5) of the paper (paper), the same relative to no neighbour "
+        "(counterfactual), or the gain in log-probability of the true class (marginal)",
+        choices=("paper", "counterfactual", "marginal"),
     )
     score: str = setting(
         "probability",
-        "f_c of the paper and counterfactual rewards: the hit (0 or 1) or the probability of the true class",
+        "score in the paper and counterfactual rewards: 0 or 1 for a wrong or right class (hit), or the probability "
+        "of the true class",
         choices=("hit", "probability"),
     )
     folds: int = setting(
-        3, "parts that training nodes are cut into for cross-fitted scores; 1 means none", low=1, high=20
+        3,
+        "number of folds for cross-fitted scores of training nodes; 1 switches cross-fitting off",
+        low=1,
+        high=20,
     )
-    clip: float = setting(2.0, "largest size of one marginal reward", low=1e-6)
+    clip: float = setting(2.0, "largest absolute value of a marginal reward", low=1e-6)
 
 
 @dataclass(frozen=True)
 class PPOSettings(Section):
-    """How the policy is improved."""
+    """Training of the policy with proximal policy optimisation."""
 
-    discount: float = setting(0.95, "weight of the next step's return", low=0.0, high=1.0)
+    discount: float = setting(0.95, "discount factor of future rewards", low=0.0, high=1.0)
     advantage: str = setting(
         "exact",
-        "immediate part of the advantage: sampled return, or its exact expectation over keep and drop",
+        "immediate part of the advantage: from the sampled action, or the exact expectation over keep and drop",
         choices=("sampled", "exact"),
     )
-    learning_rate: float = setting(0.003, "step size of the policy's optimiser", low=0.0)
-    weight_decay: float = setting(1e-3, "L2 penalty of the policy's weights", low=0.0)
-    passes: int = setting(4, "passes over one roll-out", low=1)
-    batch_size: int = setting(256, "targets in one policy update", low=1)
-    max_targets: int = setting(4096, "most targets played in one epoch, drawn anew each time", low=1)
-    rollout_targets: int = setting(2048, "targets played with one policy before it is updated", low=1)
+    learning_rate: float = setting(0.003, "learning rate", low=0.0)
+    weight_decay: float = setting(1e-3, "L2 penalty", low=0.0)
+    passes: int = setting(4, "passes over each rollout", low=1)
+    batch_size: int = setting(256, "targets per update", low=1)
+    max_targets: int = setting(4096, "maximum number of targets per epoch, sampled anew in each", low=1)
+    rollout_targets: int = setting(2048, "targets per rollout, played before the policy is updated", low=1)
     clip: float = setting(0.2, "clip range of the importance ratio", low=0.0)
-    kl_limit: float = setting(0.05, "largest mean KL between the policy that acted and its update", low=0.0)
+    kl_limit: float = setting(
+        0.05, "largest mean KL divergence between the policy of the rollout and its update", low=0.0
+    )
     entropy: float = setting(0.0, "weight of the entropy bonus", low=0.0)
 
 
 @dataclass(frozen=True)
 class RepresentationSettings(Section):
-    """The aggregator and how it is trained."""
+    """The aggregator and its training."""
 
-    width: int = setting(128, "width of a representation", low=1)
+    width: int = setting(128, "width of the representations", low=1)
     hops: int = setting(
         2,
-        "1: a neighbour gives its own features; 2: the mean over itself and its selected neighbours",
+        "message of a neighbour: its own features (1), or the mean over itself and its selected neighbours (2)",
         low=1,
         high=2,
     )
-    self_weight: bool = setting(False, "whether the node itself gets a weight matrix of its own")
-    dropout: float = setting(0.5, "share of inputs and hidden units dropped in training", low=0.0, high=0.99)
-    learning_rate: float = setting(0.003, "step size of the aggregator's optimiser", low=0.0)
-    weight_decay: float = setting(5e-4, "L2 penalty of the aggregator's weights", low=0.0)
-    passes: int = setting(2, "passes over the training nodes in one epoch", low=1)
-    batch_size: int = setting(256, "training nodes in one step", low=1)
-    max_steps: int = setting(30, "most steps in one epoch, however many passes are asked for", low=1)
+    self_weight: bool = setting(False, "use a separate weight matrix for the node itself")
+    dropout: float = setting(0.5, "dropout rate of inputs and hidden units", low=0.0, high=0.99)
+    learning_rate: float = setting(0.003, "learning rate", low=0.0)
+    weight_decay: float = setting(5e-4, "L2 penalty", low=0.0)
+    passes: int = setting(2, "passes over the training nodes per epoch", low=1)
+    batch_size: int = setting(256, "training nodes per step", low=1)
+    max_steps: int = setting(30, "maximum number of steps per epoch", low=1)
 
 
 @dataclass(frozen=True)
-class ReaderSettings(Section):
-    """The reader, which is fitted to the selected neighbours when the policy is learned."""
+class HopwiseSettings(Section):
+    """The hop-wise head: a network with one weight matrix per hop, fitted after the policy is trained."""
 
     use: bool = setting(
         True,
-        "whether a reader is fitted, and votes with AGG or takes over where that is ahead on unseen nodes",
+        "fit the head, and add it to the ensemble if that improves accuracy on nodes held out of training",
     )
-    deep: bool = setting(
-        True,
-        "whether graph convolutions over the cleaned graph are fitted too, and vote where that does no worse on "
-        "validation nodes",
+    dropout: float = setting(0.5, "dropout rate of inputs and hidden units", low=0.0, high=0.99)
+    learning_rate: float = setting(0.005, "learning rate", low=0.0)
+    weight_decay: float = setting(5e-5, "L2 penalty", low=0.0)
+    batch_size: int = setting(1024, "nodes per step", low=1)
+    steps: int = setting(1000, "maximum number of steps", low=1)
+    evaluate_every: int = setting(50, "steps between two evaluations on held-out nodes", low=1)
+    patience: int = setting(250, "steps without improvement before fitting stops", low=1)
+    margin_alone: float = setting(
+        2.0, "standard deviations by which the head must beat the aggregator to replace it", low=0.0
     )
-    dropout: float = setting(
-        0.5, "share of inputs and hidden units dropped while the reader learns", low=0.0, high=0.99
+    margin_together: float = setting(
+        1.0, "standard deviations by which the mean of both must beat the aggregator to be used", low=0.0
     )
-    learning_rate: float = setting(0.005, "step size of the reader's optimiser", low=0.0)
-    weight_decay: float = setting(5e-5, "L2 penalty of the reader's weights", low=0.0)
-    batch_size: int = setting(1024, "nodes that the reader learns from in one step", low=1)
-    steps: int = setting(1000, "most steps", low=1)
-    look_every: int = setting(50, "steps between two looks at nodes that it has not learned from", low=1)
-    patience: int = setting(250, "steps without a better look before the reader stops", low=1)
+    max_weights: int = setting(20_000_000, "a head with more weights than this is not fitted", low=1)
+    max_values: int = setting(
+        100_000_000, "the head is not fitted if the features of one hop hold more values than this", low=1
+    )
+
+
+@dataclass(frozen=True)
+class GCNSettings(Section):
+    """The GCN head: graph convolutions over the cleaned graph, fitted after the policy is trained."""
+
+    use: bool = setting(
+        True, "fit the head, and add it to the ensemble if validation accuracy does not get worse"
+    )
+    layers: int = setting(3, "number of convolutions", low=2)
+    weight: float = setting(0.5, "weight of the head in the ensemble", low=0.0, high=1.0)
+    dropout: float = setting(0.5, "dropout rate of every layer's inputs", low=0.0, high=0.99)
+    learning_rate: float = setting(0.01, "learning rate", low=0.0)
+    weight_decay: float = setting(5e-4, "L2 penalty", low=0.0)
+    epochs: int = setting(300, "maximum number of epochs", low=1)
+    patience: int = setting(50, "epochs without improvement before fitting stops", low=1)
+    evaluate_every: int = setting(10, "epochs between two checks of the patience", low=1)
+    min_validation: int = setting(
+        100, "minimum number of validation nodes; with fewer the head is not fitted", low=1
+    )
+    max_edges: int = setting(500_000, "the head is not fitted to a graph with more edges than this", low=1)
+    max_weights: int = setting(20_000_000, "a head with more weights than this is not fitted", low=1)
+
+
+@dataclass(frozen=True)
+class ThresholdSettings(Section):
+    """The keep probability above which an edge stays in the cleaned graph, chosen on validation nodes."""
+
+    candidates: tuple[float, ...] = setting(
+        (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
+        "thresholds that are tried; keeping every edge is always tried too",
+        low=0.0,
+        high=1.0,
+        any_length=True,
+    )
+    without_validation: float = setting(
+        0.5, "threshold used if there are no validation nodes", low=0.0, high=1.0
+    )
+    margin: float = setting(
+        1.0, "standard deviations by which a threshold must beat keeping every edge", low=0.0
+    )
+    penalty: float = setting(1e-3, "L2 penalty of the linear classifier that scores a threshold", low=0.0)
+    steps: int = setting(60, "L-BFGS iterations of that classifier", low=1)
 
 
 @dataclass(frozen=True)
 class TrainingSettings(Section):
-    """How the two phases take turns."""
+    """Alternation of the two phases, and the choice of the best epoch."""
 
-    epochs: int = setting(60, "largest number of turns of the two phases", low=1)
-    warmup: int = setting(10, "representation epochs on all neighbours before the policy starts", low=0)
-    settle: int = setting(0, "epochs that the policy has before the best epoch is looked for", low=0)
+    epochs: int = setting(60, "maximum number of epochs, each with both phases", low=1)
+    warmup: int = setting(10, "epochs of the aggregator on all neighbours before the policy starts", low=0)
+    settle: int = setting(0, "epochs of the policy before one may be chosen as the best", low=0)
     patience: int = setting(
         20,
-        "epochs in which neither validation nor the telling of injected links is better before training stops",
+        "epochs without improvement, in validation F1 or injected-edge AUC, before training stops",
         low=1,
     )
     injected: float = setting(
         0.5,
-        "random links added to the training graph for the policy to practise on, as a share of its links; "
-        "each epoch then improves the policy there too",
+        "random edges injected into a copy of the training graph, as a share of its edges; the policy is trained on "
+        "the copy too",
         low=0.0,
     )
     injected_weight: float = setting(
         0.5,
-        "when the best epoch is chosen, the weight of how well injected links are told from the graph's own (ROC "
-        "AUC), beside validation F1",
+        "weight of the injected-edge AUC relative to validation F1 in the choice of the best epoch",
         low=0.0,
     )
-    doubt: float = setting(
+    perturbed_graphs: int = setting(
+        4, "number of training graph copies with injected edges, used by the epochs in turn", low=1
+    )
+    label_error_gap: float = setting(
         0.1,
-        "labels are doubted where members that never learned them are right about training nodes less often than "
-        "about validation nodes by more than this; 1 trusts all",
+        "training labels are checked for errors if the cross-fitted accuracy on training nodes is lower than on "
+        "validation nodes by more than this; 1 switches the check off",
         low=0.0,
         high=1.0,
     )
-    most_nodes: int = setting(
+    label_error_deviations: float = setting(
+        3.0, "smallest such gap in standard deviations of the two accuracies", low=0.0
+    )
+    label_error_min_per_class: int = setting(
+        20, "average number of training labels per class below which labels are not checked", low=1
+    )
+    label_error_every: int = setting(5, "epochs between two checks once labels are suspected", low=1)
+    max_nodes: int = setting(
         100_000,
-        "a graph with more nodes is trained on a part of it, labelled nodes drawn at random and what lies around "
-        "them; tasks that read no label take it whole",
+        "maximum number of nodes to train on; of a larger graph, a part around randomly sampled labelled nodes is "
+        "used; tasks without labels always use the whole graph",
         low=10,
     )
-    selection: bool = setting(True, "whether neighbours are selected; if not, all are kept")
+    part_fan_out: tuple[int, int] = setting(
+        (256, 4), "neighbours sampled per node for that part, in the first and in the second hop", low=1
+    )
+    selection: bool = setting(True, "train the policy; if false, all neighbours are kept")
 
 
 @dataclass(frozen=True)
 class InferenceSettings(Section):
-    """How a trained policy is read."""
+    """How a trained policy selects neighbours."""
 
     mode: str = setting(
         "sampled",
-        "greedy order and keep above one half, or the average over sampled episodes",
+        "one greedy episode that keeps neighbours above probability 0.5, or the mean over sampled episodes",
         choices=("greedy", "sampled"),
     )
-    episodes: int = setting(8, "sampled episodes a target", low=1)
-    both_ways: bool = setting(
-        False, "whether a link's keep probability is the mean of what its two nodes decide about each other"
+    episodes: int = setting(8, "sampled episodes per target", low=1)
+    context_episodes: int = setting(
+        2, "maximum number of sampled episodes per node for the neighbourhood means around a target", low=1
+    )
+    symmetrise: bool = setting(
+        False, "average the two keep probabilities of an edge, one from each end, before aggregating"
     )
 
 
 @dataclass(frozen=True)
 class TaskSettings(Section):
-    """What representations are for."""
+    """What the model learns."""
 
     kind: str = setting(
         "classification",
-        "what is learned: one class a node, any number of labels a node, links that are missing, or clusters; the "
-        "last two read no label",
+        "what to learn: one class per node, several labels per node, missing edges (links) or clusters; the last two "
+        "use no labels",
         choices=("classification", "multi-label", "links", "clusters"),
     )
     clusters: int = setting(
         0,
-        "clusters to find, or communities to tell partners of links apart by; 0: as many as the graph has classes, "
-        "or 16 communities",
+        "number of clusters, or of communities for link prediction; 0 for the number of classes, or for "
+        "links.communities",
         low=0,
     )
-    rank: int = setting(
-        128, "columns that features are condensed to before links or clusters are learned", low=1
-    )
+    rank: int = setting(128, "dimensions that features are reduced to for the tasks without labels", low=1)
     refresh: int = setting(
-        5, "epochs after which clusters, or communities, are found anew over what is kept", low=1
+        5, "epochs between two updates of clusters or communities on the kept edges", low=1
     )
+
+
+@dataclass(frozen=True)
+class PropagationSettings(Section):
+    """Personalised PageRank over weighted edges, used by the tasks without labels."""
+
+    restart: float = setting(0.15, "restart probability", low=0.0, high=1.0)
+    steps: int = setting(10, "power iterations", low=0)
+
+
+@dataclass(frozen=True)
+class LinksSettings(Section):
+    """Link prediction: the encoder whose inner products score pairs, and its training signal."""
+
+    width: int = setting(64, "width of the embeddings", low=1)
+    length: float = setting(1.8, "norm of the rows before propagation", low=0.0)
+    hidden: float = setting(0.3, "share of the edges hidden per step, to be predicted", low=0.0, high=1.0)
+    steps: int = setting(300, "training steps", low=1)
+    evaluate_every: int = setting(10, "steps between two evaluations on validation pairs", low=1)
+    learning_rate: float = setting(0.01, "learning rate", low=0.0)
+    communities: int = setting(16, "communities if task.clusters is 0", low=1)
+    supervision: float = setting(
+        0.3, "share of the edges taken out of the graph to supervise the policy", low=0.0, high=1.0
+    )
+
+
+@dataclass(frozen=True)
+class ClustersSettings(Section):
+    """Clustering: k-means on embeddings of Deep Graph Infomax."""
+
+    width: int = setting(256, "width of the embeddings", low=1)
+    steps: int = setting(150, "training steps of the encoder", low=1)
+    shuffles: int = setting(10, "shuffled copies of the features, used in turn", low=1)
+    learning_rate: float = setting(1e-3, "learning rate of the encoder", low=0.0)
+    restarts: int = setting(10, "random starts of k-means", low=1)
 
 
 @dataclass(frozen=True)
@@ -249,9 +362,14 @@ class Config:
     ppo: PPOSettings = field(default_factory=PPOSettings)
     representation: RepresentationSettings = field(default_factory=RepresentationSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
-    reader: ReaderSettings = field(default_factory=ReaderSettings)
+    hopwise: HopwiseSettings = field(default_factory=HopwiseSettings)
+    gcn: GCNSettings = field(default_factory=GCNSettings)
+    threshold: ThresholdSettings = field(default_factory=ThresholdSettings)
     inference: InferenceSettings = field(default_factory=InferenceSettings)
     task: TaskSettings = field(default_factory=TaskSettings)
+    propagation: PropagationSettings = field(default_factory=PropagationSettings)
+    links: LinksSettings = field(default_factory=LinksSettings)
+    clusters: ClustersSettings = field(default_factory=ClustersSettings)
 
     def with_values(self, values: Mapping[str, Mapping[str, Any]]) -> Config:
         """Return a copy with the values of a nested mapping in place."""
@@ -316,28 +434,91 @@ def read_config(path: Path) -> Config:
 
 
 def shipped_config(name: str) -> Config:
-    """Return the shipped settings of a dataset, or the defaults where none are shipped."""
-    for file in (resources.files("gdpnet") / "configs").iterdir():
-        if file.name == f"{name}.toml":
-            return Config().with_values(tomllib.loads(file.read_text(encoding="utf-8")))
-    return Config()
+    """Return the preset of a dataset or task, or the defaults if it has none."""
+    presets = tomllib.loads((resources.files("gdpnet") / "presets.toml").read_text(encoding="utf-8"))
+    return Config().with_values(presets.get(name, {}))
 
 
 def task_config(kind: str) -> Config:
-    """Return the settings that a task starts from: those shipped for it, or the defaults."""
+    """Return the settings that a task starts from: its preset, or the defaults."""
     return shipped_config(kind).with_values({"task": {"kind": kind}})
 
 
+_ADDED_IN_0_2: dict[str, dict[str, Any]] = {
+    "training": {
+        "perturbed_graphs": 4,
+        "label_error_deviations": 3.0,
+        "label_error_min_per_class": 20,
+        "label_error_every": 5,
+        "part_fan_out": [256, 4],
+    },
+    "hopwise": {
+        "margin_alone": 2.0,
+        "margin_together": 1.0,
+        "max_weights": 20_000_000,
+        "max_values": 100_000_000,
+    },
+    "gcn": {
+        "layers": 3,
+        "weight": 0.5,
+        "learning_rate": 0.01,
+        "weight_decay": 5e-4,
+        "epochs": 300,
+        "patience": 50,
+        "evaluate_every": 10,
+        "min_validation": 100,
+        "max_edges": 500_000,
+        "max_weights": 20_000_000,
+    },
+    "threshold": {
+        "candidates": [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+        "without_validation": 0.5,
+        "margin": 1.0,
+        "penalty": 1e-3,
+        "steps": 60,
+    },
+    "inference": {"context_episodes": 2},
+    "propagation": {"restart": 0.15, "steps": 10},
+    "links": {
+        "width": 64,
+        "length": 1.8,
+        "hidden": 0.3,
+        "steps": 300,
+        "evaluate_every": 10,
+        "learning_rate": 0.01,
+        "communities": 16,
+        "supervision": 0.3,
+    },
+    "clusters": {"width": 256, "steps": 150, "shuffles": 10, "learning_rate": 1e-3, "restarts": 10},
+}
+"""What 0.1 had as constants. These values are frozen: a model of 0.1 keeps them whatever the defaults become."""
+
 _BEFORE: dict[str, dict[str, Any]] = {"training": {"injected_weight": 0.0}, "reader": {"deep": False}}
-"""What a setting was before there was one, where that is not its default."""
+"""Values of settings before they existed, where that is not their default; older than 0.1.0's release."""
+
+_RENAMED = {"doubt": "label_error_gap", "most_nodes": "max_nodes", "both_ways": "symmetrise"}
 
 
-def filled(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a record with what it is too old to have, as it was then."""
-    if "policy" not in settings:
+def upgrade_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a model file or record of any version under the names of this version."""
+    if "policy" not in settings or "hopwise" in settings:
         return dict(settings)
-    defaults = {name: values | _BEFORE.get(name, {}) for name, values in Config().to_dict().items()}
-    return {name: defaults.get(name, {}) | dict(settings.get(name, {})) for name in defaults | dict(settings)}
+    old = {name: _BEFORE.get(name, {}) | dict(values) for name, values in (_BEFORE | dict(settings)).items()}
+    reader = old.pop("reader", {})
+    new: dict[str, dict[str, Any]] = {}
+    for name, values in old.items():
+        new[name] = {_RENAMED.get(str(key), str(key)): value for key, value in values.items()}
+    use, deep = reader.pop("use", True), reader.pop("deep")
+    if "look_every" in reader:
+        reader["evaluate_every"] = reader.pop("look_every")
+    new["hopwise"] = {"use": use} | reader
+    new["gcn"] = {"use": use and deep} | ({"dropout": reader["dropout"]} if "dropout" in reader else {})
+    if new["policy"].get("state") == "circles":
+        new["policy"]["state"] = "neighbourhood"
+    whole = Config().to_dict()
+    return {
+        name: whole.get(name, {}) | _ADDED_IN_0_2.get(name, {}) | new.get(name, {}) for name in whole | new
+    }
 
 
 def _toml_value(text: str) -> Any:
@@ -362,9 +543,11 @@ def _checked(owner: str, item: dataclasses.Field[Any], value: Any) -> Any:
     default: Any = item.default
     limits = item.metadata
     if isinstance(default, tuple):
-        if not isinstance(value, list | tuple) or len(value) != len(default):
-            raise ConfigError(f"{name} must be a list of {len(default)} numbers, found {value!r}")
-        return tuple(_number(name, part, number, limits) for part, number in zip(value, default, strict=True))
+        fits = isinstance(value, list | tuple) and (limits["any_length"] or len(value) == len(default))
+        if not fits:
+            count = "" if limits["any_length"] else f"{len(default)} "
+            raise ConfigError(f"{name} must be a list of {count}numbers, found {value!r}")
+        return tuple(_number(name, part, default[0], limits) for part in value)
     if isinstance(default, bool):
         if not isinstance(value, bool):
             raise ConfigError(f"{name} must be true or false, found {value!r}")

@@ -1,4 +1,4 @@
-"""Ragged rows: where they begin, whose a value is, and sums within a row."""
+"""Ragged rows: offsets, owners, ranges, searches and sums."""
 
 import torch
 from hypothesis import given
@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from gdpnet._core import csr as ragged
 from gdpnet._core.csr import (
-    both_ways,
     cut_rows,
     find_in_rows,
     offsets_of,
@@ -15,6 +14,7 @@ from gdpnet._core.csr import (
     running_sum_before,
     sum_by_owner,
     sum_rows,
+    symmetrise,
 )
 
 LENGTHS = st.lists(st.integers(0, 5), max_size=8)
@@ -41,12 +41,12 @@ def test_values_are_added_up_by_owner_in_whatever_order_they_come():
     assert total.tolist() == [[2.0, 20.0], [0.0, 0.0], [5.0, 50.0], [0.0, 0.0]]
 
 
-def test_the_running_sum_begins_anew_in_each_row_and_leaves_the_value_itself_out():
+def test_the_running_sum_restarts_in_each_row_and_excludes_the_value_itself():
     before = running_sum_before(torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0]), torch.tensor([0, 0, 0, 3, 3]))
     assert before.tolist() == [0.0, 1.0, 3.0, 0.0, 8.0]
 
 
-def test_the_running_sum_works_on_vectors_and_on_nothing():
+def test_the_running_sum_works_on_vectors_and_empty_input():
     before = running_sum_before(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([5, 5]))
     assert before.tolist() == [[0.0, 0.0], [1.0, 2.0]]
     assert running_sum_before(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long)).shape == (0, 3)
@@ -58,7 +58,7 @@ def test_the_running_sum_of_a_small_row_is_not_spoiled_by_a_large_row_before_it(
 
 
 @given(LENGTHS, st.data())
-def test_ranges_are_those_that_python_makes(lengths, data):
+def test_ranges_equal_those_of_python(lengths, data):
     starts = data.draw(st.lists(st.integers(0, 50), min_size=len(lengths), max_size=len(lengths)))
     owner, value = ranges(torch.tensor(starts, dtype=torch.long), torch.tensor(lengths, dtype=torch.long))
     rows = [range(start, start + length) for start, length in zip(starts, lengths, strict=True)]
@@ -67,7 +67,7 @@ def test_ranges_are_those_that_python_makes(lengths, data):
 
 
 @given(LENGTHS, st.data())
-def test_running_sums_are_those_that_python_makes(lengths, data):
+def test_running_sums_equal_those_of_python(lengths, data):
     number = sum(lengths)
     values = data.draw(st.lists(st.integers(-9, 9), min_size=number, max_size=number))
     owner = owners_of(torch.tensor(lengths, dtype=torch.long))
@@ -79,7 +79,7 @@ def test_running_sums_are_those_that_python_makes(lengths, data):
     assert running_sum_before(torch.tensor(values, dtype=torch.float32), owner).tolist() == expected
 
 
-def test_rows_are_cut_into_ranges_and_a_long_one_stands_alone():
+def test_rows_are_split_into_ranges_and_a_long_row_is_its_own_range():
     row_ptr = offsets_of(torch.tensor([2, 2, 9, 0, 1, 3]))
     assert cut_rows(row_ptr, 4) == [(0, 2), (2, 3), (3, 6)]
     assert cut_rows(row_ptr, 1) == [(number, number + 1) for number in range(6)]
@@ -88,7 +88,7 @@ def test_rows_are_cut_into_ranges_and_a_long_one_stands_alone():
 
 
 @given(LENGTHS, st.integers(1, 9))
-def test_ranges_of_rows_cover_each_row_once_and_hold_no_more_than_asked(lengths, most):
+def test_ranges_of_rows_cover_each_row_once_and_respect_the_bound(lengths, most):
     row_ptr = offsets_of(torch.tensor(lengths, dtype=torch.long))
     found = cut_rows(row_ptr, most)
     assert [row for first, last in found for row in range(first, last)] == list(range(len(lengths)))
@@ -119,7 +119,7 @@ def test_searches_in_small_parts_find_the_same(monkeypatch):
     assert find_in_rows(row_ptr, column, row[:0], wanted[:0]).tolist() == []
 
 
-def test_rows_are_added_up_in_ranges_as_at_once(monkeypatch):
+def test_rows_are_added_up_in_ranges_as_in_one_step(monkeypatch):
     row_ptr, values = torch.tensor([0, 2, 2, 5]), torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0])
     assert sum_rows(values, row_ptr).tolist() == [3.0, 0.0, 28.0]
     monkeypatch.setattr(ragged, "_SUM_CHUNK", 1)
@@ -127,5 +127,5 @@ def test_rows_are_added_up_in_ranges_as_at_once(monkeypatch):
 
 
 def test_some_edges_get_the_mean_of_both_directions():
-    value, back = torch.tensor([0.2, 0.6, 0.9, 0.4]), torch.tensor([1, 0, -1, 2])
-    assert torch.equal(both_ways(value, back[1:3], 1), both_ways(value, back)[1:3])
+    value, reverse_edge = torch.tensor([0.2, 0.6, 0.9, 0.4]), torch.tensor([1, 0, -1, 2])
+    assert torch.equal(symmetrise(value, reverse_edge[1:3], 1), symmetrise(value, reverse_edge)[1:3])

@@ -1,4 +1,4 @@
-"""Work beside the caller: nothing is lost, errors are heard, order is kept."""
+"""Jobs in threads: none is lost, errors are raised, order is kept."""
 
 import threading
 
@@ -8,7 +8,7 @@ from gdpnet._core.threads import Background, in_order
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-def test_every_job_is_done_before_one_leaves(threads):
+def test_every_job_is_done_on_leaving(threads):
     done = []
     with Background(threads) as background:
         for number in range(20):
@@ -27,7 +27,7 @@ def fail() -> None:
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-def test_an_error_of_a_job_is_raised_and_jobs_under_way_are_finished(threads):
+def test_an_error_of_a_job_is_raised_and_running_jobs_are_finished(threads):
     finished = threading.Event()
     with pytest.raises(ValueError, match="no room"):
         hand_over(Background(threads), finished.set, fail, *[lambda: None] * 10)

@@ -1,4 +1,4 @@
-"""Work side by side: records as they come, and no worker outlives its master."""
+"""Parallel work: records are written as they come, and no worker outlives its parent."""
 
 import os
 import signal
@@ -32,6 +32,7 @@ def numbered(piece: int) -> list[dict]:
     return [{"piece": piece}]
 
 
+@pytest.mark.slow
 def test_records_are_written_as_they_come(tmp_path):
     for jobs in (1, 2):
         told = []
@@ -52,6 +53,7 @@ def deadly(piece: int) -> list[dict]:
     os._exit(1)
 
 
+@pytest.mark.slow
 def test_after_an_error_the_rest_is_neither_begun_nor_waited_for(tmp_path):
     start = time.monotonic()
     with pytest.raises(ValueError, match="broken"):
@@ -59,7 +61,8 @@ def test_after_an_error_the_rest_is_neither_begun_nor_waited_for(tmp_path):
     assert time.monotonic() - start < 50
 
 
-def test_a_worker_that_dies_is_told_in_one_sentence(tmp_path):
+@pytest.mark.slow
+def test_a_worker_that_dies_is_one_sentence(tmp_path):
     with pytest.raises(GDPNetError, match="a worker ended unexpectedly"):
         do_all(deadly, [0, 1], tmp_path / "records.jsonl", 2, lambda records: None)
 
@@ -81,7 +84,8 @@ def wait_until(condition, seconds: float) -> bool:
     return condition()
 
 
-def test_workers_end_with_their_master_even_if_it_is_killed(tmp_path):
+@pytest.mark.slow
+def test_workers_end_with_their_parent_even_if_it_is_killed(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     paths = [tmp_path / "one", tmp_path / "two"]

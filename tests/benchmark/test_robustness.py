@@ -1,34 +1,31 @@
-"""Comparing methods under noise: what is run and what is not, what is recorded, and numbers by hand."""
+"""Methods compared under noise: which trials are run, what is recorded, and numbers by hand."""
 
 import json
 import math
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from gdpnet.benchmark import robustness
-from gdpnet.benchmark.ablations import VARIANTS, variant_of
+from gdpnet.benchmark import robustness, sweep
+from gdpnet.benchmark.ablations import CLEANED, VARIANTS, variant_of
 from gdpnet.benchmark.baselines.fitting import Settings
 from gdpnet.benchmark.baselines.methods import METHODS
-from gdpnet.benchmark.cases import Setting, check_noise, noisy_graph, steps_of
-from gdpnet.benchmark.cleaned import CLEANED
+from gdpnet.benchmark.cases import Setting, noisy_graph
 from gdpnet.benchmark.curves import draw_curves
-from gdpnet.benchmark.evaluation import calibration, link_metrics
 from gdpnet.benchmark.records import append_record, read_records
-from gdpnet.benchmark.robustness import Unit, check_methods, plan, run_unit, run_units, summarise
+from gdpnet.benchmark.robustness import Trial, check_methods, plan, summarise
+from gdpnet.benchmark.sweep import run_all
 from gdpnet.cli import main
 from gdpnet.config import Config
-from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import read_graph
-from gdpnet.data.noise.registry import corrupt
-from gdpnet.errors import ConfigError, GDPNetError, GraphError
-from gdpnet.inference.result import Denoised
+from gdpnet.errors import ConfigError, GDPNetError
 from gdpnet.inference.threshold import Choice
 from helpers.commands import call, succeed
 from helpers.small import FAST, fitted, write_folder
+
+pytestmark = pytest.mark.slow  # nearly every test trains a model
 
 FAMILY = ("gdpnet", "gdpnet>gcn", "gdpnet>gat")
 
@@ -58,21 +55,21 @@ def record_of(
     return about | {"method": method, "rate": rate, "seed": seed, "metrics": metrics}
 
 
-def methods_of(units: list[Unit]) -> list[tuple[str, ...]]:
-    return [unit.methods for unit in units]
+def methods_of(trials: list[Trial]) -> list[tuple[str, ...]]:
+    return [trial.methods for trial in trials]
 
 
-# --- what is to be done ---
+# --- planning ---
 
 
-def test_gdpnet_and_the_networks_on_its_cleaned_graph_are_one_unit_and_every_other_method_is_its_own(
+def test_gdpnet_and_the_networks_on_its_cleaned_graph_are_one_trial_and_every_other_method_is_its_own(
     tmp_path,
 ):
     settings = [SETTING, replace(SETTING, seed=1)]
-    units = plan(settings, ["gcn", *FAMILY, "gdpnet-ro"], FAST, "cpu", tmp_path / "none.jsonl")
-    assert methods_of(units) == 2 * [FAMILY, ("gdpnet-ro",), ("gcn",)]
-    assert [unit.setting.seed for unit in units] == [0] * 3 + [1] * 3
-    assert {unit.config for unit in units} == {FAST}
+    trials = plan(settings, ["gcn", *FAMILY, "gdpnet-ro"], FAST, "cpu", tmp_path / "none.jsonl")
+    assert methods_of(trials) == 2 * [FAMILY, ("gdpnet-ro",), ("gcn",)]
+    assert [trial.setting.seed for trial in trials] == [0] * 3 + [1] * 3
+    assert {trial.config for trial in trials} == {FAST}
 
 
 def test_what_the_records_hold_is_not_planned_again_and_what_failed_is(tmp_path):
@@ -85,8 +82,8 @@ def test_what_the_records_hold_is_not_planned_again_and_what_failed_is(tmp_path)
         record_of("mlp", seed=1),
     ):
         append_record(path, record)
-    units = plan([SETTING], ["gcn", "gat", "mlp", *FAMILY], FAST, "cpu", path)
-    assert methods_of(units) == [("gdpnet", "gdpnet>gat"), ("gat",), ("mlp",)]
+    trials = plan([SETTING], ["gcn", "gat", "mlp", *FAMILY], FAST, "cpu", path)
+    assert methods_of(trials) == [("gdpnet", "gdpnet>gat"), ("gat",), ("mlp",)]
     append_record(path, record_of("gat"))
     assert plan([SETTING], ["gcn", "gat"], FAST, "cpu", path) == []
 
@@ -95,20 +92,20 @@ def test_what_the_records_hold_is_not_planned_again_and_what_failed_is(tmp_path)
     "change",
     [{"rate": 1.0}, {"seed": 1}, {"noise": "deleted-links"}, {"graph": "other"}, {"split": "random"}],
 )
-def test_a_record_of_another_setting_is_none_of_this_one(change, tmp_path):
+def test_a_record_of_another_setting_does_not_count(change, tmp_path):
     path = tmp_path / "records.jsonl"
     append_record(path, record_of("gcn"))
     assert plan([SETTING], ["gcn"], FAST, "cpu", path) == []
     assert methods_of(plan([replace(SETTING, **change)], ["gcn"], FAST, "cpu", path)) == [("gcn",)]
 
 
-def test_other_settings_of_gdpnet_are_another_trial_and_change_nothing_for_a_defence(tmp_path):
+def test_other_settings_of_gdpnet_are_another_trial_and_change_nothing_for_a_baseline(tmp_path):
     path = tmp_path / "records.jsonl"
     for name in ("gcn", "gdpnet", "gdpnet>gat"):
         append_record(path, record_of(name))
     other = FAST.with_values({"ppo": {"discount": 0.5}})
-    units = plan([SETTING], ["gcn", "gdpnet", "gdpnet>gat"], other, "cpu", path)
-    assert methods_of(units) == [("gdpnet", "gdpnet>gat")]
+    trials = plan([SETTING], ["gcn", "gdpnet", "gdpnet>gat"], other, "cpu", path)
+    assert methods_of(trials) == [("gdpnet", "gdpnet>gat")]
 
 
 def test_a_variant_is_recorded_under_its_own_settings(tmp_path):
@@ -121,16 +118,17 @@ def test_a_variant_is_recorded_under_its_own_settings(tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in VARIANTS if VARIANTS[name]])
 def test_every_variant_changes_something(name):
-    values = {"training": {"injected": 0.25}, "reader": {"use": True}, "ppo": {"discount": 0.8}}
+    use = {"use": True}
+    values = {"training": {"injected": 0.25}, "hopwise": use, "gcn": use, "ppo": {"discount": 0.8}}
     base = FAST.with_values(values)
-    reference = variant_of(base, "gdpnet:no-convolutions")
-    if name == "gdpnet:no-convolutions":
+    reference = variant_of(base, "gdpnet:no-gcn")
+    if name == "gdpnet:no-gcn":
         assert reference != base
-    else:  # beside leaving convolutions out
+    else:  # beside leaving the GCN head out
         assert variant_of(reference, name) != reference
 
 
-# --- a unit ---
+# --- a trial ---
 
 
 @pytest.fixture(scope="module")
@@ -146,17 +144,9 @@ def setting_of(folder: Path, rate: float = 0.5, seed: int = 0) -> Setting:
     return Setting(str(folder / "graph"), "paper", "random-links", rate, seed)
 
 
-def test_a_setting_is_its_graph_corrupted_with_its_seed(folder):
-    graph = noisy_graph(setting_of(folder, seed=3))
-    expected = corrupt(read_graph(folder / "graph"), "random-links", 0.5, 3).graph
-    assert torch.equal(graph.neighbour, expected.neighbour)
-    assert torch.equal(graph.truth.spurious, expected.truth.spurious)
-    assert bool(graph.truth.spurious.any())
-
-
 def test_a_family_records_gdpnet_and_each_network_on_the_graph_that_it_cleaned(folder):
     setting = setting_of(folder)
-    records = run_unit(Unit(setting, ("gdpnet", "gdpnet>gcn"), FAST, "cpu"))
+    records = Trial(setting, ("gdpnet", "gdpnet>gcn"), FAST, "cpu").run()
     assert [record["method"] for record in records] == ["gdpnet", "gdpnet>gcn"]
     graph = noisy_graph(setting)
     model = fitted(graph)
@@ -176,32 +166,34 @@ def test_a_family_records_gdpnet_and_each_network_on_the_graph_that_it_cleaned(f
         assert (record["graph"], record["rate"], record["seed"]) == (setting.graph, 0.5, 0)
 
 
-def test_a_network_on_the_graph_that_a_variant_cleaned_is_one_unit_with_it(folder, tmp_path):
-    variant = ("gdpnet:no-reader>gcn", "gdpnet:no-reader")
-    [unit, other] = plan([setting_of(folder)], [*variant, "gdpnet>gcn"], FAST, "cpu", tmp_path / "none.jsonl")
-    assert (unit.methods, other.methods) == (variant, ("gdpnet>gcn",))
-    own, network = run_unit(unit)
-    assert (own["method"], network["method"]) == ("gdpnet:no-reader", "gdpnet:no-reader>gcn")
-    assert not own["config"]["reader"]["use"]
-    assert not network["config"]["reader"]["use"]
+def test_a_network_on_the_graph_that_a_variant_cleaned_is_one_trial_with_it(folder, tmp_path):
+    variant = ("gdpnet:no-hopwise>gcn", "gdpnet:no-hopwise")
+    [trial, other] = plan(
+        [setting_of(folder)], [*variant, "gdpnet>gcn"], FAST, "cpu", tmp_path / "none.jsonl"
+    )
+    assert (trial.methods, other.methods) == (variant, ("gdpnet>gcn",))
+    own, network = trial.run()
+    assert (own["method"], network["method"]) == ("gdpnet:no-hopwise", "gdpnet:no-hopwise>gcn")
+    assert not own["config"]["hopwise"]["use"]
+    assert not network["config"]["hopwise"]["use"]
     assert network["config"]["backbone"] == asdict(METHODS["gcn"].settings)
 
 
 def test_a_network_alone_is_recorded_without_the_model_that_cleaned_for_it(folder):
-    records = run_unit(Unit(setting_of(folder), ("gdpnet>graphsage",), FAST, "cpu"))
+    records = Trial(setting_of(folder), ("gdpnet>graphsage",), FAST, "cpu").run()
     assert [record["method"] for record in records] == ["gdpnet>graphsage"]
 
 
-def test_a_defence_that_judges_links_is_measured_on_them(folder):
-    [record] = run_unit(Unit(setting_of(folder), ("supervised-gcn",), FAST, "cpu"))
+def test_a_baseline_that_scores_edges_is_measured_on_them(folder):
+    [record] = Trial(setting_of(folder), ("supervised-gcn",), FAST, "cpu").run()
     assert 0.0 <= record["metrics"]["link_auc"] <= 1.0
     assert record["config"]["width"] > 0
-    [plain] = run_unit(Unit(setting_of(folder), ("lr",), FAST, "cpu"))
+    [plain] = Trial(setting_of(folder), ("lr",), FAST, "cpu").run()
     assert "link_auc" not in plain["metrics"]
 
 
 def test_what_cannot_be_opened_is_a_record_of_failure_for_every_method(tmp_path):
-    records = run_unit(Unit(replace(SETTING, graph=str(tmp_path / "none")), FAMILY, FAST, "cpu"))
+    records = Trial(replace(SETTING, graph=str(tmp_path / "none")), FAMILY, FAST, "cpu").run()
     assert [record["method"] for record in records] == list(FAMILY)
     assert {record["metrics"]["error"] for record in records} == {
         f"there is no file or folder {tmp_path / 'none'}"
@@ -219,8 +211,8 @@ def test_a_method_that_fails_is_recorded_with_its_reason_and_the_next_one_goes_o
     monkeypatch.setattr(robustness, "run_method", broken)
     path, told = tmp_path / "records.jsonl", []
     methods = ["gcn", "gdpnet"]
-    units = plan([setting_of(folder)], methods, FAST, "cpu", path)
-    run_units(units, path, 1, told.append)
+    trials = plan([setting_of(folder)], methods, FAST, "cpu", path)
+    run_all(trials, path, 1, told.append)
     records = {record["method"]: record["metrics"] for record in read_records(path)}
     assert records["gcn"] == {"error": "out of memory: tried to allocate too much"}
     assert "micro_f1" in records["gdpnet"]
@@ -230,25 +222,25 @@ def test_a_method_that_fails_is_recorded_with_its_reason_and_the_next_one_goes_o
 
 def test_a_network_that_fails_on_the_cleaned_graph_leaves_the_model_its_record(folder, monkeypatch):
     monkeypatch.setattr(robustness, "run_task", broken)
-    own, network = run_unit(Unit(setting_of(folder), ("gdpnet", "gdpnet>gcn"), FAST, "cpu"))
+    own, network = Trial(setting_of(folder), ("gdpnet", "gdpnet>gcn"), FAST, "cpu").run()
     assert "micro_f1" in own["metrics"]
     assert network["metrics"] == {"error": "out of memory: tried to allocate too much"}
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.4])
-def test_a_network_has_the_settings_found_on_cleaned_graphs_unless_the_graph_came_back_as_it_was(
+def test_a_network_has_the_settings_found_on_cleaned_graphs_unless_no_edge_was_removed(
     folder, monkeypatch, threshold
 ):
     monkeypatch.setattr("gdpnet.training.finalise.choose_threshold", lambda *_, **__: Choice(threshold))
     searched = {name: Settings(width=width, epochs=2) for name, width in (("gcn", 5), ("gdpnet>gcn", 7))}
-    unit = Unit(setting_of(folder), ("gdpnet>gcn",), FAST, "cpu", searched)
-    [record] = run_unit(unit)
+    trial = Trial(setting_of(folder), ("gdpnet>gcn",), FAST, "cpu", searched)
+    [record] = trial.run()
     assert record["metrics"]["threshold"] == threshold
     assert record["metrics"]["settings"]["width"] == (5 if threshold == 0.0 else 7)
     assert record["config"]["backbone"]["width"] == 7
     path = folder / f"untouched-{threshold}.jsonl"
     path.write_text(json.dumps(record) + "\n")
-    assert plan([unit.setting], ["gdpnet>gcn"], FAST, "cpu", path, searched) == []
+    assert plan([trial.setting], ["gdpnet>gcn"], FAST, "cpu", path, searched) == []
 
 
 def refuse_constant(name: str) -> None:
@@ -259,91 +251,21 @@ def test_a_score_that_does_not_exist_is_null_in_a_record(folder, tmp_path):
     graph = read_graph(folder / "graph")
     write_folder(tmp_path / "graph", replace(graph, labels=torch.where(graph.split == 2, -1, graph.labels)))
     path = tmp_path / "records.jsonl"
-    run_units(
-        plan([setting_of(tmp_path)], ["mlp", "gdpnet"], FAST, "cpu", path), path, 1, lambda records: None
-    )
+    run_all(plan([setting_of(tmp_path)], ["mlp", "gdpnet"], FAST, "cpu", path), path, 1, lambda records: None)
     lines = path.read_text().splitlines()
     records = [json.loads(line, parse_constant=refuse_constant) for line in lines]
     assert [record["metrics"]["validation_f1"] for record in records] == [None, None]
     assert all(record["metrics"]["micro_f1"] >= 0 for record in records)
 
 
-def test_units_side_by_side_give_the_records_of_units_in_turn(folder, tmp_path):
+def test_trials_side_by_side_give_the_records_of_trials_in_turn(folder, tmp_path):
     def run(name: str, jobs: int) -> list[tuple]:
         path = tmp_path / name
-        units = plan([setting_of(folder, seed=seed) for seed in (0, 1)], ["lr"], FAST, "cpu", path)
-        run_units(units, path, jobs, lambda records: None)
+        trials = plan([setting_of(folder, seed=seed) for seed in (0, 1)], ["lr"], FAST, "cpu", path)
+        run_all(trials, path, jobs, lambda records: None)
         return sorted((record["seed"], record["metrics"]["micro_f1"]) for record in read_records(path))
 
     assert run("one.jsonl", 1) == run("two.jsonl", 2)
-
-
-# --- numbers by hand ---
-
-# the path 0 - 1 - 2 - 3, its last link spurious; node 2's label is wrong, node 3's is not known; 3 and 4 to test
-PATH = Graph.build(
-    [[0, 1, 2], [1, 2, 3]],
-    np.eye(5),
-    [0, 0, 1, -1, 1],
-    spurious=[False, False, True],
-    clean_labels=[0, 0, 0, -1, 1],
-    split=[1, 2, 3, 3, 3],
-)
-# edges by target: 1->0 | 0->1 2->1 | 1->2 3->2 | 2->3
-CHANCES = np.array([0.9, 0.8, 0.4, 0.6, 0.45, 0.1])
-
-
-def test_links_are_judged_by_class_and_by_what_is_known_to_be_spurious():
-    assert link_metrics(PATH, CHANCES, CHANCES >= 0.43) == {
-        "kept_share": pytest.approx(4 / 6),
-        "kept_same_class": pytest.approx(3 / 4),  # by clean labels 1->0, 0->1, 2->1 and 1->2; not 2->1
-        "kept_cross_class": None,  # the label of node 3 is not known
-        # pairs of a genuine and a spurious edge: .9 .8 .4 .6 over .45 wins 3, over .1 wins 4
-        "link_auc": pytest.approx(7 / 8),
-        "removed_precision": pytest.approx(1 / 2),  # of 2->1 and 2->3 the latter is spurious
-        "removed_recall": pytest.approx(1 / 2),  # of 3->2 and 2->3 the latter is removed
-    }
-
-
-def test_without_known_noise_links_are_judged_by_the_labels_alone():
-    found = link_metrics(replace(PATH, truth=None), CHANCES, CHANCES >= 0.43)
-    assert set(found) == {"kept_share", "kept_same_class", "kept_cross_class"}
-    assert found["kept_same_class"] == 1.0  # 1->0 and 0->1
-    assert found["kept_cross_class"] == pytest.approx(1 / 2)  # 1->2, not 2->1
-
-
-def test_where_nothing_is_removed_there_is_no_share_of_it():
-    found = link_metrics(PATH, CHANCES, np.ones(6, dtype=bool))
-    assert found["removed_precision"] is None
-    assert found["removed_recall"] == 0.0
-
-
-def cleaned_of(graph: Graph, chances: np.ndarray) -> Denoised:
-    return Denoised(graph, chances, chances >= 0.5, 0.5, "as asked for")
-
-
-def test_calibration_is_the_squared_miss_and_the_share_of_genuine_links_in_each_tenth():
-    chances = np.array([0.92, 0.98, 0.48, 0.65, 0.42, 1.0])
-    found = calibration(PATH, cleaned_of(PATH, chances))
-    # genuine are the first four: misses .08 .02 .52 .35, and .42 and 1 of the spurious ones
-    squares = [0.0064, 0.0004, 0.2704, 0.1225, 0.1764, 1.0]
-    assert found["brier"] == pytest.approx(sum(squares) / 6)
-    # tenths from .4: .48 and .42, one genuine; from .6: .65; from .9: .92, .98 and 1, two genuine
-    assert found["reliability"] == [[0.45, 0.5, 2], [0.65, 1.0, 1], [0.9667, 0.6667, 3]]
-
-
-@pytest.mark.parametrize("graph", [replace(PATH, truth=None), Graph.build([[0], [1]], np.eye(2), [0, 1])])
-def test_without_spurious_links_there_is_nothing_to_calibrate_on(graph):
-    assert calibration(graph, cleaned_of(graph, np.full(graph.num_edges, 0.5))) == {}
-
-
-def test_test_nodes_are_scored_against_clean_labels_where_these_are_known():
-    logits = torch.tensor([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
-    # of the test nodes 2 is truly 0, 3 has no label, 4 is 1
-    assert robustness.f1_on_test(PATH, logits) == 0.5
-    assert robustness.f1_on_test(replace(PATH, truth=None), logits) == 0.0
-    with pytest.raises(ConfigError, match="the graph has no labelled test node to score on"):
-        robustness.f1_on_test(PATH.induced(torch.tensor([0, 1])), logits[:2])
 
 
 # --- the summary ---
@@ -362,8 +284,8 @@ def test_a_summary_has_mean_and_deviation_over_seeds_and_counts_failures():
     assert (own.method, own.seeds, own.failed) == ("gdpnet", 2, 1)
     assert own.mean == pytest.approx(0.85)
     assert own.deviation == pytest.approx(0.1 / 2**0.5)  # of two numbers: their distance over the root of 2
-    assert own.link_auc == pytest.approx(0.8)
-    assert (failed.method, failed.seeds, failed.failed, failed.link_auc) == ("gcn", 0, 1, None)
+    assert own.links["link_auc"] == pytest.approx(0.8)
+    assert (failed.method, failed.seeds, failed.failed, failed.links) == ("gcn", 0, 1, {})
     assert math.isnan(failed.mean)
     assert (other.rate, other.mean, other.deviation) == (1.0, 0.5, 0.0)
 
@@ -373,7 +295,7 @@ def test_of_several_records_of_a_seed_the_newest_counts():
     assert (row.seeds, row.mean, row.failed) == (1, 0.6, 0)
 
 
-def test_one_that_ended_stands_before_one_that_failed():
+def test_a_record_that_ended_counts_before_one_that_failed():
     [row] = summarise([record_of("gcn", 0.6), record_of("gcn", None)])
     assert (row.seeds, row.failed, row.mean) == (1, 0, 0.6)
     [row] = summarise([record_of("gcn", None), record_of("gcn", 0.6)])
@@ -393,7 +315,7 @@ def test_of_several_settings_of_a_method_those_of_the_newest_record_count():
     assert (row.seeds, row.mean) == (1, 0.7)  # seed 1 has been run with the old settings alone
 
 
-def test_a_defence_may_choose_other_settings_with_every_seed():
+def test_a_baseline_may_choose_other_settings_with_every_seed():
     records = [record_of("gcn", 0.1 * seed, seed=seed, config={"kept": seed / 10}) for seed in (1, 2, 3)]
     [row] = summarise(records)
     assert row.seeds == 3
@@ -408,38 +330,10 @@ def test_a_method_that_is_not_known_is_refused_with_the_nearest():
         check_methods(["gat", "gcnn"])
 
 
-def test_a_noise_or_rate_that_cannot_be_is_refused():
-    check_noise("random-links", [0.0, 2.5])
-    with pytest.raises(GraphError, match=r"there is no noise 'random-link'; did you mean 'random-links'\?"):
-        check_noise("random-link", [0.5])
-    with pytest.raises(GraphError, match="the rate of deleted-links is a share"):
-        check_noise("deleted-links", [0.5, 1.5])
-    with pytest.raises(GraphError, match="the rate of swapped-features is a share"):
-        check_noise("swapped-features:1.5+random-links", [0.5])
-    with pytest.raises(ConfigError, match=r"needs its rate, as kind:0\.5, found none$"):
-        check_noise("swapped-features+random-links", [0.5])
-    with pytest.raises(ConfigError, match=r"needs its rate, as kind:0\.5, found 'half'$"):
-        check_noise("swapped-features:half+random-links", [0.5])
+# --- figures ---
 
 
-def test_a_noise_may_have_another_before_it_at_a_rate_that_stays(tmp_path):
-    assert steps_of("random-links", 0.5) == [("random-links", 0.5)]
-    both = "swapped-features:0.5+random-links"
-    assert steps_of(both, 2.0) == [("swapped-features", 0.5), ("random-links", 2.0)]
-    folder = str(write_folder(tmp_path / "mine"))
-    graph = read_graph(Path(folder))
-    for rate in (0.0, 1.0):
-        noisy = noisy_graph(Setting(folder, "paper", both, rate, 3))
-        assert noisy.truth is not None
-        assert int(noisy.truth.corrupted.sum()) == pytest.approx(graph.num_nodes / 2, abs=2)
-        added = int(noisy.truth.spurious.sum()) - int(graph.truth.spurious.sum() if graph.truth else 0)
-        assert added == pytest.approx(rate * graph.num_edges, abs=2)
-
-
-# --- pictures ---
-
-
-def test_there_is_a_picture_for_each_graph_and_noise_that_has_a_score(tmp_path):
+def test_there_is_a_figure_for_each_graph_and_noise_that_has_a_score(tmp_path):
     records = [
         record_of(method, 0.9 - rate / 5, rate=rate, graph=graph)
         for method in ("gdpnet", "gcn")
@@ -481,7 +375,7 @@ def test_the_command_runs_what_is_missing_and_prints_a_table_and_curves(folder, 
     assert [row["mean"] for row in rows] == [record["metrics"]["micro_f1"] for record in records]
     assert all(f"{row['mean']:.3f} ± 0.000" in out for row in rows)
     assert "rate 0" in out
-    assert "random-links: the links" in out
+    assert "random-links: edges" in out
     [picture] = (tmp_path / "figures").iterdir()
     assert str(picture) in out
     content = path.read_bytes()
@@ -499,14 +393,14 @@ def refuse_to_run(*words):
 
 
 def table_of(out: str) -> list[list[str]]:
-    """Return the cells of the table of scores, line by line; that of the links is left out."""
-    scores = out.split(": the links", maxsplit=1)[0]
+    """Return the cells of the table of scores, line by line; that of the edges is left out."""
+    scores = out.split(": edges", maxsplit=1)[0]
     lines = [line for line in scores.splitlines() if line.startswith("│")]
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
 
 
 def test_a_report_is_drawn_from_records_alone(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(robustness, "run_units", refuse_to_run)
+    monkeypatch.setattr(sweep, "run_all", refuse_to_run)
     path = tmp_path / "records.jsonl"
     records = [
         record_of("gat", None, rate=1.0),
@@ -530,7 +424,7 @@ def test_a_report_is_drawn_from_records_alone(tmp_path, capsys, monkeypatch):
         ["gcn", "0.800 ± 0.141*", "0.500 ± 0.000 (1 failed)"],
         ["gat", "0.400 ± 0.000", "failed"],
     ]
-    links = out.split(": the links")[1]
+    links = out.split(": edges")[1]
     assert next(line.split() for line in links.splitlines() if "gdpnet" in line and "│" in line)[:6] == [
         "│",
         "gdpnet",
@@ -571,7 +465,7 @@ def test_a_report_without_records_is_empty(tmp_path, capsys):
     assert json.loads(succeed(capsys, *words).splitlines()[-1]) == {"rows": []}
 
 
-def test_a_failure_is_told_and_the_command_goes_on(folder, tmp_path, capsys, monkeypatch):
+def test_a_failure_is_printed_and_the_command_continues(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(robustness, "run_method", broken)
     words = words_of(folder, tmp_path / "records.jsonl", "--rates", "0", "--methods", "gcn,gdpnet")
     out = succeed(capsys, *words)
@@ -579,12 +473,12 @@ def test_a_failure_is_told_and_the_command_goes_on(folder, tmp_path, capsys, mon
     assert [row[0] for row in table_of(out)] == ["gdpnet", "gcn"]
 
 
-def test_all_methods_are_every_defence_and_the_usual_ones(tmp_path, capsys, monkeypatch):
+def test_all_methods_are_every_baseline_and_the_usual_ones(tmp_path, capsys, monkeypatch):
     planned = []
     monkeypatch.setattr(
-        robustness,
-        "run_units",
-        lambda units, *rest: planned.extend(name for unit in units for name in unit.methods),
+        sweep,
+        "run_all",
+        lambda trials, *rest: planned.extend(name for trial in trials for name in trial.methods),
     )
     words = ("robustness", "--dataset", "synthetic", "--records", tmp_path / "none.jsonl", "--rates", "0")
     succeed(capsys, *words, "--methods", "all,gdpnet-ro", "--seeds", 1, "--device", "cpu")
@@ -600,12 +494,12 @@ def test_all_methods_are_every_defence_and_the_usual_ones(tmp_path, capsys, monk
         (["--methods", "gdpnet>gcnn"], "there is no method 'gdpnet>gcnn'; did you mean 'gdpnet>gcn'?"),
         (["--methods", ","], "--methods must name at least one method"),
         (["--noise", "random-link"], "there is no noise 'random-link'; did you mean 'random-links'?"),
-        (["--rates", "0,half"], "--rates must be numbers parted by commas, found '0,half'"),
-        (["--rates", ""], "--rates must be numbers parted by commas, found ''"),
+        (["--rates", "0,half"], "--rates must be comma-separated numbers, found '0,half'"),
+        (["--rates", ""], "--rates must be comma-separated numbers, found ''"),
         (["--rates", "-1"], "the rate of random-links must be a number from 0, found -1"),
         (["--rates", "nan"], "the rate of random-links must be a number from 0, found nan"),
         (["--noise", "deleted-links", "--rates", "2"], "the rate of deleted-links is a share"),
-        (["--split", "half"], "--split must be paper or random, found 'half'"),
+        (["--split", "half"], "'half' is not one of 'paper', 'random'"),
         (["--seeds", "0"], "'--seeds'"),
         (["--jobs", "0"], "'--jobs'"),
         (["--set", "ppo.discont=1"], "did you mean 'discount'?"),
@@ -616,7 +510,7 @@ def test_all_methods_are_every_defence_and_the_usual_ones(tmp_path, capsys, monk
 )
 def test_a_wrong_word_is_one_sentence_and_nothing_is_run(words, sentence, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(robustness, "run_units", refuse_to_run)
+    monkeypatch.setattr(sweep, "run_all", refuse_to_run)
     code, _, err = call(capsys, "robustness", "--dataset", "synthetic", "--device", "cpu", *words)
     assert code == 2
     assert err.startswith("gdpnet: ")
@@ -639,7 +533,7 @@ def test_failures_of_the_program_itself_are_not_hidden_in_a_record(folder, monke
 
     monkeypatch.setattr(robustness, "run_method", mistaken)
     with pytest.raises(TypeError):
-        run_unit(Unit(setting_of(folder), ("gcn",), FAST, "cpu"))
+        Trial(setting_of(folder), ("gcn",), FAST, "cpu").run()
     assert not issubclass(TypeError, GDPNetError)
 
 

@@ -1,25 +1,27 @@
-"""Settings of defences: searched on validation nodes, kept as records, used where they were found."""
+"""Settings of baselines: searched on validation nodes, recorded, and used on the graph they were found on."""
 
 import json
 from dataclasses import asdict, replace
 
 import pytest
 
-from gdpnet.benchmark import cleaned
+from gdpnet.benchmark import tuning
+from gdpnet.benchmark.ablations import CLEANED
 from gdpnet.benchmark.baselines import search as searching
 from gdpnet.benchmark.baselines.fitting import Settings
 from gdpnet.benchmark.baselines.methods import METHODS
 from gdpnet.benchmark.baselines.search import CANDIDATES, DEPTHS
 from gdpnet.benchmark.cases import Setting, noisy_graph
-from gdpnet.benchmark.cleaned import CLEANED
 from gdpnet.benchmark.records import append_record, read_records
-from gdpnet.benchmark.robustness import Unit, plan, run_unit
-from gdpnet.benchmark.tuning import run_search, searched_settings, searches_left
+from gdpnet.benchmark.robustness import Trial, plan
+from gdpnet.benchmark.tuning import cleaned_task, searched_settings, searches_left
 from gdpnet.cli import main
 from gdpnet.estimator import GDPNet
 from helpers.graphs import assert_same
 from helpers.small import FAST, write_folder
 from helpers.small import noisy_graph as noisy_small_graph
+
+pytestmark = pytest.mark.slow  # nearly every test trains a model
 
 TRIED = [*CANDIDATES, *({**CANDIDATES[0], "layers": layers} for layers in DEPTHS)]
 
@@ -83,7 +85,11 @@ def test_another_graph_is_searched_anew(folder, tmp_path):
     append_record(path, SEARCHED | {"graph": "mine"})
     mine, other = (Setting(name, "paper", "random-links", 0.0, 0) for name in ("mine", "other"))
     left = searches_left([((mine,), FAST), ((other,), FAST)], ["gcn", "mlp"], "cpu", path)
-    assert [(one.graph, one.method) for one in left] == [("mine", "mlp"), ("other", "gcn"), ("other", "mlp")]
+    assert [(one.stub["graph"], one.method) for one in left] == [
+        ("mine", "mlp"),
+        ("other", "gcn"),
+        ("other", "mlp"),
+    ]
 
 
 def test_a_search_of_fewer_candidates_goes_on_with_the_new_ones(tmp_path):
@@ -122,7 +128,7 @@ def test_a_search_that_fails_is_a_record_and_is_tried_again(folder, tmp_path, ca
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("[1]", "it must be an object of JSON"),
+        ("[1]", "it must be a JSON object"),
         ('{"kind": "search", "method": "gcn"}', "a record of kind 'search' lacks its 'graph'"),
         ("nonsense", "a line that is not a record"),
     ],
@@ -149,8 +155,8 @@ def test_what_was_found_is_used_and_makes_another_trial(folder, tmp_path):
     assert found == {(str(folder), "gcn"): settings}
     setting = Setting(str(folder), "paper", "random-links", 0.0, 0)
     records = tmp_path / "records.jsonl"
-    [unit] = plan([setting], ["gcn"], FAST, "cpu", records, {"gcn": settings})
-    [record] = run_unit(unit)
+    [trial] = plan([setting], ["gcn"], FAST, "cpu", records, {"gcn": settings})
+    [record] = trial.run()
     assert record["config"]["dropout"] == 0.25
     append_record(records, record)
     assert plan([setting], ["gcn"], FAST, "cpu", records, {"gcn": settings}) == []
@@ -160,11 +166,11 @@ def test_what_was_found_is_used_and_makes_another_trial(folder, tmp_path):
 def test_networks_on_a_cleaned_graph_have_the_settings_of_their_own_search(folder):
     setting = Setting(str(folder), "paper", "random-links", 0.5, 0)
     searched = {"gcn": replace(QUICK, width=5), "graphsage": replace(QUICK, width=6)}
-    records = run_unit(Unit(setting, ("gdpnet>gcn", "gdpnet>graphsage"), FAST, "cpu", searched))
+    records = Trial(setting, ("gdpnet>gcn", "gdpnet>graphsage"), FAST, "cpu", searched).run()
     widths = {record["method"]: record["config"]["backbone"]["width"] for record in records}
     assert widths == {"gdpnet>gcn": 5, "gdpnet>graphsage": 6}
-    unit = Unit(setting, ("gdpnet>gat",), FAST, "cpu", searched)
-    assert unit.settings_of("gdpnet>gat") == METHODS[CLEANED["gdpnet>gat"]].settings
+    trial = Trial(setting, ("gdpnet>gat",), FAST, "cpu", searched)
+    assert trial.settings_of("gdpnet>gat") == METHODS[CLEANED["gdpnet>gat"]].settings
 
 
 def test_settings_of_an_older_record_are_read_with_what_they_lack(tmp_path):
@@ -179,11 +185,11 @@ def test_settings_of_an_older_record_are_read_with_what_they_lack(tmp_path):
     ("more", "sentence"),
     [
         (["--methods", "gnc"], "there is no method 'gnc'; did you mean 'gcn'?"),
-        (["--methods", "gdpnet"], "there is no defence among the methods to tune"),
+        (["--methods", "gdpnet"], "--methods must name at least one baseline"),
         (["--methods", "gcn", "--noise", "random-link"], "there is no noise 'random-link'"),
-        (["--methods", "gcn", "--rates", "0,x"], "--rates must be numbers"),
+        (["--methods", "gcn", "--rates", "0,x"], "--rates must be comma-separated numbers"),
         (["--methods", "gcn", "--device", "cuda"], "torch finds no CUDA GPU"),
-        (["--methods", "gcn", "--split", "mine"], "--split must be paper or random"),
+        (["--methods", "gcn", "--split", "mine"], "'mine' is not one of 'paper', 'random'"),
     ],
 )
 def test_bad_input_is_one_sentence_before_anything_runs(folder, tmp_path, capsys, more, sentence):
@@ -205,23 +211,23 @@ def test_a_network_on_the_cleaned_graph_is_searched_there_and_keeps_what_was_fou
             fitted.append(graph.num_edges)
             return super().fit(graph, **options)
 
-    monkeypatch.setattr(cleaned, "GDPNet", Watched)
+    monkeypatch.setattr(tuning, "GDPNet", Watched)
     setting = Setting(str(folder), "paper", "random-links", 0.5, 0)
     path = tmp_path / "settings.jsonl"
     methods = ["gdpnet>gcn", "gdpnet>graphsage"]
     left = searches_left([((setting,), FAST)], methods, "cpu", path)
     for one in left:
-        for record in run_search(one):
+        for record in one.run():
             assert "error" not in record["metrics"]
             append_record(path, record)
     assert len(fitted) == 1  # the second network is searched on the graph that was cleaned for the first
     assert searches_left([((setting,), FAST)], methods, "cpu", path) == []
     found = searched_settings(path)
     mine = {method: settings for (_, method), settings in found.items()}
-    unit = Unit(setting, ("gdpnet>gcn",), FAST, "cpu", mine | {"gat": QUICK})
-    assert unit.settings_of("gdpnet>gcn") == mine["gdpnet>gcn"]
-    assert unit.settings_of("gcn") == METHODS["gcn"].settings  # on the graph as it was nothing was searched
-    assert unit.settings_of("gdpnet>gat") == QUICK  # its own was not searched: that of the graph as it was
+    trial = Trial(setting, ("gdpnet>gcn",), FAST, "cpu", mine | {"gat": QUICK})
+    assert trial.settings_of("gdpnet>gcn") == mine["gdpnet>gcn"]
+    assert trial.settings_of("gcn") == METHODS["gcn"].settings  # on the graph as it was nothing was searched
+    assert trial.settings_of("gdpnet>gat") == QUICK  # its own was not searched: that of the graph as it was
 
 
 def test_another_cleaner_is_another_search(folder, tmp_path):
@@ -229,7 +235,7 @@ def test_another_cleaner_is_another_search(folder, tmp_path):
     (one,) = searches_left([((setting,), FAST)], ["gdpnet>gcn"], "cpu", path)
     record = {
         "kind": "search",
-        "graph": one.graph,
+        "graph": one.stub["graph"],
         "noise": "random-links",
         "rates": [0.5],
         "method": "gdpnet>gcn",
@@ -238,7 +244,7 @@ def test_another_cleaner_is_another_search(folder, tmp_path):
         "seed": 0,
         "config": {},
         "commit": "abc",
-        "cleaner": one.cleaner,
+        "cleaner": one.stub["cleaner"],
         "metrics": SEARCHED["metrics"],
     }
     append_record(path, record)
@@ -250,7 +256,7 @@ def test_another_cleaner_is_another_search(folder, tmp_path):
 def test_a_graph_without_a_split_has_validation_nodes_on_its_cleaned_graph_too(tmp_path):
     graph = noisy_small_graph()
     folder = write_folder(tmp_path / "mine", replace(graph, split=graph.split * 0))
-    task = cleaned.cleaned_task(Setting(str(folder), "paper", "random-links", 0.5, 0), "gdpnet", FAST, "cpu")
+    task = cleaned_task(Setting(str(folder), "paper", "random-links", 0.5, 0), "gdpnet", FAST, "cpu")
     assert task.validation.numel() > 0
     assert task.targets.numel() > 0
 
@@ -263,7 +269,7 @@ def test_a_misspelt_network_on_the_cleaned_graph_is_refused(folder, tmp_path, ca
 
 def test_the_networks_see_the_cleaned_graph(folder):
     setting = Setting(str(folder), "paper", "random-links", 1.0, 0)
-    task = cleaned.cleaned_task(setting, "gdpnet", FAST, "cpu")
+    task = cleaned_task(setting, "gdpnet", FAST, "cpu")
     graph = noisy_graph(setting)
     model = GDPNet.from_config(FAST, seed=0, device="cpu").fit(graph)
     assert_same(task.whole, model.denoise(graph).graph)

@@ -1,4 +1,4 @@
-"""Weights of edges count in every mean: of states, circles, representations, losses and cleaned graphs."""
+"""Edge weights count in every mean: states, neighbourhoods, representations, losses and cleaned graphs."""
 
 from dataclasses import replace
 
@@ -22,25 +22,25 @@ from gdpnet.data.io.store import write_store
 from gdpnet.data.prepare import prepare
 from gdpnet.errors import GraphError
 from gdpnet.estimator import GDPNet
-from gdpnet.inference.ensemble import rings_of, see
+from gdpnet.inference.ensemble import embed_fold_models, hop_features
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.streaming import denoise_to, embed_to
 from gdpnet.inference.threshold import KEEP_ALL, Choice
-from gdpnet.selection.engines.reference import play_stepwise
-from gdpnet.selection.engines.triton_engine import play_fused
+from gdpnet.selection.engines.reference import play_reference
+from gdpnet.selection.engines.triton_engine import play_triton
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.rollout import roll_out
+from gdpnet.training.selection_phase import reward_if_kept
 from gdpnet.training.threshold import _propagate
-from gdpnet.training.trainer import reward_if_kept
+from helpers.setups import CPU, assert_alike, random_graph, random_setup
 from helpers.small import FAST, fitted, noisy_graph, same_weights
-from helpers.worlds import CPU, assert_alike, random_graph, random_world
 
 ONE_HOP = Config().with_values(
     {
         "representation": {"hops": 1, "width": 6},
         "features": {"normalise": "none"},
-        "policy": {"hidden": [5, 4], "state": "circles"},
+        "policy": {"hidden": [5, 4], "state": "neighbourhood"},
     }
 )
 TWO_HOPS = ONE_HOP.with_values({"representation": {"hops": 2}})
@@ -53,7 +53,7 @@ def weighted(graph: Graph, seed: int = 0) -> Graph:
 
 
 def repeated(graph: Graph, times: int) -> Graph:
-    """Return the graph in which every neighbour stands some times, as nodes that nobody but its target hears."""
+    """Return the graph with some copies of every neighbour, each a node with an edge to the target only."""
     copies = graph.num_edges * times
     source = torch.arange(copies) + graph.num_nodes
     target = graph.target.repeat_interleave(times)
@@ -75,41 +75,43 @@ def episodes_of(prepared, nodes):
 def test_a_kept_neighbour_adds_its_weight_to_the_count_and_its_row_times_that_to_the_sum():
     graph = Graph.build([[1, 2], [0, 0]], [[1.0], [2.0], [4.0]], directed=True)
     graph = with_weights(graph, np.array([[1, 2], [0, 0]]), np.array([0.5, 3.0]), directed=True)
-    _, aggregators, prepared = random_world(replace(graph, class_names=("a", "b")), ONE_HOP)
+    _, aggregators, prepared = random_setup(replace(graph, class_names=("a", "b")), ONE_HOP)
     with torch.no_grad():
         aggregators.weight.fill_(1.0)
         aggregators.bias.fill_(0.0)
-    hidden, _ = see(aggregators, prepared, torch.tensor([0]), torch.tensor([1.0, 0.5]))
+    hidden, _ = embed_fold_models(aggregators, prepared, torch.tensor([0]), torch.tensor([1.0, 0.5]))
     # (1 + 0.5 * 2 + 0.5 * 3 * 4) / (1 + 0.5 + 1.5)
     assert hidden.flatten().tolist() == pytest.approx([8.0 / 3.0] * 6)
-    assert rings_of(prepared, torch.tensor([0]), torch.tensor([1.0, 0.5]))[1].item() == pytest.approx(8 / 3)
-    met = make_view(aggregators, prepared).meet(episodes_of(prepared, torch.tensor([0])))
-    assert met.given[:, 0].tolist() == pytest.approx([1.0, 12.0])
-    assert met.counted.tolist() == [0.5, 3.0]
-    assert met.embedded[:, 0].tolist() == pytest.approx([2.0, 4.0])
+    assert hop_features(prepared, torch.tensor([0]), torch.tensor([1.0, 0.5]))[1].item() == pytest.approx(
+        8 / 3
+    )
+    encoded = make_view(aggregators, prepared).encode(episodes_of(prepared, torch.tensor([0])))
+    assert encoded.message[:, 0].tolist() == pytest.approx([1.0, 12.0])
+    assert encoded.counted.tolist() == [0.5, 3.0]
+    assert encoded.embedded[:, 0].tolist() == pytest.approx([2.0, 4.0])
 
 
 def test_a_weight_of_two_counts_as_the_same_neighbour_twice():
     graph = random_graph(4, directed=True)
     graph = replace(graph, edge_weight=torch.full((graph.num_edges,), 2.0))
     everyone = torch.arange(graph.num_nodes)
-    _, aggregators, one = random_world(graph, ONE_HOP)
+    _, aggregators, one = random_setup(graph, ONE_HOP)
     other = prepare(repeated(graph, 2), ONE_HOP, CPU)
-    found = see(aggregators, one, everyone, torch.ones(graph.num_edges))
-    expected = see(aggregators, other, everyone, torch.ones(other.neighbour.numel()))
+    found = embed_fold_models(aggregators, one, everyone, torch.ones(graph.num_edges))
+    expected = embed_fold_models(aggregators, other, everyone, torch.ones(other.neighbour.numel()))
     for left, right in zip(found, expected, strict=True):
         torch.testing.assert_close(left, right)
 
 
-def test_circles_are_means_by_weight():
+def test_neighbourhoods_are_weighted_means():
     graph = Graph.build([[1, 2], [0, 0]], [[1.0], [2.0], [4.0]], directed=True)
     graph = with_weights(graph, np.array([[1, 2], [0, 0]]), np.array([0.5, 3.0]), directed=True)
     prepared = prepare(graph, TWO_HOPS, CPU)
-    assert prepared.circle.flatten().tolist() == pytest.approx([14.0 / 4.5, 2.0, 4.0])
-    assert prepared.circle_weight.tolist() == [4.5, 1.0, 1.0]
+    assert prepared.neighbourhood.flatten().tolist() == pytest.approx([14.0 / 4.5, 2.0, 4.0])
+    assert prepared.neighbourhood_weight.tolist() == [4.5, 1.0, 1.0]
 
 
-def test_the_classifier_behind_the_threshold_averages_by_weight():
+def test_the_classifier_that_chooses_the_threshold_averages_by_weight():
     graph = Graph.build([[1, 2], [0, 0]], [[1.0], [2.0], [4.0]], directed=True)
     graph = with_weights(graph, np.array([[1, 2], [0, 0]]), np.array([0.5, 3.0]), directed=True)
     rows = _propagate(graph.features, prepare(graph, ONE_HOP, CPU), torch.tensor([1.0, 0.5]))
@@ -120,35 +122,36 @@ def test_the_classifier_behind_the_threshold_averages_by_weight():
 # --- episodes ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [ONE_HOP, TWO_HOPS], ids=["one hop", "two hops"])
 @torch.no_grad()
 def test_both_engines_decide_alike_on_weighted_edges(config):
     pytest.importorskip("triton", reason="Triton is not installed")
     graph = weighted(random_graph(1))
-    policy, aggregators, prepared = random_world(graph, config)
+    policy, aggregators, prepared = random_setup(graph, config)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     policy, aggregators = policy.to(device), aggregators.to(device)
     prepared = prepare(graph, config, device)
     view = make_view(aggregators, prepared)
     episodes = episodes_of(prepared, torch.arange(graph.num_nodes, device=device))
-    met = view.meet(episodes)
-    scores = play_stepwise(policy, view, episodes, met, Play(early_stop=False)).scores
+    encoded = view.encode(episodes)
+    scores = play_reference(policy, view, episodes, encoded, Play(early_stop=False)).scores
     policy.score_bias.sub_(scores.median())
     for play in (Play(), Play(greedy=True), Play(early_stop=False)):
-        plain = play_stepwise(policy, view, episodes, met, play)
+        plain = play_reference(policy, view, episodes, encoded, play)
         assert 0 < int(plain.kept.sum()) < plain.kept.numel()
-        assert_alike(play_fused(policy, view, episodes, met, play), plain)
-    light = replace(met, weight=torch.ones_like(met.weight))
+        assert_alike(play_triton(policy, view, episodes, encoded, play), plain)
+    light = replace(encoded, weight=torch.ones_like(encoded.weight))
     assert not torch.equal(
-        play_stepwise(policy, view, episodes, light, Play(early_stop=False)).scores, scores
+        play_reference(policy, view, episodes, light, Play(early_stop=False)).scores, scores
     )
 
 
 @torch.no_grad()
-def test_states_and_rewards_of_a_roll_out_count_by_weight():
+def test_states_and_rewards_of_a_roll_out_use_weights():
     graph = weighted(random_graph(2))
     config = ONE_HOP.with_values({"reward": {"kind": "marginal"}})
-    policy, aggregators, prepared = random_world(graph, config)
+    policy, aggregators, prepared = random_setup(graph, config)
     view = make_view(aggregators, prepared)
     rollout = roll_out(
         policy, view, episodes_of(prepared, torch.arange(6)), Play(early_stop=False, greedy=False)
@@ -156,7 +159,7 @@ def test_states_and_rewards_of_a_roll_out_count_by_weight():
     assert bool(rollout.kept.any())
     sums, counts = rollout.states
     gain = reward_if_kept(rollout, view, graph.labels, config)
-    single = aggregators.project_given(prepared.features)[:, 0]
+    single = aggregators.project_message(prepared.features)[:, 0]
     for number in range(rollout.decisions):
         episode = int(rollout.episode[number])
         edges = rollout.episodes.edge[rollout.candidate]
@@ -167,12 +170,16 @@ def test_states_and_rewards_of_a_roll_out_count_by_weight():
         torch.testing.assert_close(sums[number], expected, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(counts[number], weight.sum())
         target = rollout.episodes.target[episode]
-        belief = []
+        probability = []
         for some in (kept, torch.cat([kept, edges[number : number + 1]])):
             share = torch.zeros(graph.num_edges)
             share[some] = 1.0
-            belief.append(see(aggregators, prepared, target[None], share)[1][0, 0, graph.labels[target]])
-        expected = (belief[1].log() - belief[0].log()).clamp(-config.reward.clip, config.reward.clip)
+            probability.append(
+                embed_fold_models(aggregators, prepared, target[None], share)[1][0, 0, graph.labels[target]]
+            )
+        expected = (probability[1].log() - probability[0].log()).clamp(
+            -config.reward.clip, config.reward.clip
+        )
         torch.testing.assert_close(gain[number], expected, atol=1e-5, rtol=1e-4)
 
 
@@ -185,10 +192,11 @@ def test_weights_of_one_change_nothing():
     plain, other = fitted(graph), fitted(ones)
     assert same_weights(plain, other)
     assert np.array_equal(plain.embed(graph), other.embed(ones))
-    assert prepare(graph, FAST, CPU).given_weight is None
+    assert prepare(graph, FAST, CPU).graph_weight is None
 
 
-def test_weights_change_what_is_learned_and_what_is_said():
+@pytest.mark.slow
+def test_weights_change_what_is_learned_and_predicted():
     graph = noisy_graph()
     heavy = weighted(graph)
     model, other = fitted(graph), fitted(heavy)
@@ -197,10 +205,10 @@ def test_weights_change_what_is_learned_and_what_is_said():
     assert fingerprint(graph) != fingerprint(heavy)
 
 
-def test_a_neighbour_of_great_weight_has_the_say():
+def test_a_neighbour_of_large_weight_decides_the_prediction():
     label = np.arange(200) % 2
     features = np.eye(2)[label]
-    features[100:] = 0.0  # half of the nodes say nothing of themselves, and hear one of each kind
+    features[100:] = 0.0  # half of the nodes have no features, and one neighbour of each kind
     blank = np.arange(100, 200)
     alike, other = blank - 100, (blank - 99) % 100
     edges = np.stack([np.concatenate([alike, other]), np.tile(blank, 2)])
@@ -215,7 +223,7 @@ def test_a_neighbour_of_great_weight_has_the_say():
     assert (model.predict(swapped, torch.from_numpy(blank)) != truth).all()
 
 
-def test_a_cleaned_graph_weighs_keep_probability_times_weight():
+def test_weights_of_the_cleaned_graph_are_keep_probability_times_weight():
     graph = weighted(noisy_graph())
     model = fitted(graph)
     cleaned = model.denoise(graph, threshold=0.5)
@@ -225,7 +233,7 @@ def test_a_cleaned_graph_weighs_keep_probability_times_weight():
     assert torch.equal(model.denoise(graph).graph.edge_weight, graph.edge_weight)
 
 
-def test_an_explanation_tells_the_weight_where_there_is_one():
+def test_an_explanation_lists_weights_if_there_are_any():
     graph = weighted(noisy_graph())
     model = fitted(graph)
     node = int(graph.degree.argmax())
@@ -237,8 +245,9 @@ def test_an_explanation_tells_the_weight_where_there_is_one():
     assert {one.weight for one in model.explain(plain, str(graph.node_ids[node])).decisions} == {None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["links", "clusters"])
-def test_tasks_without_labels_spread_rows_by_weight(kind):
+def test_tasks_without_labels_propagate_rows_by_weight(kind):
     graph = noisy_graph()
     model = GDPNet(task=kind, device="cpu").set_params(
         training__epochs=1, training__warmup=1, representation__width=8, task__clusters=3
@@ -253,22 +262,24 @@ def test_tasks_without_labels_spread_rows_by_weight(kind):
 # --- large graphs, files, the command line ---
 
 
-def test_shards_of_a_weighted_store_say_what_the_graph_in_memory_says(tmp_path):
+@pytest.mark.slow
+def test_shards_of_a_weighted_store_equal_the_result_in_memory(tmp_path):
     graph = weighted(noisy_graph())
     write_store(graph, tmp_path / "store")
     stored = open_store(tmp_path / "store")
     assert torch.equal(stored.edge_weight, graph.edge_weight)
     model = fitted(graph)
-    embed_to(model, stored, tmp_path / "embedded", edges_a_shard=50)
+    embed_to(model.trained_, stored, tmp_path / "embedded", edges_a_shard=50)
     table = shards_in(tmp_path / "embedded")
     rows = np.stack([table[f"h{place}"].to_numpy() for place in range(8)], axis=1)
     np.testing.assert_allclose(rows, model.embed(graph), atol=1e-5)
-    denoise_to(model, stored, tmp_path / "cleaned", threshold=0.5, edges_a_shard=50)
+    denoise_to(model.trained_, stored, tmp_path / "cleaned", threshold=0.5, edges_a_shard=50)
     cleaned = model.denoise(graph, threshold=0.5)
     found = shards_in(tmp_path / "cleaned")["weight"].to_numpy()
     np.testing.assert_allclose(found, cleaned.graph.edge_weight.numpy(), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_command_line_trains_on_weights_and_writes_those_of_the_cleaned_graph(tmp_path, capsys):
     graph = weighted(noisy_graph())
     write_tables(graph, tmp_path / "graph", "csv")
@@ -290,7 +301,7 @@ def test_the_command_line_trains_on_weights_and_writes_those_of_the_cleaned_grap
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0])
-def test_a_weight_that_is_not_above_zero_is_refused_at_every_door(tmp_path, capsys, bad):
+def test_a_weight_that_is_not_above_zero_is_refused_by_every_reader(tmp_path, capsys, bad):
     edges = np.array([[0, 1], [1, 2]])
     graph = Graph.build(edges, np.ones((3, 1)))
     sentence = rf"edge weights must be above zero \(.*\), found {bad:g} on edge number 2"
@@ -303,7 +314,7 @@ def test_a_weight_that_is_not_above_zero_is_refused_at_every_door(tmp_path, caps
         from_networkx(network, weight="weight")
     wrong = replace(graph, edge_weight=torch.tensor([1.0, 1.0, bad, bad]))
     write_store(wrong, tmp_path / "store")
-    with pytest.raises(GraphError, match=r"edge_weight.npy must hold numbers above zero, found"):
+    with pytest.raises(GraphError, match=r"edge weights must be above zero"):
         open_store(tmp_path / "store")
     write_npz(wrong, tmp_path / "graph.npz")
     code = main(["train", str(tmp_path / "graph.npz"), "--out", str(tmp_path / "run")])
@@ -319,7 +330,7 @@ def test_a_weight_that_is_not_above_zero_is_refused_at_every_door(tmp_path, caps
         ([1.0, 1e-50], "be above zero"),
         ([1.0, 1e40], "be finite"),
         ([1.0, 2e6], "be at most 1,000,000"),
-        ([1.0], r"there must be one weight an edge \(2\), found an array of shape \(1,\)"),
+        ([1.0], r"there must be one weight per edge \(2\), found an array of shape \(1,\)"),
     ],
 )
 def test_weights_that_single_precision_cannot_use_are_refused(weight, sentence):

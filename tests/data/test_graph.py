@@ -1,4 +1,4 @@
-"""Graph.build lays out and checks; subgraphs, kept edges and sparse features do what dense ones would."""
+"""Graph.build, subgraphs and kept edges; sparse features give the same results as dense ones."""
 
 import re
 
@@ -11,16 +11,23 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from gdpnet.data.edge_weight import with_weights
-from gdpnet.data.features import SparseRows, drop_inputs, normalise, project, take_rows
+from gdpnet.data.features import (
+    SparseRows,
+    drop_inputs,
+    mask_rows,
+    normalise,
+    project,
+    slice_rows,
+    take_rows,
+    to_dense,
+    to_sparse,
+)
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.pyg import from_scipy
 from gdpnet.errors import GraphError
+from helpers.graphs import edges_of
 
 ONES = np.ones((4, 1))
-
-
-def edges_of(graph: Graph) -> set[tuple[int, int]]:
-    return set(zip(graph.neighbour.tolist(), graph.target.tolist(), strict=True))
 
 
 # --- layout ---
@@ -39,6 +46,13 @@ def test_a_directed_edge_makes_its_source_a_neighbour_of_its_target_only():
     graph = Graph.build([[2, 0, 1], [0, 2, 0]], ONES, directed=True)
     assert graph.row_ptr.tolist() == [0, 2, 2, 3, 3]
     assert graph.neighbour.tolist() == [1, 2, 0]
+
+
+def test_a_graph_is_directed_if_some_edge_has_no_reverse_edge(monkeypatch):
+    monkeypatch.setattr("gdpnet.data.graph._EDGES", 2)
+    assert Graph.build([[0, 1, 2], [1, 0, 3]], ONES, directed=True).is_directed
+    assert not Graph.build([[0, 1, 2, 3], [1, 0, 3, 2]], ONES, directed=True).is_directed
+    assert not Graph.build([], ONES).is_directed
 
 
 def test_self_loops_are_removed_and_counted():
@@ -124,7 +138,7 @@ def test_an_edge_is_spurious_only_if_every_copy_of_it_is():
     assert graph.truth.clean_labels.tolist() == graph.labels.tolist()
 
 
-def test_known_noise_of_a_self_loop_goes_with_it():
+def test_known_noise_of_a_self_loop_is_removed_with_it():
     graph = Graph.build([[0, 0], [0, 1]], np.ones((2, 1)), spurious=[True, False])
     assert graph.truth is not None
     assert graph.truth.spurious.tolist() == [False, False]
@@ -145,7 +159,7 @@ def test_a_read_only_array_is_taken_without_a_warning():
         (([], np.ones((0, 3))), "the graph is empty: it has no node"),
         (([], sp.csr_matrix((0, 3))), "the graph is empty: it has no node"),
         (([], np.ones((3, 0))), "a node must have at least one feature, found none"),
-        (([], np.ones(3)), "features must have one row a node, found an array of 1 dimensions"),
+        (([], np.ones(3)), "features must have one row per node, found an array of 1 dimensions"),
         (([], [["a"], ["b"]]), "features must be numbers, found text"),
         (([], [[None], [1.0]]), "features must be numbers, found other values"),
         (([], [[1.0], [1.0, 2.0]]), "features must be an array, found rows of different lengths"),
@@ -180,8 +194,11 @@ def test_a_read_only_array_is_taken_without_a_warning():
         (([[0, 1, 2]], ONES), "edges must be two rows of node numbers, found an array of shape (1, 3)"),
         (([[0.0], [1.0]], ONES), "edges must be two rows of node numbers, found an array of shape (2, 1)"),
         (([["a"], ["b"]], ONES), "edges must be numbers, found text"),
-        (([], ONES, [0, 1]), "there must be one label a node (4), found an array of shape (2,)"),
-        (([], ONES, [0.0, 1.0, 1.0, 0.5]), "labels must be class numbers, with -1 for unknown"),
+        (([], ONES, [0, 1]), "there must be one label per node (4), found an array of shape (2,)"),
+        (
+            ([], ONES, [0.0, 1.0, 1.0, 0.5]),
+            "labels must be class numbers, with -1 for unknown, found torch.float64",
+        ),
         (([], ONES, ["a", "b", "c", "d"]), "labels must be numbers, found text"),
         (([], ONES, [0, 1, -2, 0]), "labels must be class numbers from 0, with -1 for unknown, found -2"),
     ],
@@ -194,22 +211,25 @@ def test_bad_arrays_are_refused_in_one_sentence(arguments, sentence):
 @pytest.mark.parametrize(
     ("named", "sentence"),
     [
-        ({"node_ids": ["a", "b", "c"]}, "there must be one id a node (4), found an array of shape (3,)"),
+        ({"node_ids": ["a", "b", "c"]}, "there must be one id per node (4), found an array of shape (3,)"),
         ({"node_ids": ["x", "b", "x", "c"]}, "node ids must be unique, found 'x' 2 times"),
         ({"node_ids": ["y", "x", "y", "x"]}, "node ids must be unique, found 'x' 2 times"),
-        ({"split": [0, 1, 2]}, "the split must hold one code a node: 0 none, 1 train, 2 validation, 3 test"),
+        (
+            {"split": [0, 1, 2]},
+            "the split must hold one code per node: 0 none, 1 train, 2 validation, 3 test",
+        ),
         (
             {"split": [0, 1, 2, 4]},
-            "the split must hold one code a node: 0 none, 1 train, 2 validation, 3 test",
+            "the split must hold one code per node: 0 none, 1 train, 2 validation, 3 test",
         ),
         (
             {"split": [0, 1, 2, 257]},
-            "the split must hold one code a node: 0 none, 1 train, 2 validation, 3 test",
+            "the split must hold one code per node: 0 none, 1 train, 2 validation, 3 test",
         ),
         ({"split": ["train"] * 4}, "the split must be numbers, found text"),
-        ({"spurious": [True]}, "spurious must hold one flag a given edge (0), found 1"),
-        ({"corrupted": [True]}, "corrupted must hold one flag a given node (4), found 1"),
-        ({"clean_labels": [0]}, "there must be one label a node (4), found an array of shape (1,)"),
+        ({"spurious": [True]}, "spurious must hold one flag per given edge (0), found 1"),
+        ({"corrupted": [True]}, "corrupted must hold one flag per given node (4), found 1"),
+        ({"clean_labels": [0]}, "there must be one label per node (4), found an array of shape (1,)"),
     ],
 )
 def test_bad_descriptions_are_refused_in_one_sentence(named, sentence):
@@ -217,7 +237,7 @@ def test_bad_descriptions_are_refused_in_one_sentence(named, sentence):
         Graph.build([], ONES, **named)
 
 
-def test_the_count_of_a_repeated_id_is_its_own():
+def test_the_error_on_a_repeated_id_has_its_own_count():
     with pytest.raises(GraphError, match="found 'a' 2 times"):
         Graph.build([], np.ones((5, 1)), node_ids=["b", "a", "b", "a", "b"])
 
@@ -249,7 +269,7 @@ def six_nodes() -> Graph:
     )
 
 
-def test_an_induced_subgraph_keeps_what_belongs_to_its_nodes():
+def test_an_induced_subgraph_keeps_everything_about_its_nodes():
     whole = six_nodes()
     part = whole.keep_edges(torch.ones(10, dtype=torch.bool), torch.arange(10.0)).induced(
         torch.tensor([0, 2, 3, 5])
@@ -309,7 +329,7 @@ def test_a_weight_that_is_not_finite_is_refused():
         with_weights(Graph.build(given, np.ones((3, 1))), given, weight, directed=False)
 
 
-# --- sparse features are as good as dense ones ---
+# --- sparse features ---
 
 DENSE = torch.tensor([[0.0, 2.0, 0.0], [1.0, 0.0, -3.0], [0.0, 0.0, 0.0], [4.0, 0.0, 0.0]])
 
@@ -318,11 +338,7 @@ def sparse(dense: torch.Tensor) -> SparseRows:
     return SparseRows.from_scipy(sp.csr_matrix(dense.numpy()))
 
 
-def dense(rows: SparseRows) -> torch.Tensor:
-    return torch.from_numpy(rows.to_scipy().toarray())
-
-
-def test_sparse_rows_hold_only_what_is_not_zero():
+def test_sparse_rows_store_only_non_zero_values():
     rows = sparse(DENSE)
     assert rows.shape == (4, 3)
     assert rows.row_ptr.tolist() == [0, 1, 3, 3, 4]
@@ -331,23 +347,38 @@ def test_sparse_rows_hold_only_what_is_not_zero():
     assert rows.value.tolist() == [2.0, 1.0, -3.0, 4.0]
 
 
-def test_taking_over_a_scipy_matrix_leaves_it_as_it_was():
+def test_converting_a_scipy_matrix_does_not_change_it():
     matrix = sp.csr_matrix((np.array([1.0, 2.0, 3.0]), np.array([2, 0, 2]), np.array([0, 3])), shape=(1, 4))
-    assert dense(SparseRows.from_scipy(matrix)).tolist() == [[2.0, 0.0, 4.0, 0.0]]
+    assert to_dense(SparseRows.from_scipy(matrix)).tolist() == [[2.0, 0.0, 4.0, 0.0]]
     assert matrix.indices.tolist() == [2, 0, 2]
     assert matrix.data.tolist() == [1.0, 2.0, 3.0]
 
 
-def test_rows_are_taken_in_the_order_asked_for():
+def test_rows_are_taken_in_the_order_given():
     order = torch.tensor([3, 1, 1, 2])
-    assert torch.equal(dense(sparse(DENSE).take(order)), DENSE[order])
+    assert torch.equal(to_dense(sparse(DENSE).take(order)), DENSE[order])
     taken = take_rows(sparse(DENSE), order)
     assert isinstance(taken, SparseRows)
-    assert torch.equal(dense(taken), take_rows(DENSE, order))
+    assert torch.equal(to_dense(taken), take_rows(DENSE, order))
+
+
+def test_ranges_and_masks_of_sparse_rows_are_those_of_dense_ones():
+    kept = torch.tensor([True, False, True, True])
+    assert torch.equal(to_dense(slice_rows(sparse(DENSE), slice(1, 3))), DENSE[1:3])
+    assert torch.equal(to_dense(mask_rows(sparse(DENSE), kept)), mask_rows(DENSE, kept))
+    assert mask_rows(DENSE, kept)[1].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_features_become_sparse_without_stored_zeros_and_with_ascending_columns():
+    stored = SparseRows(torch.tensor([0, 3]), torch.tensor([2, 0, 1]), torch.tensor([5.0, 0.0, 4.0]), 3)
+    for features in (stored, torch.tensor([[0.0, 4.0, 5.0]])):
+        rows = to_sparse(features)
+        assert rows.column.tolist() == [1, 2]
+        assert rows.value.tolist() == [4.0, 5.0]
 
 
 def test_the_identity_gives_each_node_its_own_column():
-    assert torch.equal(dense(SparseRows.identity(4)), torch.eye(4))
+    assert torch.equal(to_dense(SparseRows.identity(4)), torch.eye(4))
     assert SparseRows.identity(1_000_000).value.numel() == 1_000_000
 
 
@@ -355,10 +386,10 @@ def test_the_identity_gives_each_node_its_own_column():
 def test_sparse_rows_are_normalised_as_dense_ones(kind):
     scaled = normalise(sparse(DENSE), kind)
     assert isinstance(scaled, SparseRows)
-    torch.testing.assert_close(dense(scaled), normalise(DENSE, kind))
+    torch.testing.assert_close(to_dense(scaled), normalise(DENSE, kind))
 
 
-def test_rows_are_normalised_to_the_length_asked_for():
+def test_rows_are_normalised_to_the_requested_length():
     expected_row = torch.tensor([[0.0, 1.0, 0.0], [0.25, 0.0, -0.75], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
     torch.testing.assert_close(normalise(DENSE, "row"), expected_row)
     unit = normalise(torch.tensor([[3.0, 4.0]]), "l2")

@@ -1,4 +1,4 @@
-"""What is said of an edge before any learning, by hand, by definition, and on a hub."""
+"""Pair features: worked by hand, by definition, and on a hub."""
 
 import math
 from dataclasses import replace
@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdpnet.config import Config
-from gdpnet.data import features as feature_rows
+from gdpnet.data import neighbour_sums
 from gdpnet.data import pair_features as pairs
 from gdpnet.data import row_products as matching
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.pair_features import PAIR_NAMES, pair_features
 from gdpnet.data.prepare import prepare
-from helpers.worlds import random_graph
+from helpers.setups import random_graph
 
-# the triangle 0, 1, 2 with 3 hanging on 2
+# the triangle 0, 1, 2 with the leaf 3 at 2
 TRIANGLE = Graph.build([[0, 0, 1, 2], [1, 2, 2, 3]], [[1.0, 0.0], [2.0, 0.0], [0.0, 3.0], [1.0, 1.0]])
 
 
@@ -34,7 +34,7 @@ def cosine(left: torch.Tensor, right: torch.Tensor) -> float:
 
 
 def by_definition(graph: Graph, features: torch.Tensor) -> torch.Tensor:
-    """Return the structural pair features, an edge at a time, with neighbourhoods as Python sets."""
+    """Return the structural pair features edge by edge, with neighbourhoods as Python sets."""
     unit = [row / row.norm() if float(row.norm()) else row for row in features]
     near = [set() for _ in range(graph.num_nodes)]
     for target, neighbour in zip(graph.target.tolist(), graph.neighbour.tolist(), strict=True):
@@ -43,16 +43,16 @@ def by_definition(graph: Graph, features: torch.Tensor) -> torch.Tensor:
     for v, u in zip(graph.target.tolist(), graph.neighbour.tolist(), strict=True):
         common = near[v] & near[u]
         nothing = torch.zeros_like(features[0])
-        circle_v = sum((unit[node] for node in near[v] - {u}), nothing)
-        circle_u = sum((unit[node] for node in near[u] - {v}), nothing)
+        around_v = sum((unit[node] for node in near[v] - {u}), nothing)
+        around_u = sum((unit[node] for node in near[u] - {v}), nothing)
         rows.append(
             [
                 cosine(unit[v], unit[u]),
                 math.log1p(len(common)),
                 math.log1p(sum(1 / math.log(max(len(near[node]), 2)) for node in common)),
-                cosine(unit[v], circle_u),
-                cosine(unit[u], circle_v),
-                cosine(circle_v, circle_u),
+                cosine(unit[v], around_u),
+                cosine(unit[u], around_v),
+                cosine(around_v, around_u),
                 math.log1p(len(near[v])),
                 math.log1p(len(near[u])),
             ]
@@ -63,16 +63,16 @@ def by_definition(graph: Graph, features: torch.Tensor) -> torch.Tensor:
 # --- by hand ---
 
 
-def test_an_edge_of_a_triangle_sees_its_common_neighbour_and_the_circles_beyond_itself():
+def test_an_edge_of_a_triangle_has_one_common_neighbour_and_neighbourhoods_without_the_edge():
     half = math.log1p(1 / math.log(3))  # the common neighbour, 2, has three neighbours
-    # the circles of 0 and of 1, without each other, are node 2 alone, at a right angle to both
+    # the neighbourhoods of 0 and of 1, without each other, are node 2, orthogonal to both
     expected = [1.0, math.log(2), half, 0.0, 0.0, 1.0, math.log(3), math.log(3)]
     assert row_of(TRIANGLE, 0, 1) == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_hanging_node_has_no_circle_beyond_the_edge_and_is_compared_with_the_others():
+def test_a_leaf_has_an_empty_neighbourhood_and_is_compared_with_that_of_its_neighbour():
     root = math.sqrt(0.5)
-    # 3 has no circle but 2; the circle of 2 without 3 is 0 and 1, both (1,0)
+    # 3 has no neighbour but 2; the neighbourhood of 2 without 3 is 0 and 1, both (1,0)
     assert row_of(TRIANGLE, 2, 3) == pytest.approx(
         [root, 0.0, 0.0, 0.0, root, 0.0, math.log(4), math.log(2)], abs=1e-6
     )
@@ -81,18 +81,18 @@ def test_a_hanging_node_has_no_circle_beyond_the_edge_and_is_compared_with_the_o
     )
 
 
-def test_the_state_says_how_many_columns_there_are():
+def test_each_state_has_its_number_of_columns():
     for state, names in PAIR_NAMES.items():
         assert pair_features(TRIANGLE, state).shape == (TRIANGLE.num_edges, len(names))
     assert row_of(TRIANGLE, 2, 3, "pairs") == pytest.approx([math.sqrt(0.5)])
 
 
-def test_where_an_edge_runs_one_way_its_target_is_not_taken_out_of_the_neighbours_circle():
+def test_the_target_of_a_one_way_edge_is_not_taken_out_of_the_neighbours_neighbourhood():
     # 1 is a neighbour of 0, and only 2 is a neighbour of 1
     graph = Graph.build([[1, 2], [0, 1]], [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], directed=True)
     found = row_of(graph, 0, 1)
-    assert found[3] == pytest.approx(1.0)  # 0 is just like 1's circle, node 2
-    assert found[5] == 0.0  # 0's circle without 1 is empty
+    assert found[3] == pytest.approx(1.0)  # 0 equals 1's neighbourhood, node 2
+    assert found[5] == 0.0  # 0's neighbourhood without 1 is empty
 
 
 # --- by definition ---
@@ -100,7 +100,7 @@ def test_where_an_edge_runs_one_way_its_target_is_not_taken_out_of_the_neighbour
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2000), st.integers(0, 14), st.booleans(), st.booleans())
-def test_pair_features_are_what_their_names_say(seed, links, directed, sparse):
+def test_pair_features_follow_their_definitions(seed, links, directed, sparse):
     graph = random_graph(seed, links=links, directed=directed)
     features = torch.where(graph.features > 0, graph.features, 0.0)  # some rows are all zeros
     rows = SparseRows.from_scipy(sp.csr_matrix(features.numpy())) if sparse else features
@@ -108,7 +108,7 @@ def test_pair_features_are_what_their_names_say(seed, links, directed, sparse):
     assert torch.allclose(found, by_definition(graph, features), atol=1e-4)
 
 
-def test_two_nodes_linked_only_to_each_other_have_no_circles_to_compare():
+def test_two_nodes_with_one_edge_between_them_have_empty_neighbourhoods():
     graph = Graph.build([[0], [1]], [[1.0, 2.0], [3.0, 4.0]])
     assert row_of(graph, 0, 1)[1:6] == [0.0, 0.0, 0.0, 0.0, 0.0]
 
@@ -159,19 +159,19 @@ def test_large_batches_are_cut_into_parts_without_changing_the_result(monkeypatc
 
 
 @pytest.mark.parametrize("state", ["pairs", "structure"])
-def test_sparse_rows_laid_out_in_full_give_the_very_same_inner_products(monkeypatch, state):
+def test_a_dense_copy_of_sparse_rows_gives_identical_inner_products(monkeypatch, state):
     graph = random_graph(4, nodes=40, links=200, features=9)
     features = SparseRows.from_scipy(sp.csr_matrix(graph.features.clamp(min=0.0).numpy()))
     graph = replace(graph, features=features)
-    assert matching.side_of(features).full is not None
+    assert matching.side_of(features).dense is not None
     in_full = pair_features(graph, state)
     monkeypatch.setattr(matching, "MOST_LAID_OUT", 40 * 9 - 1)
-    assert matching.side_of(features).full is None
+    assert matching.side_of(features).dense is None
     assert torch.equal(pair_features(graph, state), in_full)
 
 
-@pytest.mark.parametrize("state", ["circles", "trust"])
-def test_states_leave_room_for_what_is_learned_after_what_the_graph_tells(state):
+@pytest.mark.parametrize("state", ["neighbourhood", "trust"])
+def test_learned_columns_follow_those_of_the_graph_and_are_zero_at_first(state):
     names, known = PAIR_NAMES[state], len(PAIR_NAMES["structure"])
     found = pair_features(TRIANGLE, state)
     assert found.shape == (TRIANGLE.num_edges, len(names))
@@ -183,8 +183,9 @@ def test_states_leave_room_for_what_is_learned_after_what_the_graph_tells(state)
 # --- on a GPU ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("directed", "features"), [(False, 130), (True, 4)])
-def test_the_kernel_finds_what_plain_tensors_find(directed, features):
+def test_the_kernel_computes_the_same_products_as_the_reference(directed, features):
     pytest.importorskip("triton", reason="Triton is not installed")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     generator = torch.Generator().manual_seed(0)
@@ -195,11 +196,12 @@ def test_the_kernel_finds_what_plain_tensors_find(directed, features):
     tables = pairs.pair_tables(graph, "structure").to(device)
     assert int(graph.degree.max()) > 32
     for first, last in ((0, 40), (7, 12)):
-        plain = pairs.look(tables, *tables.ends_of(first, last))
-        for one, other in zip(pairs.look_on_chip(tables, first, last), plain, strict=True):
+        plain = pairs.products(tables, *tables.ends_of(first, last))
+        for one, other in zip(pairs.products_on_gpu(tables, first, last), plain, strict=True):
             torch.testing.assert_close(one, other)
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_gpu_prepares_a_graph_as_the_host_does(sparse):
@@ -210,18 +212,18 @@ def test_a_gpu_prepares_a_graph_as_the_host_does(sparse):
     host, there = (prepare(graph, Config(), torch.device(name)) for name in ("cpu", "cuda"))
     assert there.pairs.is_cuda
     torch.testing.assert_close(there.pairs.cpu(), host.pairs)
-    assert torch.equal(there.back.cpu(), host.back)
-    rows = host.circle
-    circle = rows if isinstance(rows, torch.Tensor) else torch.from_numpy(rows.to_scipy().toarray())
-    torch.testing.assert_close(there.circle.cpu(), circle)
+    assert torch.equal(there.reverse_edge.cpu(), host.reverse_edge)
+    rows = host.neighbourhood
+    neighbourhood = rows if isinstance(rows, torch.Tensor) else torch.from_numpy(rows.to_scipy().toarray())
+    torch.testing.assert_close(there.neighbourhood.cpu(), neighbourhood)
 
 
 def test_sums_over_neighbours_on_a_device_are_those_of_the_host():
     graph = random_graph(3, nodes=30, links=80)
     weight = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(0))
     links = (graph.row_ptr, graph.neighbour)
-    plain = feature_rows.add_rows(graph.features, *links)
-    on_device = feature_rows.add_on_device(graph.features, graph.row_ptr, graph.neighbour.int())
+    plain = neighbour_sums.add_rows(graph.features, *links)
+    on_device = neighbour_sums.add_on_device(graph.features, graph.row_ptr, graph.neighbour.int())
     torch.testing.assert_close(on_device, plain)
-    mixed = feature_rows._mix_dense(graph.features, graph.features, *links, weight)
-    torch.testing.assert_close(mixed, feature_rows.mix_rows(graph.features, *links, weight))
+    mixed = neighbour_sums._mix_dense(graph.features, graph.features, *links, weight)
+    torch.testing.assert_close(mixed, neighbour_sums.mix_rows(graph.features, *links, weight))

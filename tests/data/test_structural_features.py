@@ -1,4 +1,4 @@
-"""Graphs without features: what the links around a node say of it, and what one-hot numbers cannot serve."""
+"""Structural features of graphs without features, and the limits of one-hot ones."""
 
 from dataclasses import replace
 
@@ -15,13 +15,13 @@ from gdpnet.data.io.files import read_graph, write_tables
 from gdpnet.data.io.mapped import open_store
 from gdpnet.data.io.npz import write_npz
 from gdpnet.data.schema import Columns
-from gdpnet.data.structural_features import STRUCTURAL, WIDTH, _in_bins, _told, structural_rows
+from gdpnet.data.structural_features import STRUCTURAL, WIDTH, _in_bins, _statistics, structural_rows
 from gdpnet.errors import GraphError
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.streaming import denoise_to
-from gdpnet.training.data import make_scene
+from gdpnet.training.data import make_training_data
+from helpers.setups import CPU, random_graph
 from helpers.small import FAST, fitted, noisy_graph
-from helpers.worlds import CPU, random_graph
 
 STRUCTURE = FAST.with_values({"features": {"missing": "structural"}})
 
@@ -31,47 +31,47 @@ def bare(graph: Graph) -> Graph:
     return replace(graph, features=SparseRows.identity(graph.num_nodes))
 
 
-def told(graph: Graph) -> dict[str, torch.Tensor]:
-    return dict(zip([name for name, _, _ in STRUCTURAL], _told(graph), strict=True))
+def statistics(graph: Graph) -> dict[str, torch.Tensor]:
+    return dict(zip([name for name, _, _ in STRUCTURAL], _statistics(graph), strict=True))
 
 
-# --- what is told ---
+# --- the statistics ---
 
 
-def test_a_triangle_with_a_tail_is_told_as_it_is():
-    said = told(Graph.build([[0, 1, 2, 2], [1, 2, 0, 3]], torch.ones(4, 1)))
+def test_the_statistics_of_a_triangle_with_a_tail_are_right():
+    found = statistics(Graph.build([[0, 1, 2, 2], [1, 2, 0, 3]], torch.ones(4, 1)))
     log3, log4 = np.log2(3), 2.0
-    assert said["degree"].tolist() == pytest.approx([log3, log3, log4, 1.0])
-    assert said["hearers"].tolist() == pytest.approx([log3, log3, log4, 1.0])
-    assert said["mean degree of neighbours"].tolist() == pytest.approx(
+    assert found["degree"].tolist() == pytest.approx([log3, log3, log4, 1.0])
+    assert found["out-degree"].tolist() == pytest.approx([log3, log3, log4, 1.0])
+    assert found["mean degree of neighbours"].tolist() == pytest.approx(
         [(log3 + log4) / 2, (log3 + log4) / 2, (2 * log3 + 1) / 3, log4]
     )
-    assert said["largest degree of a neighbour"].tolist() == pytest.approx([log4, log4, log3, log4])
-    assert said["closed triangles"].tolist() == pytest.approx([1.0, 1.0, 1 / 3, 0.0])
-    assert said["return in two steps"].tolist() == pytest.approx([5 / 12, 5 / 12, 2 / 3, 1 / 3])
-    assert said["return in three steps"].tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 6, 0.0])
+    assert found["largest degree of a neighbour"].tolist() == pytest.approx([log4, log4, log3, log4])
+    assert found["closed triangles"].tolist() == pytest.approx([1.0, 1.0, 1 / 3, 0.0])
+    assert found["return in two steps"].tolist() == pytest.approx([5 / 12, 5 / 12, 2 / 3, 1 / 3])
+    assert found["return in three steps"].tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 6, 0.0])
 
 
-def test_one_way_edges_part_those_a_node_hears_from_those_that_hear_it():
-    said = told(Graph.build([[1, 2, 0], [0, 0, 3]], torch.ones(4, 1), directed=True))
-    assert said["degree"].tolist() == pytest.approx([np.log2(3), 0.0, 0.0, 1.0])
-    assert said["hearers"].tolist() == pytest.approx([1.0, 1.0, 1.0, 0.0])
-    assert said["return in two steps"].tolist() == [0.0] * 4
+def test_one_way_edges_distinguish_in_and_out_degree():
+    found = statistics(Graph.build([[1, 2, 0], [0, 0, 3]], torch.ones(4, 1), directed=True))
+    assert found["degree"].tolist() == pytest.approx([np.log2(3), 0.0, 0.0, 1.0])
+    assert found["out-degree"].tolist() == pytest.approx([1.0, 1.0, 1.0, 0.0])
+    assert found["return in two steps"].tolist() == [0.0] * 4
 
 
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_returns_are_those_of_torch_geometric(seed, directed):
+def test_return_probabilities_are_those_of_torch_geometric(seed, directed):
     from torch_geometric.data import Data
     from torch_geometric.transforms import AddRandomWalkPE
 
     graph = random_graph(seed, nodes=12, links=30, directed=directed)
-    # a walk goes from a node to one that it hears
+    # a walk goes from a node to one of its neighbours
     data = Data(edge_index=torch.stack([graph.target, graph.neighbour]), num_nodes=12)
     expected = AddRandomWalkPE(3, attr_name="walk")(data).walk
-    said = told(graph)
-    torch.testing.assert_close(said["return in two steps"], expected[:, 1])
-    torch.testing.assert_close(said["return in three steps"], expected[:, 2])
+    found = statistics(graph)
+    torch.testing.assert_close(found["return in two steps"], expected[:, 1])
+    torch.testing.assert_close(found["return in three steps"], expected[:, 2])
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -80,17 +80,19 @@ def test_closed_triangles_are_networkx_clustering(seed):
     network = nx.Graph(zip(graph.neighbour.tolist(), graph.target.tolist(), strict=True))
     network.add_nodes_from(range(12))
     expected = nx.clustering(network)
-    assert told(graph)["closed triangles"].tolist() == pytest.approx([expected[node] for node in range(12)])
+    assert statistics(graph)["closed triangles"].tolist() == pytest.approx(
+        [expected[node] for node in range(12)]
+    )
 
 
-def test_a_value_is_shared_out_between_two_bins():
+def test_a_value_is_interpolated_between_two_bins():
     rows = _in_bins(torch.tensor([0.0, 0.6, 1.0, 9.0]), 3, 0.5)
     torch.testing.assert_close(
         rows, torch.tensor([[1.0, 0, 0], [0.0, 0.8, 0.2], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
     )
 
 
-def test_rows_do_not_hang_on_blocks_nor_on_the_numbers_of_nodes(monkeypatch):
+def test_rows_depend_neither_on_blocks_nor_on_node_numbers(monkeypatch):
     graph = noisy_graph()
     whole = structural_rows(graph)
     assert whole.shape == (80, WIDTH)
@@ -102,18 +104,19 @@ def test_rows_do_not_hang_on_blocks_nor_on_the_numbers_of_nodes(monkeypatch):
     torch.testing.assert_close(structural_rows(moved), whole[order])
 
 
-# --- training and reading ---
+# --- training and predicting ---
 
 
 def test_training_sees_structure_of_the_training_graph_alone():
     graph = bare(noisy_graph())
-    scene = make_scene(graph, STRUCTURE.with_values({"features": {"normalise": "none"}}), 0, CPU)
+    scene = make_training_data(graph, STRUCTURE.with_values({"features": {"normalise": "none"}}), 0, CPU)
     inner = graph.induced(scene.seen)
     assert torch.equal(scene.train.features, structural_rows(inner))
     assert torch.equal(scene.whole.features, structural_rows(graph))
     assert not torch.equal(scene.train.features, scene.whole.features[scene.seen])
 
 
+@pytest.mark.slow
 def test_a_structural_model_reads_new_nodes_and_other_graphs(tmp_path):
     graph = bare(noisy_graph())
     model = fitted(graph, STRUCTURE)
@@ -125,18 +128,20 @@ def test_a_structural_model_reads_new_nodes_and_other_graphs(tmp_path):
     assert np.array_equal(again.predict_proba(larger), model.predict_proba(larger))
     some = torch.tensor([100, 3])
     np.testing.assert_allclose(again.embed(larger, some), again.embed(larger)[some], atol=1e-5)
-    said = "the model reads the links of graphs without features .* this graph has 300 features"
+    said = "the model was trained on structural features .* without features, found 300"
     with pytest.raises(GraphError, match=said):
         again.predict(noisy_graph())
 
 
-def test_features_of_ones_own_are_read_whatever_is_said_of_missing_ones():
+@pytest.mark.slow
+def test_a_graphs_own_features_are_used_whatever_the_setting_for_missing_ones():
     graph = noisy_graph()
     model = fitted(graph, STRUCTURE)
-    assert model.columns_ == Columns("own", 300)
+    assert model.trained_.columns == Columns("own", 300)
     assert np.array_equal(model.predict(graph), fitted(graph).predict(graph))
 
 
+@pytest.mark.slow
 def test_a_one_hot_model_refuses_new_nodes_and_other_graphs(tmp_path):
     graph = bare(noisy_graph())
     fitted(graph).save(tmp_path / "model.safetensors")
@@ -145,11 +150,13 @@ def test_a_one_hot_model_refuses_new_nodes_and_other_graphs(tmp_path):
     renamed = replace(graph, node_ids=graph.node_ids[::-1].copy())
     for other in (bare(noisy_graph(81)), renamed, graph.induced(torch.arange(70))):
         with pytest.raises(
-            GraphError, match="other nodes or another order of them; train with --features struct"
+            GraphError,
+            match="the same nodes in the same order, without features; train with --features struct",
         ):
             model.predict(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["links", "clusters"])
 def test_tasks_without_labels_read_structure_too(kind):
     graph = bare(noisy_graph())
@@ -159,7 +166,8 @@ def test_tasks_without_labels_read_structure_too(kind):
     assert np.isfinite(model.fit(graph).embed(bare(noisy_graph(90, seed=3)))).all()
 
 
-def test_a_mapped_graph_without_features_is_cleaned_as_the_one_in_memory(tmp_path):
+@pytest.mark.slow
+def test_a_mapped_graph_without_features_is_cleaned_as_one_in_memory(tmp_path):
     generate_store(GeneratedSettings(nodes=200, edges=1200, features=0, classes=3), 0, tmp_path / "store")
     stored = open_store(tmp_path / "store")
     assert not stored.has_features
@@ -167,8 +175,8 @@ def test_a_mapped_graph_without_features_is_cleaned_as_the_one_in_memory(tmp_pat
     graph = read_graph(tmp_path / "graph.npz")
     model = fitted(stored, STRUCTURE)
     cleaned = model.denoise(graph, threshold=0.5)
-    said = denoise_to(model, stored, tmp_path / "out", threshold=0.5, edges_a_shard=100)
-    assert said["kept"] == int(cleaned.kept.sum())
+    found = denoise_to(model.trained_, stored, tmp_path / "out", threshold=0.5, edges_a_shard=100)
+    assert found["kept"] == int(cleaned.kept.sum())
 
 
 # --- the command line ---
@@ -182,7 +190,8 @@ def without_features(folder, graph):
     return str(folder)
 
 
-def test_the_command_line_trains_on_links_alone_and_one_hot_is_refused_elsewhere(tmp_path, capsys):
+@pytest.mark.slow
+def test_the_command_trains_on_structure_alone_and_a_one_hot_model_refuses_other_graphs(tmp_path, capsys):
     graph = without_features(tmp_path / "graph", noisy_graph())
     other = without_features(tmp_path / "other", noisy_graph(100, seed=2))
     fast = [f"--set={part}" for part in ("training.epochs=1", "training.warmup=1", "representation.width=8")]
@@ -200,8 +209,8 @@ def test_the_command_line_trains_on_links_alone_and_one_hot_is_refused_elsewhere
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--features", "structural"], "leave it out, this graph has 300 features"),
-        (["--features", "degree"], "features.missing must be one of one-hot, structural, found 'degree'"),
+        (["--features", "structural"], "leave it out, this graph has 300"),
+        (["--features", "degree"], "'degree' is not one of 'one-hot', 'structural'"),
     ],
 )
 def test_the_flag_is_for_graphs_without_features(tmp_path, capsys, words, sentence):

@@ -8,6 +8,15 @@ import pyarrow.parquet as pq
 
 from gdpnet.cli import main
 
+NODES = "id,label,split,x,y\n" + "".join(
+    f"{name},{'cat' if number % 2 else 'dog'},{split},{number % 2},{number}.5\n"
+    for number, (name, split) in enumerate(
+        [*((f"n{place}", "train") for place in range(6)), ("007", "validation"), ("a b", "test")]
+    )
+)
+EDGES = "source,target\nn0,n1\nn2,n3\nn1,007\n007,a b\n"
+"""The tables of a graph with eight nodes."""
+
 
 def call(capsys, *words: object) -> tuple[int, str, str]:
     """Run a command; return its exit code and what it wrote to stdout and stderr."""
@@ -31,6 +40,21 @@ def refuse(capsys, *words: object) -> str:
     assert err.count("\n") == 1
     assert "Traceback" not in err
     return err.removeprefix("gdpnet: ").rstrip("\n")
+
+
+def train_words(base: Path, out: Path, graph: Path | None = None) -> list[str]:
+    """Return the words that train a run with the settings in ``base``, by default on the graph there."""
+    graph = base / "graph" if graph is None else graph
+    return ["train", str(graph), "--out", str(out), "--config", str(base / "fast.toml"), "--device", "cpu"]
+
+
+def write_csv_graph(tmp_path: Path, nodes: str, edges: str) -> Path:
+    """Write a graph folder from the text of its tables."""
+    folder = tmp_path / "graph"
+    folder.mkdir()
+    (folder / "nodes.csv").write_text(nodes)
+    (folder / "edges.csv").write_text(edges)
+    return folder
 
 
 def last_record(out: str) -> dict:

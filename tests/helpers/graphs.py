@@ -1,4 +1,4 @@
-"""Small graphs, and what it means that two are the same, for the tests of this folder."""
+"""Small graphs, and comparisons of graphs."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from gdpnet.data.graph import Graph
 
 
 def small_graph(*, sparse: bool = False, node_ids: list | None = None) -> Graph:
-    """Return four nodes, three links, one isolated node, an unknown label and a node in no split."""
+    """Return a graph of four nodes, three links, an isolated node, an unknown label and a node in no split."""
     features = np.array(
         [[0.5, 0.0, 0.0], [0.0, -1.25, 0.0], [0.0, 0.0, 0.0], [1e-7, 3.0, 0.0]], dtype=np.float32
     )
@@ -31,7 +31,7 @@ def small_graph(*, sparse: bool = False, node_ids: list | None = None) -> Graph:
 
 
 def assert_same(found: Graph, expected: Graph) -> None:
-    """Compare everything but the notes; ids as they are written."""
+    """Assert that two graphs are equal but for their notes; ids are compared as text."""
     assert torch.equal(found.row_ptr, expected.row_ptr)
     assert torch.equal(found.neighbour, expected.neighbour)
     assert torch.equal(found.labels, expected.labels)
@@ -47,8 +47,13 @@ def assert_same(found: Graph, expected: Graph) -> None:
 
 
 def without_truth(graph: Graph) -> Graph:
-    """Return the graph as if nothing were known of its noise."""
+    """Return the graph without its known noise."""
     return replace(graph, truth=None)
+
+
+def edges_of(graph: Graph) -> set[tuple[int, int]]:
+    """Return the edges as pairs of source and target."""
+    return set(zip(*graph.edge_index.tolist(), strict=True))
 
 
 def _assert_same_features(found: Graph, expected: Graph) -> None:

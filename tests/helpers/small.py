@@ -1,4 +1,4 @@
-"""A small noisy graph, settings that train on it in a moment, and what it means that two models are the same."""
+"""A small noisy graph, settings that train quickly on it, and a comparison of two models."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +18,14 @@ FAST = Config().with_values(
         "representation": {"width": 8},
         "policy": {"hidden": [8, 6]},
         "inference": {"episodes": 2},
-        "reader": {"use": False},
+        "hopwise": {"use": False},
+        "gcn": {"use": False},
     }
 )
 
 
 def noisy_graph(nodes: int = 80, seed: int = 0, links_per_node: float = 2.0) -> Graph:
-    """Return a generated graph of three classes and 300 words; its ids are text that looks like numbers."""
+    """Return a synthetic graph of three classes and 300 words; its ids are text that looks like numbers."""
     graph = synthetic_graph(
         SyntheticSettings(nodes=nodes, classes=3, words=300, links_per_node=links_per_node), seed
     )
@@ -43,11 +44,11 @@ def fitted(graph: Graph, config: Config = FAST, seed: int = 0) -> GDPNet:
 
 
 def weights(model: GDPNet) -> dict[str, torch.Tensor]:
-    """Return all that a model learned, by name."""
-    return model._content()[0]
+    """Return all tensors of a model by name."""
+    return model.trained_.networks.tensors()
 
 
 def same_weights(left: GDPNet, right: GDPNet) -> bool:
-    """Say whether two models agree in every bit."""
+    """Return whether two models have exactly the same tensors."""
     mine, other = weights(left), weights(right)
     return mine.keys() == other.keys() and all(torch.equal(mine[name], other[name]) for name in mine)

@@ -1,20 +1,40 @@
-"""Model files: what was written comes back, what was changed or is another thing is refused."""
+"""Model files: round trips, files of earlier versions, and files that are refused."""
 
+import copy
 import errno
 import json
 import pickle
 import struct
+from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from gdpnet._core.files import atomic_path
+from gdpnet.config import (
+    Config,
+    FeaturesSettings,
+    GCNSettings,
+    InferenceSettings,
+    PolicySettings,
+    RepresentationSettings,
+    Section,
+    TrainingSettings,
+)
+from gdpnet.data.graph import Graph
 from gdpnet.errors import GDPNetError, ModelFileError
 from gdpnet.estimator import GDPNet
+from gdpnet.inference import model_file
+from gdpnet.inference.ensemble import HeadWeights
 from gdpnet.inference.model_file import FORMAT_VERSION, read_tensors, write_tensors
-from helpers.small import fitted, noisy_graph
+from gdpnet.inference.result import SuspectedLabel
+from gdpnet.inference.threshold import Choice
+from gdpnet.representation.gcn import GCN
+from gdpnet.representation.hopwise import HopwiseNetwork
+from helpers.small import FAST, fitted, noisy_graph
 
 TENSORS = {
     "matrix": torch.arange(6.0).reshape(2, 3),
@@ -153,12 +173,13 @@ def test_a_safetensors_file_of_another_program_is_refused(tmp_path):
 
 def test_a_file_of_a_later_format_says_which_version_is_read(path):
     with_header(path, lambda header: header["__metadata__"].update(format_version="99"))
-    sentence = f"{path} has format version '99', this version of GDPNet reads 3 and 4"
+    sentence = f"{path} has format version '99', this version of GDPNet reads 3, 4, 5"
     assert refusal(path) == sentence
 
 
-def test_a_file_of_the_format_before_is_read(path):
-    with_header(path, lambda header: header["__metadata__"].update(format_version="3"))
+@pytest.mark.parametrize("version", ["3", "4"])
+def test_a_file_of_an_earlier_format_is_read(path, version):
+    with_header(path, lambda header: header["__metadata__"].update(format_version=version))
     assert read_tensors(path, "model")[1] == ABOUT
 
 
@@ -197,7 +218,7 @@ def test_a_model_whose_parts_do_not_fit_together_is_refused_in_one_line(tmp_path
     model.save(file)
     tensors, about = read_tensors(file, "model")
     spoilt = [
-        (tensors, about | {"num_features": 12}),
+        (tensors, about | {"columns": about["columns"] | {"width": 12}}),
         (tensors, {name: value for name, value in about.items() if name != "classes"}),
         ({name: value for name, value in tensors.items() if name != "policy.ending"}, about),
         (tensors, about | {"config": about["config"] | {"policy": {"hidden": [3, 2]}}}),
@@ -209,6 +230,175 @@ def test_a_model_whose_parts_do_not_fit_together_is_refused_in_one_line(tmp_path
         with pytest.raises(ModelFileError, match="does not hold a whole model") as caught:
             GDPNet.load(file, device="cpu")
         assert "\n" not in str(caught.value)
+
+
+# --- other versions ---
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return noisy_graph(60)
+
+
+@pytest.fixture(scope="module")
+def model(graph) -> GDPNet:
+    """Return a model of all heads; those beside the aggregator have random weights."""
+    config = FAST.with_values(
+        {
+            "policy": {"state": "neighbourhood"},
+            "inference": {"symmetrise": True},
+            "training": {"label_error_gap": 0.25, "max_nodes": 5000},
+        }
+    )
+    model = fitted(graph, config)
+    draws, networks = torch.Generator().manual_seed(0), copy.deepcopy(model.networks_)
+    networks.hopwise = HopwiseNetwork(graph.num_features, 8, 3, networks.aggregators.fold_models, hops=3)
+    networks.gcn = GCN(graph.num_features, 8, 3)
+    networks.hopwise.initialise(draws)
+    networks.gcn.initialise(draws)
+    trained = replace(
+        model.trained_,
+        config=config.with_values({"hopwise": {"use": True, "evaluate_every": 10}, "gcn": {"use": True}}),
+        networks=networks,
+        weights=HeadWeights().with_hopwise(0.5).with_gcn(0.5),
+        threshold=Choice(0.5),
+        suspected_labels=(SuspectedLabel("003", "topic 0", "topic 1"),),
+    )
+    model._set_trained(trained)
+    return model
+
+
+def settings_of_0_1(config: Config) -> dict[str, dict]:
+    """Return settings under the names that version 0.1 gave them; others were constants then."""
+    new = config.to_dict()
+    old = {name: new[name] for name in ("features", "policy", "reward", "ppo", "representation", "task")}
+    state = new["policy"]["state"]
+    old["policy"] = new["policy"] | {"state": {"neighbourhood": "circles"}.get(state, state)}
+    same = ("epochs", "warmup", "settle", "patience", "injected", "injected_weight", "selection")
+    training, hopwise, inference = new["training"], new["hopwise"], new["inference"]
+    old["training"] = {name: training[name] for name in same} | {
+        "doubt": training["label_error_gap"],
+        "most_nodes": training["max_nodes"],
+    }
+    same = ("use", "dropout", "learning_rate", "weight_decay", "batch_size", "steps", "patience")
+    old["reader"] = {name: hopwise[name] for name in same} | {
+        "deep": new["gcn"]["use"],
+        "look_every": hopwise["evaluate_every"],
+    }
+    old["inference"] = {
+        "mode": inference["mode"],
+        "episodes": inference["episodes"],
+        "both_ways": inference["symmetrise"],
+    }
+    return old
+
+
+def save_as_format_4(model: GDPNet, file: Path, monkeypatch, share: float | None = 0.5) -> None:
+    """Write a model as version 0.1 did."""
+    prefixes = {"hopwise.": "reader.", "gcn.": "convolutions."}
+    tensors = {}
+    for name, value in model.networks_.tensors().items():
+        prefix = next((prefix for prefix in prefixes if name.startswith(prefix)), "")
+        tensors[prefixes.get(prefix, "") + name.removeprefix(prefix)] = value
+    if share is not None:
+        tensors["reader.share"] = torch.tensor(share)
+    about = model.trained_.about()
+    about["doubted"] = about.pop("suspected_labels")
+    about["num_features"] = about["columns"]["width"]
+    about["config"] = settings_of_0_1(model.config_)
+    del about["ensemble"]
+    with monkeypatch.context() as patch:
+        patch.setattr(model_file, "FORMAT_VERSION", 4)
+        write_tensors(file, "model", tensors, about)
+
+
+def change_defaults(monkeypatch, section: type[Section], **values: object) -> None:
+    """Let a section of settings have other defaults, as a later version might."""
+    init, names = section.__init__, [item.name for item in fields(section)]
+    pairs = zip(names, init.__defaults__, strict=True)
+    monkeypatch.setattr(init, "__defaults__", tuple(values.get(name, default) for name, default in pairs))
+
+
+def change_many_defaults(monkeypatch) -> None:
+    """Change defaults that decide what a model predicts."""
+    change_defaults(monkeypatch, FeaturesSettings, normalise="none")
+    change_defaults(monkeypatch, PolicySettings, order="random", early_stop=False, max_candidates=2)
+    change_defaults(monkeypatch, RepresentationSettings, hops=1, self_weight=True)
+    change_defaults(monkeypatch, InferenceSettings, mode="greedy", episodes=1, context_episodes=1)
+    change_defaults(monkeypatch, GCNSettings, layers=2, weight=0.125)
+    change_defaults(monkeypatch, TrainingSettings, selection=False)
+    assert Config().gcn.layers == 2
+    assert not Config().training.selection
+
+
+def same_answers(one: GDPNet, other: GDPNet, graph: Graph) -> bool:
+    """Say whether two models agree in probabilities, embeddings, keep probabilities and explanations."""
+    pairs = [
+        (one.predict_proba(graph), other.predict_proba(graph)),
+        (one.embed(graph), other.embed(graph)),
+        (one.denoise(graph).keep_probability, other.denoise(graph).keep_probability),
+    ]
+    alike = all(np.array_equal(mine, theirs) for mine, theirs in pairs)
+    return alike and one.explain(graph, "003") == other.explain(graph, "003")
+
+
+def test_a_file_of_format_4_is_the_same_model_under_the_names_of_this_version(
+    model, graph, tmp_path, monkeypatch
+):
+    file = tmp_path / "model.safetensors"
+    save_as_format_4(model, file, monkeypatch)
+    assert header_of(file.read_bytes())[0]["__metadata__"]["format_version"] == "4"
+    loaded = GDPNet.load(file, device="cpu")
+    assert loaded.config_ == model.config_
+    assert loaded.trained_.weights == model.trained_.weights == (0.25, 0.25, 0.5)
+    assert loaded.suspected_labels_ == model.suspected_labels_
+    assert loaded.threshold_ == model.threshold_
+    assert same_answers(loaded, model, graph)
+    loaded.save(tmp_path / "again.safetensors")
+    assert same_answers(GDPNet.load(tmp_path / "again.safetensors", device="cpu"), model, graph)
+
+
+def test_a_hopwise_head_of_an_old_file_without_a_share_replaces_the_aggregator(
+    model, graph, tmp_path, monkeypatch
+):
+    save_as_format_4(model, tmp_path / "model", monkeypatch, share=None)
+    loaded = GDPNet.load(tmp_path / "model", device="cpu")
+    assert loaded.trained_.weights == (0.0, 0.5, 0.5)
+
+
+def test_an_old_file_that_names_two_widths_is_refused(model, tmp_path, monkeypatch):
+    file = tmp_path / "model.safetensors"
+    save_as_format_4(model, file, monkeypatch)
+    tensors, about = read_tensors(file, "model")
+    write_tensors(file, "model", tensors, about | {"num_features": 12})
+    with pytest.raises(ModelFileError, match=r"does not hold a whole model .*300 .*12"):
+        GDPNet.load(file, device="cpu")
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_changed_defaults_do_not_change_what_a_saved_model_predicts(
+    version, model, graph, tmp_path, monkeypatch
+):
+    file = tmp_path / "model.safetensors"
+    if version == 4:
+        save_as_format_4(model, file, monkeypatch)
+    else:
+        model.save(file)
+    expected, embedded = model.predict_proba(graph), model.embed(graph)
+    probability, settings = model.denoise(graph).keep_probability, model.config_.to_dict()
+    with monkeypatch.context() as patch:
+        change_many_defaults(patch)
+        loaded = GDPNet.load(file, device="cpu")
+        assert loaded.config_.to_dict() == settings
+        assert np.array_equal(loaded.predict_proba(graph), expected)
+        assert np.array_equal(loaded.embed(graph), embedded)
+        assert np.array_equal(loaded.denoise(graph).keep_probability, probability)
+
+
+def test_every_setting_is_in_the_file(model, tmp_path):
+    model.save(tmp_path / "model.safetensors")
+    about = read_tensors(tmp_path / "model.safetensors", "model")[1]
+    assert about["config"] == model.config_.to_dict()
 
 
 # --- all or nothing ---

@@ -1,8 +1,9 @@
-"""Cleaning and representing shard by shard: what comes out whole, resumed runs, and disks that are full."""
+"""Denoise and embed shard by shard: equal to the whole graph at once, resumed runs, and full disks."""
 
 import copy
 import errno
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from gdpnet._core import files as atomic
-from gdpnet._core.stopwatch import Phases
+from gdpnet._core.stopwatch import Stopwatch
 from gdpnet.cli import main
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.mapped import open_store
@@ -21,10 +22,13 @@ from gdpnet.errors import ConfigError, GDPNetError, GraphError, RunFolderError
 from gdpnet.estimator import GDPNet
 from gdpnet.inference import select as inference
 from gdpnet.inference import streaming
+from gdpnet.inference.ensemble import HeadWeights
 from gdpnet.inference.streaming import denoise_to, embed_to
-from gdpnet.representation.hopwise import Reader
+from gdpnet.representation.hopwise import HopwiseNetwork
+from helpers.setups import random_graph
 from helpers.small import FAST, fitted, noisy_graph
-from helpers.worlds import random_graph
+
+pytestmark = pytest.mark.slow  # nearly every test trains a model
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +62,11 @@ def by_hops() -> dict[int, tuple[GDPNet, Graph]]:
     return {hops: trained(representation={"hops": hops, "width": 8}) for hops in (1, 2)}
 
 
-def reading(model: GDPNet, **inference: object) -> GDPNet:
-    """Return the model with other settings of how it is read."""
+def with_inference(model: GDPNet, **inference: object) -> GDPNet:
+    """Return the model with other settings of inference."""
     found = copy.copy(model)
-    found.config_ = model.config_.with_values({"inference": inference})
+    config = model.config_.with_values({"inference": inference})
+    found._set_trained(replace(model.trained_, config=config))
     return found
 
 
@@ -73,33 +78,35 @@ def embedded(folder: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("mode", ["greedy", "sampled"])
 @pytest.mark.parametrize("hops", [1, 2])
-@pytest.mark.parametrize("both_ways", [False, True], ids=["one way", "both ways"])
-def test_shards_hold_what_the_whole_gives(mode, hops, both_ways, by_hops, tmp_path):
+@pytest.mark.parametrize("symmetrise", [False, True], ids=["one way", "symmetrised"])
+def test_shards_equal_the_result_for_the_whole_graph(mode, hops, symmetrise, by_hops, tmp_path):
     model, graph = by_hops[hops]
-    model = reading(model, mode=mode, both_ways=both_ways)
+    model = with_inference(model, mode=mode, symmetrise=symmetrise)
     whole = model.denoise(graph, threshold=0.5)
-    denoise_to(model, graph, tmp_path / "d", threshold=0.5, all_edges=True, edges_a_shard=80)
+    denoise_to(model.trained_, graph, tmp_path / "d", threshold=0.5, all_edges=True, edges_a_shard=80)
     found = rows(tmp_path / "d")
     assert np.array_equal(found["source"], graph.neighbour.numpy())
     assert np.array_equal(found["target"], graph.target.numpy())
     assert np.allclose(found["keep_probability"], whole.keep_probability, atol=1e-6)
     assert np.array_equal(found["kept"], whole.kept)
-    embed_to(model, graph, tmp_path / "e", edges_a_shard=80)
+    embed_to(model.trained_, graph, tmp_path / "e", edges_a_shard=80)
     assert np.allclose(embedded(tmp_path / "e"), model.embed(graph), atol=1e-5)
 
 
 @pytest.mark.parametrize("size", [1, 17, 1000])
-def test_the_size_of_a_shard_does_not_matter_nor_that_the_graph_is_mapped(size, by_hops, tmp_path):
+def test_neither_the_shard_size_nor_memory_mapping_changes_the_result(size, by_hops, tmp_path):
     model, graph = by_hops[2]
-    denoise_to(model, stored(graph, tmp_path / "s"), tmp_path / "d", all_edges=True, edges_a_shard=size)
+    denoise_to(
+        model.trained_, stored(graph, tmp_path / "s"), tmp_path / "d", all_edges=True, edges_a_shard=size
+    )
     whole = model.denoise(graph)
     assert np.allclose(rows(tmp_path / "d")["keep_probability"], whole.keep_probability, atol=1e-6)
 
 
 @pytest.mark.parametrize("settings", [{"policy": {"state": "paper"}}, {"policy": {"state": "pairs"}}])
-def test_other_states_and_edges_that_run_one_way_stream_too(settings, tmp_path):
+def test_other_states_and_directed_edges_stream_too(settings, tmp_path):
     model, graph = trained(**settings, directed=True)
-    denoise_to(model, graph, tmp_path / "d", symmetric=False, all_edges=True, edges_a_shard=13)
+    denoise_to(model.trained_, graph, tmp_path / "d", symmetric=False, all_edges=True, edges_a_shard=13)
     whole = model.denoise(graph, symmetric=False)
     assert np.allclose(rows(tmp_path / "d")["keep_probability"], whole.keep_probability, atol=1e-6)
 
@@ -107,7 +114,9 @@ def test_other_states_and_edges_that_run_one_way_stream_too(settings, tmp_path):
 @pytest.mark.parametrize("normalise", ["none", "row"])
 def test_features_that_are_not_of_length_one_stream_too(normalise, tmp_path):
     model, graph = trained(features={"normalise": normalise})
-    denoise_to(model, stored(graph, tmp_path / "s"), tmp_path / "d", all_edges=True, edges_a_shard=31)
+    denoise_to(
+        model.trained_, stored(graph, tmp_path / "s"), tmp_path / "d", all_edges=True, edges_a_shard=31
+    )
     whole = model.denoise(graph)
     assert np.allclose(rows(tmp_path / "d")["keep_probability"], whole.keep_probability, atol=1e-6)
 
@@ -115,7 +124,9 @@ def test_features_that_are_not_of_length_one_stream_too(normalise, tmp_path):
 def test_sparse_features_and_ids_of_the_user_stream_too(model, tmp_path):
     graph = noisy_graph()
     whole = model.denoise(graph, threshold=0.6)
-    said = denoise_to(model, stored(graph, tmp_path / "s"), tmp_path / "d", threshold=0.6, edges_a_shard=50)
+    said = denoise_to(
+        model.trained_, stored(graph, tmp_path / "s"), tmp_path / "d", threshold=0.6, edges_a_shard=50
+    )
     found = rows(tmp_path / "d")
     assert np.array_equal(found["source"], graph.node_ids[graph.neighbour.numpy()[whole.kept]])
     assert np.allclose(found["keep_probability"], whole.keep_probability[whole.kept], atol=1e-6)
@@ -124,29 +135,32 @@ def test_sparse_features_and_ids_of_the_user_stream_too(model, tmp_path):
 
 def test_a_model_without_selection_keeps_everything(tmp_path):
     model, graph = trained(training={"selection": False, "epochs": 2})
-    said = denoise_to(model, graph, tmp_path / "d", edges_a_shard=20)
+    said = denoise_to(model.trained_, graph, tmp_path / "d", edges_a_shard=20)
     assert said["kept_share"] == 1.0
-    embed_to(model, graph, tmp_path / "e", edges_a_shard=20)
+    embed_to(model.trained_, graph, tmp_path / "e", edges_a_shard=20)
     assert np.allclose(embedded(tmp_path / "e"), model.embed(graph), atol=1e-5)
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
 @pytest.mark.parametrize("hops", [1, 2])
-def test_a_reader_reads_the_same_shard_by_shard(hops, share, by_hops, tmp_path):
+def test_a_hopwise_head_embeds_the_same_shard_by_shard(hops, share, by_hops, tmp_path):
     model, graph = by_hops[hops]
-    reader = Reader(4, 8, 3, 2, rings=hops + 1)
-    reader.initialise(torch.Generator().manual_seed(0))
-    reader.share.fill_(share)
+    hopwise = HopwiseNetwork(4, 8, 3, 2, hops=hops + 1)
+    hopwise.initialise(torch.Generator().manual_seed(0))
+    networks, before = copy.deepcopy(model.networks_), model.embed(graph)
+    networks.hopwise = hopwise
     model = copy.copy(model)
-    model.reader_ = reader
-    embed_to(model, stored(graph, tmp_path / "s"), tmp_path / "e", edges_a_shard=37)
+    weights = HeadWeights().with_hopwise(share)
+    model._set_trained(replace(model.trained_, networks=networks, weights=weights))
+    embed_to(model.trained_, stored(graph, tmp_path / "s"), tmp_path / "e", edges_a_shard=37)
     assert np.allclose(embedded(tmp_path / "e"), model.embed(graph), atol=1e-5)
+    assert np.array_equal(model.embed(graph), before) == (share < 1.0)
 
 
 def test_the_summary_is_that_of_the_whole(model, tmp_path):
     graph = noisy_graph()
     whole = model.denoise(graph, threshold=0.7)
-    said = denoise_to(model, graph, tmp_path / "d", threshold=0.7, edges_a_shard=50)
+    said = denoise_to(model.trained_, graph, tmp_path / "d", threshold=0.7, edges_a_shard=50)
     spurious = graph.truth.spurious.numpy()
     assert said["edges"] == graph.num_edges
     assert said["kept_share"] == pytest.approx(whole.kept.mean())
@@ -155,20 +169,27 @@ def test_the_summary_is_that_of_the_whole(model, tmp_path):
     assert said["keep_auc"] == pytest.approx(roc_auc_score(~spurious, whole.keep_probability), abs=1e-3)
 
 
-def test_the_way_of_gpus_gives_the_same(monkeypatch, tmp_path):
+@pytest.mark.skipif(torch.cuda.is_available(), reason="runs the kernel in the interpreter, on the CPU")
+def test_the_gpu_path_gives_the_same(monkeypatch, tmp_path):
     pytest.importorskip("triton", reason="Triton is not installed")
     model, graph = trained(representation={"width": 8}, inference={"episodes": 3})
     whole = model.denoise(graph)
     monkeypatch.setattr(inference, "can_share", lambda *_: True)
     monkeypatch.setattr(streaming, "_threads", lambda device: 2)
-    phases = Phases()
+    stopwatch = Stopwatch()
     said = denoise_to(
-        model, graph, tmp_path / "d", all_edges=True, edges_a_shard=80, phases=phases, threshold=0.5
+        model.trained_,
+        graph,
+        tmp_path / "d",
+        all_edges=True,
+        edges_a_shard=80,
+        stopwatch=stopwatch,
+        threshold=0.5,
     )
     assert np.allclose(rows(tmp_path / "d")["keep_probability"], whole.keep_probability, atol=1e-5)
     assert said["edges"] == graph.num_edges
-    assert phases.seconds.keys() == {
-        "read", "node tables", "circles", "pair features", "first look", "decide", "write"
+    assert stopwatch.seconds.keys() == {
+        "read", "node tables", "neighbourhoods", "pair features", "context", "decide", "write"
     }  # fmt: skip
 
 
@@ -195,18 +216,18 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(
 ):
     graph = noisy_graph()
     monkeypatch.setattr(streaming, "_threads", lambda device: threads)  # a GPU has threads that write
-    denoise_to(model, graph, tmp_path / "whole", all_edges=True, edges_a_shard=60)
+    denoise_to(model.trained_, graph, tmp_path / "whole", all_edges=True, edges_a_shard=60)
     with monkeypatch.context() as patch:
         stop_after(files, patch)
         with pytest.raises(
             GDPNetError, match=r"No space left on device; .* finished and stay valid"
         ) as caught:
-            denoise_to(model, graph, tmp_path / "d", all_edges=True, edges_a_shard=60)
+            denoise_to(model.trained_, graph, tmp_path / "d", all_edges=True, edges_a_shard=60)
     finished = sorted((tmp_path / "d").glob("part-*.parquet"))
     total = len(list((tmp_path / "whole").glob("part-*")))
     assert f"{len(finished)} of {total} shards" in str(caught.value)
     before = [(path.stat().st_mtime_ns, pq.read_table(path).num_rows) for path in finished]
-    denoise_to(model, graph, tmp_path / "d", all_edges=True, edges_a_shard=60)
+    denoise_to(model.trained_, graph, tmp_path / "d", all_edges=True, edges_a_shard=60)
     assert [(path.stat().st_mtime_ns, pq.read_table(path).num_rows) for path in finished] == before
     for name, column in rows(tmp_path / "whole").items():
         assert np.array_equal(rows(tmp_path / "d")[name], column)
@@ -215,50 +236,53 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(
     ]
 
 
-def test_what_was_decided_before_a_stop_is_not_decided_again(model, tmp_path, monkeypatch):
+def test_decisions_made_before_a_stop_are_not_made_again(model, tmp_path, monkeypatch):
     graph = noisy_graph()
     with monkeypatch.context() as patch:
         stop_after(12, patch)
         with pytest.raises(GDPNetError, match="No space"):
-            denoise_to(model, graph, tmp_path / "d", edges_a_shard=50)
-    told = []
+            denoise_to(model.trained_, graph, tmp_path / "d", edges_a_shard=50)
+    reports = []
     denoise_to(
-        model,
+        model.trained_,
         graph,
         tmp_path / "d",
         edges_a_shard=50,
-        progress=lambda what, done, total: told.append((what, done)),
+        progress=lambda what, done, total: reports.append((what, done)),
     )
-    assert not [done for what, done in told if what == "first"]
-    assert next(done for what, done in told if what == "decided") > 1
+    assert not [done for what, done in reports if what == "first"]
+    assert next(done for what, done in reports if what == "decided") > 1
 
 
 def test_a_finished_run_does_nothing_more(model, tmp_path, monkeypatch):
     graph = noisy_graph()
-    said = denoise_to(model, graph, tmp_path / "d", edges_a_shard=50)
+    said = denoise_to(model.trained_, graph, tmp_path / "d", edges_a_shard=50)
     monkeypatch.setattr(streaming, "Blockwise", None)
-    assert denoise_to(model, graph, tmp_path / "d", edges_a_shard=50) == said
+    assert denoise_to(model.trained_, graph, tmp_path / "d", edges_a_shard=50) == said
 
 
 @pytest.mark.parametrize(
     ("other", "sentence"),
     [
         (
-            lambda m, g, d: denoise_to(fitted(g, seed=1), g, d, edges_a_shard=50),
+            lambda m, g, d: denoise_to(fitted(g, seed=1).trained_, g, d, edges_a_shard=50),
             "holds shards of another model",
         ),
-        (lambda m, g, d: denoise_to(m, noisy_graph(seed=1), d, edges_a_shard=50), "of another graph"),
-        (lambda m, g, d: embed_to(m, g, d, edges_a_shard=50), "of another command"),
         (
-            lambda m, g, d: denoise_to(m, g, d, edges_a_shard=50, threshold=0.9),
+            lambda m, g, d: denoise_to(m.trained_, noisy_graph(seed=1), d, edges_a_shard=50),
+            "of another graph",
+        ),
+        (lambda m, g, d: embed_to(m.trained_, g, d, edges_a_shard=50), "of another command"),
+        (
+            lambda m, g, d: denoise_to(m.trained_, g, d, edges_a_shard=50, threshold=0.9),
             r"of other settings \(threshold\)",
         ),
-        (lambda m, g, d: denoise_to(m, g, d, edges_a_shard=60), r"of other settings \(shards\)"),
+        (lambda m, g, d: denoise_to(m.trained_, g, d, edges_a_shard=60), r"of other settings \(shards\)"),
     ],
 )
 def test_two_different_runs_are_not_mixed(other, sentence, model, tmp_path):
     graph = noisy_graph()
-    denoise_to(model, graph, tmp_path / "d", edges_a_shard=50)
+    denoise_to(model.trained_, graph, tmp_path / "d", edges_a_shard=50)
     with pytest.raises(RunFolderError, match=sentence):
         other(model, graph, tmp_path / "d")
 
@@ -267,13 +291,13 @@ def test_a_folder_with_other_files_or_a_file_is_refused(model, tmp_path):
     graph = noisy_graph()
     (tmp_path / "x").write_text("mine")
     with pytest.raises(RunFolderError, match="must be a new or an empty folder or hold shards"):
-        denoise_to(model, graph, tmp_path)
+        denoise_to(model.trained_, graph, tmp_path)
     with pytest.raises(RunFolderError, match="is a file, shards need a folder"):
-        denoise_to(model, graph, tmp_path / "x")
-    with pytest.raises(ConfigError, match="one edge or more, found 0"):
-        denoise_to(model, graph, tmp_path / "y", edges_a_shard=0)
+        denoise_to(model.trained_, graph, tmp_path / "x")
+    with pytest.raises(ConfigError, match="a shard must hold at least one edge, found 0"):
+        denoise_to(model.trained_, graph, tmp_path / "y", edges_a_shard=0)
     with pytest.raises(GraphError, match="was trained on 300 features"):
-        denoise_to(model, random_graph(1), tmp_path / "y")
+        denoise_to(model.trained_, random_graph(1), tmp_path / "y")
 
 
 # --- hubs ---
@@ -288,7 +312,7 @@ def test_a_hub_is_a_shard_by_itself_and_decided_as_in_memory(tmp_path, monkeypat
     model = fitted(graph, FAST.with_values({"policy": {"max_candidates": 8, "hidden": [8, 6]}}))
     whole = model.denoise(graph)
     monkeypatch.setattr("gdpnet.inference.select._CANDIDATES_AT_ONCE", 20)
-    denoise_to(model, graph, tmp_path / "d", all_edges=True, edges_a_shard=50)
+    denoise_to(model.trained_, graph, tmp_path / "d", all_edges=True, edges_a_shard=50)
     about = json.loads((tmp_path / "d" / "shards.json").read_text())
     assert about["shards"][0] == [0, 1]
     assert np.allclose(rows(tmp_path / "d")["keep_probability"], whole.keep_probability, atol=1e-5)
@@ -307,6 +331,6 @@ def test_denoise_and_embed_write_shards(model, tmp_path, capsys):
     assert said["shards"] == len(list((tmp_path / "d").glob("part-*.parquet"))) > 3
     assert len(rows(tmp_path / "d")["source"]) == said["edges"]
     assert main(["embed", *words, "--out", str(tmp_path / "e")]) == 0
-    assert "80 representations of width 8" in capsys.readouterr().out
+    assert "80 embeddings of width 8" in capsys.readouterr().out
     assert main(["denoise", *words, "--out", str(tmp_path / "d.parquet")]) == 2
     assert "with --shards --out must be a folder" in capsys.readouterr().err

@@ -1,13 +1,13 @@
-"""How the episodes of a batch are laid out."""
+"""The layout of the episodes of a batch."""
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gdpnet.selection.episodes import begin_episodes, split_episodes
-from helpers.worlds import random_graph, star
+from helpers.setups import random_graph, star
 
-# the path 0 - 1 - 2, the node 3 alone, and 1 - 4
+# the edges 0 - 1, 1 - 2 and 1 - 4; node 3 is isolated
 ROW_PTR = torch.tensor([0, 1, 4, 5, 5, 6])
 NEIGHBOUR = torch.tensor([1, 0, 2, 4, 1, 1])
 
@@ -17,7 +17,7 @@ def begin(targets: list[int], **options):
     return begin_episodes(ROW_PTR, NEIGHBOUR, torch.tensor(targets, dtype=torch.long), **chosen)
 
 
-def test_the_longest_episode_comes_first_and_candidates_lie_end_to_end():
+def test_the_longest_episode_comes_first_and_candidates_are_concatenated():
     episodes = begin([2, 1])
     assert episodes.target.tolist() == [1, 2]
     assert episodes.offsets.tolist() == [0, 3, 4]
@@ -27,7 +27,7 @@ def test_the_longest_episode_comes_first_and_candidates_lie_end_to_end():
     assert episodes.count == 2
 
 
-def test_targets_of_equal_length_keep_the_order_they_were_asked_in():
+def test_targets_of_equal_length_keep_their_order():
     assert begin([4, 0, 2]).target.tolist() == [4, 0, 2]
 
 
@@ -37,18 +37,18 @@ def test_a_target_without_neighbours_has_no_episode():
     assert begin([3, 0]).target.tolist() == [0]
 
 
-def test_no_targets_make_no_episodes():
+def test_no_targets_give_no_episodes():
     assert begin([]).count == 0
 
 
-def test_a_row_shift_moves_the_target_and_its_candidates_alike():
+def test_a_row_shift_is_added_to_the_target_and_its_candidates():
     episodes = begin([2, 1], row_shift=torch.tensor([100, 0]))
     assert episodes.target_row.tolist() == [1, 102]
     assert episodes.row.tolist() == [0, 2, 4, 101]
     assert episodes.target.tolist() == [1, 2]
 
 
-def test_a_hub_plays_equal_parts_that_cover_each_neighbour_once():
+def test_a_hub_is_split_into_equal_parts_that_cover_each_neighbour_once():
     episodes = star(1000)
     assert episodes.length.tolist() == [250, 250, 250, 250]
     assert episodes.target.tolist() == [0, 0, 0, 0]
@@ -57,7 +57,7 @@ def test_a_hub_plays_equal_parts_that_cover_each_neighbour_once():
     assert torch.unique(episodes.ending_key).numel() == 4
 
 
-def test_a_hub_in_the_batch_does_not_change_the_episodes_of_others():
+def test_a_hub_in_the_batch_does_not_change_other_episodes():
     row_ptr = torch.tensor([0, 5, 6, 7, 8, 9, 11])
     neighbour = torch.tensor([1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 3])
     together = begin_episodes(row_ptr, neighbour, torch.tensor([0, 5]), max_candidates=3, seed=4)
@@ -69,20 +69,20 @@ def test_a_hub_in_the_batch_does_not_change_the_episodes_of_others():
     assert torch.equal(together.ending_key[mine], alone.ending_key)
 
 
-def test_the_parts_of_a_hub_do_not_depend_on_its_company():
+def test_the_parts_of_a_hub_do_not_depend_on_the_batch():
     episodes, alone = star(9, copies=2, max_candidates=4), star(9, max_candidates=4)
     parts = {frozenset(part.tolist()) for part in torch.split(episodes.row, episodes.length.tolist())}
     assert parts == {frozenset(part.tolist()) for part in torch.split(alone.row, alone.length.tolist())}
 
 
-def test_copies_of_a_target_have_keys_of_their_own():
+def test_copies_of_a_target_have_different_keys():
     episodes = star(3, copies=4)
     assert episodes.count == 4
     assert torch.unique(episodes.key).numel() == 12
     assert torch.unique(episodes.ending_key).numel() == 4
 
 
-def test_keys_name_target_and_neighbour_whatever_the_batch():
+def test_keys_depend_on_target_and_neighbour_but_not_on_the_batch():
     together, alone = begin([2, 1]), begin([2])
     assert torch.equal(together.key[3:], alone.key)
     assert torch.equal(together.ending_key[1:], alone.ending_key)
@@ -90,7 +90,7 @@ def test_keys_name_target_and_neighbour_whatever_the_batch():
 
 
 @given(st.integers(0, 50), st.integers(1, 4), st.lists(st.integers(0, 5), max_size=8))
-def test_every_edge_of_every_target_is_a_candidate_once_and_no_episode_is_too_long(seed, bound, targets):
+def test_every_edge_is_a_candidate_once_and_no_episode_is_too_long(seed, bound, targets):
     graph = random_graph(seed)
     wanted = torch.tensor(targets, dtype=torch.long)
     episodes = begin_episodes(graph.row_ptr, graph.neighbour, wanted, max_candidates=bound, seed=seed)
@@ -102,7 +102,7 @@ def test_every_edge_of_every_target_is_a_candidate_once_and_no_episode_is_too_lo
     assert episodes.length.tolist() == sorted(episodes.length.tolist(), reverse=True)
 
 
-def test_a_batch_is_cut_into_smaller_ones_that_hold_the_same_episodes():
+def test_a_batch_is_split_into_smaller_ones_with_the_same_episodes():
     whole = star(20, 3, max_candidates=6)
     parts = split_episodes(whole, 13)
     assert all(part.row.numel() <= 13 for part in parts)

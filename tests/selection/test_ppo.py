@@ -9,7 +9,7 @@ from torch.distributions import Bernoulli, Categorical
 from gdpnet._core.csr import offsets_of
 from gdpnet.config import Config, PPOSettings
 from gdpnet.inference.observation import make_view
-from gdpnet.selection.buffer import visited_states
+from gdpnet.selection.buffer import collect_states
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.ppo import (
@@ -24,12 +24,12 @@ from gdpnet.selection.ppo import (
 )
 from gdpnet.selection.rollout import roll_out
 from gdpnet.selection.update import update_policy
-from helpers.worlds import (
+from helpers.setups import (
     joint_logits,
     known_policy,
     order_logits,
     random_graph,
-    random_world,
+    random_setup,
     score_all,
     star,
     table_view,
@@ -77,7 +77,7 @@ def test_the_baseline_is_the_mean_over_episodes_at_the_same_step():
     assert step_baseline(torch.zeros(0), torch.zeros(0, dtype=torch.long)).shape == (0,)
 
 
-def test_the_surrogate_is_clipped_where_the_ratio_already_went_the_advantages_way():
+def test_the_surrogate_is_clipped_where_the_ratio_moved_in_the_direction_of_the_advantage():
     ratio = torch.tensor([1.5, 1.5, 0.5, 0.5, 1.1])
     advantage = torch.tensor([2.0, -2.0, 2.0, -2.0, 1.0])
     gain, slope = clipped_surrogate(ratio.log(), torch.zeros(5), advantage, 0.2)
@@ -96,12 +96,12 @@ def star_rollout(play: Play = AS_SHIPPED, copies: int = 6):
     return roll_out(known_policy(-1.0), table_view(values), star(3, copies), play)
 
 
-def test_sampled_advantages_are_returns_above_the_mean_of_their_step_brought_to_size_one():
+def test_sampled_advantages_are_normalised_returns_minus_the_mean_of_their_step():
     rollout = star_rollout(Play(early_stop=False))
     reward = torch.arange(rollout.decisions, dtype=torch.float32)
     found = advantages(rollout, reward, 0.5, exact=False)
-    earned = (reward * rollout.kept).view(-1, 3)
-    returns = earned.clone()
+    gained = (reward * rollout.kept).view(-1, 3)
+    returns = gained.clone()
     returns[:, 1] += 0.5 * returns[:, 2]
     returns[:, 0] += 0.5 * returns[:, 1]
     above = (returns - returns.mean(dim=0)).flatten()
@@ -110,12 +110,12 @@ def test_sampled_advantages_are_returns_above_the_mean_of_their_step_brought_to_
     assert torch.allclose(found.order, expected, atol=1e-5)
 
 
-def test_an_exact_advantage_of_keep_or_drop_is_expected_to_be_zero():
+def test_exact_advantages_of_keep_or_drop_have_expectation_zero():
     rollout = star_rollout()
     reward = torch.where(rollout.is_ending, 0.0, torch.linspace(-1.0, 2.0, rollout.decisions))
     kept = advantages(replace(rollout, kept=~rollout.is_ending), reward, 0.0, exact=True)
     dropped = advantages(replace(rollout, kept=torch.zeros_like(rollout.is_ending)), reward, 0.0, exact=True)
-    # the draw's part is the same in both, which tells the scale that each was brought to
+    # the advantage of the draw is the same in both, which gives the scale of each
     scale = kept.order.norm() / dropped.order.norm()
     chance = rollout.keep_probability[rollout.candidate.clamp(min=0)]
     expected = chance * kept.keep + (1 - chance) * dropped.keep * scale
@@ -123,31 +123,31 @@ def test_an_exact_advantage_of_keep_or_drop_is_expected_to_be_zero():
     assert float(kept.keep.abs().max()) > 0.5
 
 
-def test_the_exact_advantage_of_a_draw_is_its_expected_reward_above_the_mean_of_its_step():
+def test_the_exact_advantage_of_a_draw_is_its_expected_reward_minus_the_mean_of_its_step():
     rollout = star_rollout(Play(early_stop=False))
     reward = torch.linspace(-1.0, 2.0, rollout.decisions)
     found = advantages(rollout, reward, 0.0, exact=True)
     chance = rollout.keep_probability[rollout.candidate]
     expected = (chance * reward).view(-1, 3)
     expected = (expected - expected.mean(dim=0)).flatten()
-    spread = (reward * rollout.kept - chance * reward).square().mean().sqrt()
-    assert torch.allclose(found.order, expected / spread, atol=1e-5)
+    scale = (reward * rollout.kept - chance * reward).square().mean().sqrt()
+    assert torch.allclose(found.order, expected / scale, atol=1e-5)
 
 
-def test_exact_advantages_hold_the_sampled_future():
+def test_exact_advantages_include_the_sampled_future():
     rollout = star_rollout(Play(early_stop=False))
     reward = torch.linspace(-1.0, 2.0, rollout.decisions)
     now = (reward * rollout.kept - rollout.keep_probability[rollout.candidate] * reward).view(-1, 3)
-    earned = (reward * rollout.kept).view(-1, 3)
-    future = torch.zeros_like(earned)
-    future[:, 1] = 0.5 * earned[:, 2]
-    future[:, 0] = 0.5 * (earned[:, 1] + future[:, 1])
+    gained = (reward * rollout.kept).view(-1, 3)
+    future = torch.zeros_like(gained)
+    future[:, 1] = 0.5 * gained[:, 2]
+    future[:, 0] = 0.5 * (gained[:, 1] + future[:, 1])
     expected = (now + future - future.mean(dim=0)).flatten()
     found = advantages(rollout, reward, 0.5, exact=True).keep
     assert torch.allclose(found, expected / expected.square().mean().sqrt(), atol=1e-5)
 
 
-def test_rewards_that_are_all_zero_give_advantages_that_are_all_zero():
+def test_zero_rewards_give_zero_advantages():
     rollout = star_rollout()
     for exact in (True, False):
         found = advantages(rollout, torch.zeros(rollout.decisions), 0.9, exact=exact)
@@ -161,11 +161,11 @@ def test_rewards_that_are_all_zero_give_advantages_that_are_all_zero():
 def two_policies(play: Play, seed: int = 2):
     """Return a real roll-out, its states, and the scores of the policy that acted and of another."""
     config = Config().with_values(
-        {"representation": {"width": 4}, "policy": {"hidden": [6, 5], "state": "circles"}}
+        {"representation": {"width": 4}, "policy": {"hidden": [6, 5], "state": "neighbourhood"}}
     )
     graph = random_graph(seed, nodes=6, links=12)
-    policy, aggregators, prepared = random_world(graph, config, seed=seed)
-    other, _, _ = random_world(graph, config, seed=seed)
+    policy, aggregators, prepared = random_setup(graph, config, seed=seed)
+    other, _, _ = random_setup(graph, config, seed=seed)
     with torch.no_grad():
         for weight in other.parameters():
             weight.add_(0.5 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(9)))
@@ -174,13 +174,13 @@ def two_policies(play: Play, seed: int = 2):
     episodes = begin_episodes(graph.row_ptr, graph.neighbour, everyone, max_candidates=256, seed=seed)
     rollout = roll_out(policy, view, episodes, play)
     assert bool(rollout.is_ending.any()) == play.can_end
-    visited = visited_states(rollout, view)
+    buffer = collect_states(rollout, view)
     old, new = (score_all(one, rollout, view) for one in (policy, other))
-    return rollout, view, visited, old, new, other
+    return rollout, view, buffer, old, new, other
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=NAMES)
-def test_the_joint_kl_is_that_of_all_pairs_of_neighbour_and_action(play):
+def test_the_joint_kl_equals_that_of_all_enumerated_actions(play):
     _, _, _, old, new, _ = two_policies(play)
     before, after = Categorical(logits=joint_logits(old, play)), Categorical(logits=joint_logits(new, play))
     expected = torch.distributions.kl_divergence(before, after)
@@ -191,13 +191,13 @@ def test_the_joint_kl_is_that_of_all_pairs_of_neighbour_and_action(play):
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=NAMES)
-def test_the_joint_entropy_is_that_of_all_pairs_of_neighbour_and_action(play):
+def test_the_joint_entropy_equals_that_of_all_enumerated_actions(play):
     _, _, _, old, _, _ = two_policies(play)
     expected = Categorical(logits=joint_logits(old, play)).entropy()
     assert torch.allclose(joint_entropy(old, play.learned_order, play.can_end), expected, atol=1e-5)
 
 
-def test_the_kl_of_keep_or_drop_is_that_of_two_bernoullis():
+def test_the_kl_of_keep_or_drop_is_that_of_two_bernoulli_distributions():
     old, new = torch.tensor([-3.0, 0.0, 2.0, 30.0]), torch.tensor([1.0, 0.5, 2.0, -30.0])
     expected = torch.distributions.kl_divergence(
         Bernoulli(logits=old.double()), Bernoulli(logits=new.double())
@@ -305,7 +305,7 @@ def torchrl_parts(objectives, rollout, new: Scored, worth, clip: float) -> torch
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=NAMES)
-def test_the_loss_of_an_update_is_torchrls_of_both_parts_of_the_action(objectives, play):
+def test_the_loss_of_an_update_is_torchrls_loss_of_both_parts_of_the_action(objectives, play):
     rollout, view, _, _, new, other = two_policies(play)
     reward = torch.linspace(-1.0, 1.0, rollout.decisions) * ~rollout.is_ending
     settings = PPOSettings(passes=1, batch_size=1000, learning_rate=0.0, discount=0.5)

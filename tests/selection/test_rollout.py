@@ -1,6 +1,6 @@
-"""Playing the policy: order, keeping, stopping, and their probabilities, against numbers worked by hand.
+"""Roll-outs: order, keeping, stopping, and their probabilities, against numbers worked by hand.
 
-The last part plays the same episodes a second time with plain loops over nodes and neighbours.
+The last part plays the same episodes again with plain loops over nodes and neighbours.
 """
 
 import math
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gdpnet._core.random import gumbels, keys, uniforms
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
-from gdpnet.data.prepare import Prepared, with_circle
+from gdpnet.data.prepare import Prepared, with_neighbourhoods
 from gdpnet.errors import GDPNetError
 from gdpnet.inference.observation import make_view
 from gdpnet.representation.aggregator import Aggregators
@@ -23,7 +23,7 @@ from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import ENDING, NEVER, Play
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Rollout, decision_offsets, roll_out
-from helpers.worlds import known_policy, random_graph, random_world, star, table_view
+from helpers.setups import known_policy, random_graph, random_setup, star, table_view
 
 GREEDY = Play(greedy=True)
 TO_THE_END = Play(early_stop=False)
@@ -42,7 +42,7 @@ def play_star(scores: list[float], play: Play, *, ending: float = -9.0, copies: 
 # --- greedy ---
 
 
-def test_a_greedy_episode_visits_in_descending_score_and_keeps_what_scores_above_zero():
+def test_a_greedy_episode_visits_by_descending_score_and_keeps_scores_above_zero():
     rollout = play_star([1.0, -2.0, 3.0, -1.0], GREEDY)
     assert rollout.candidate.tolist() == [2, 0, 3, 1]
     assert rollout.step.tolist() == [0, 1, 2, 3]
@@ -51,7 +51,7 @@ def test_a_greedy_episode_visits_in_descending_score_and_keeps_what_scores_above
     assert rollout.visited_at.tolist() == [1, 3, 0, 2]
 
 
-def test_a_score_of_zero_is_one_half_and_is_not_kept():
+def test_a_score_of_zero_has_keep_probability_one_half_and_is_not_kept():
     rollout = play_star([0.0], GREEDY)
     assert rollout.kept.tolist() == [False]
     assert rollout.keep_probability.tolist() == [0.5]
@@ -72,7 +72,7 @@ def test_an_ending_neighbour_above_all_ends_at_once():
     assert not rollout.selected.any()
 
 
-def test_without_early_stop_the_ending_neighbour_is_no_candidate():
+def test_without_early_stop_the_ending_neighbour_is_not_a_candidate():
     rollout = play_star([1.0, 2.0], Play(greedy=True, early_stop=False), ending=5.0)
     assert rollout.candidate.tolist() == [1, 0]
 
@@ -117,14 +117,14 @@ def test_a_visited_candidate_has_the_keep_probability_of_its_decision():
     assert rollout.keep_probability.tolist() == pytest.approx([sigmoid(1.0), sigmoid(-2.0), sigmoid(3.0)])
 
 
-def test_an_unvisited_candidate_must_also_have_come_before_the_end():
+def test_the_keep_probability_of_an_unvisited_candidate_counts_the_ending_neighbour():
     rollout = play_star([1.0, -2.0], GREEDY, ending=0.5)
     unvisited = sigmoid(-2.0) * math.exp(-2.0) / (math.exp(-2.0) + math.exp(0.5))
     assert rollout.visited_at.tolist() == [0, NEVER]
     assert rollout.keep_probability.tolist() == pytest.approx([sigmoid(1.0), unvisited])
 
 
-def test_sampled_first_draws_follow_the_softmax_and_keeping_the_sigmoid():
+def test_sampled_draws_follow_the_softmax_and_keeping_the_sigmoid():
     scores, ending = [1.0, -1.0, 0.5], 0.0
     rollout = play_star(scores, Play(), ending=ending, copies=10_000)
     first = rollout.step == 0
@@ -150,14 +150,14 @@ def test_a_random_order_is_uniform_and_ignores_scores_and_the_ending_neighbour()
     assert torch.allclose(rollout.order_log_prob[second], torch.tensor(1 / 2).log())
 
 
-def test_a_greedy_reading_of_a_random_order_still_keeps_by_score():
+def test_a_greedy_episode_in_random_order_still_keeps_by_score():
     rollout = play_star([6.0, -6.0, 0.5], Play(greedy=True, learned_order=False), copies=50)
     assert rollout.selected.view(50, 3).all(dim=0).tolist() == [True, False, True]
     assert rollout.selected.view(50, 3).any(dim=0).tolist() == [True, False, True]
     assert torch.unique(rollout.candidate[rollout.step == 0] % 3).numel() == 3
 
 
-# --- what holds for every episode ---
+# --- properties of every episode ---
 
 
 @settings(max_examples=40, deadline=None)
@@ -169,7 +169,7 @@ def test_a_greedy_reading_of_a_random_order_still_keeps_by_score():
     st.booleans(),
     st.integers(0, 100),
 )
-def test_every_candidate_is_visited_at_most_once_and_all_are_where_nothing_ends(
+def test_candidates_are_visited_at_most_once_and_all_are_without_an_end(
     scores, ending, greedy, learned, early_stop, seed
 ):
     play = Play(greedy, learned, early_stop)
@@ -188,7 +188,7 @@ def test_every_candidate_is_visited_at_most_once_and_all_are_where_nothing_ends(
     assert bool((rollout.order_log_prob <= 1e-5).all())
 
 
-def test_an_empty_batch_is_played_to_an_empty_record():
+def test_an_empty_batch_gives_an_empty_roll_out():
     values = torch.tensor([0.0])
     episodes = begin_episodes(
         torch.tensor([0, 0]),
@@ -203,7 +203,7 @@ def test_an_empty_batch_is_played_to_an_empty_record():
     assert rollout.states[0].shape == (0, 1)
 
 
-def test_the_same_seed_plays_the_same_and_another_seed_another():
+def test_the_same_seed_gives_the_same_roll_out_and_another_seed_another():
     first, again = play_star([0.0] * 5, Play(), copies=4), play_star([0.0] * 5, Play(), copies=4)
     other = play_star([0.0] * 5, Play(), copies=4, seed=1)
     assert torch.equal(first.candidate, again.candidate)
@@ -212,19 +212,19 @@ def test_the_same_seed_plays_the_same_and_another_seed_another():
     assert other.candidate.tolist() != first.candidate.tolist()
 
 
-def test_scores_that_are_no_longer_numbers_end_the_play_with_a_sentence():
+def test_nan_scores_raise_an_error():
     policy = known_policy()
     policy.score_bias.data.fill_(torch.nan)
     with pytest.raises(GDPNetError, match="training diverged"):
         roll_out(policy, table_view(torch.tensor([0.0, 1.0, 2.0])), star(2), Play())
 
 
-# --- against plain loops ---
+# --- comparison with plain loops ---
 
 
 @dataclass
 class Decision:
-    """One decision of the plain episode: the neighbour, None for the end, and both log-probabilities."""
+    """One decision of a plain episode; the neighbour is None for the end."""
 
     neighbour: int | None
     kept: bool
@@ -235,7 +235,7 @@ class Decision:
 
 
 class PlainEpisode:
-    """The neighbour-selection MDP of one target, by its definition: no flat tensors, nothing precomputed."""
+    """The neighbour-selection MDP of one target by its definition, without flat tensors and precomputation."""
 
     def __init__(
         self,
@@ -244,18 +244,18 @@ class PlainEpisode:
         policy: Policy,
         aggregators: Aggregators,
         prepared: Prepared,
-        member: int,
+        fold_model: int,
     ):
         self.graph, self.config, self.policy, self.prepared = graph, config, policy, prepared
         width = aggregators.width
-        columns = slice(member * width, (member + 1) * width)
+        columns = slice(fold_model * width, (fold_model + 1) * width)
         self.weight = aggregators.weight[:, columns]
         self.self_weight = self.weight
         if aggregators.self_weight is not None:
             self.self_weight = aggregators.self_weight[:, columns]
         self.separate = aggregators.self_weight is not None
-        self.bias = aggregators.bias[member]
-        self.head, self.head_bias = aggregators.head_weight[member], aggregators.head_bias[member]
+        self.bias = aggregators.bias[fold_model]
+        self.head, self.head_bias = aggregators.head_weight[fold_model], aggregators.head_bias[fold_model]
         self.features = prepared.features
 
     def neighbours(self, node: int) -> list[int]:
@@ -264,48 +264,48 @@ class PlainEpisode:
     def edge(self, neighbour: int, target: int) -> int:
         return int(self.graph.row_ptr[target]) + self.neighbours(target).index(neighbour)
 
-    def gives(self, node: int, without: int) -> torch.Tensor:
-        """Return what a node gives: its features, or their weighted mean over its circle without another node."""
+    def message(self, node: int, without: int) -> torch.Tensor:
+        """Return a node's message: its features, or their weighted neighbourhood mean without one node."""
         total, whole = self.features[node], 1.0
         if self.config.representation.hops == 2:
             for other in self.neighbours(node):
                 if other != without:
-                    weight = float(self.prepared.edge_weight[self.edge(other, node)])
+                    weight = float(self.prepared.mean_weight[self.edge(other, node)])
                     total, whole = total + weight * self.features[other], whole + weight
         return total / whole @ self.weight
 
-    def seen(self, node: int, without: int) -> torch.Tensor:
-        """Return a node as its classifier sees it, from what it gives; a self weight adds what it is by itself."""
+    def embedded(self, node: int, without: int) -> torch.Tensor:
+        """Return the embedding of a node without its target; a self weight adds its own features."""
         own = self.features[node] @ self.self_weight if self.separate else 0.0
-        return torch.relu(own + self.gives(node, without) + self.bias)
+        return torch.relu(own + self.message(node, without) + self.bias)
 
-    def pairs(self, neighbour: int, target: int, met: torch.Tensor) -> torch.Tensor:
-        """Return what is known of a pair, with what the circles say of each other where they are looked at."""
+    def pairs(self, neighbour: int, target: int, encoded: torch.Tensor) -> torch.Tensor:
+        """Return the pair features, with those of both neighbourhoods if the state has them."""
         known = self.prepared.pairs[self.edge(neighbour, target)]
-        if self.config.policy.state not in ("circles", "trust") or self.config.representation.hops == 1:
+        if self.config.policy.state not in ("neighbourhood", "trust") or self.config.representation.hops == 1:
             return known
-        circle = self.seen(target, neighbour)
-        belief = self.beliefs(circle)
-        length = float(circle.norm() * met.norm())
-        cosine = float(circle @ met) / length if length else 0.0
-        learned = [float(belief @ self.beliefs(met)), cosine, float(belief.max())]
+        neighbourhood = self.embedded(target, neighbour)
+        probability = self.probabilities(neighbourhood)
+        length = float(neighbourhood.norm() * encoded.norm())
+        cosine = float(neighbourhood @ encoded) / length if length else 0.0
+        learned = [float(probability @ self.probabilities(encoded)), cosine, float(probability.max())]
         if self.config.policy.state == "trust":
             learned += [self.trusted(target, neighbour), self.trusted(neighbour, target)]
         return torch.cat([known[: -len(learned)], torch.tensor(learned)])
 
     def trusted(self, node: int, without: int) -> float:
-        """Return the logarithm of one and the weight of a node's links to others."""
-        links = [self.edge(other, node) for other in self.neighbours(node) if other != without]
-        return math.log1p(sum(float(self.prepared.edge_weight[link]) for link in links))
+        """Return the logarithm of one plus the weight of a node's edges to others."""
+        edges = [self.edge(other, node) for other in self.neighbours(node) if other != without]
+        return math.log1p(sum(float(self.prepared.mean_weight[edge]) for edge in edges))
 
     def state(self, target: int, kept: list[torch.Tensor]) -> torch.Tensor:
-        """Return AGG of the target and what its kept neighbours give."""
+        """Return AGG of the target and its kept neighbours' messages."""
         own = self.features[target] @ self.self_weight
         if self.separate:
             return torch.relu(own + (torch.stack(kept).mean(dim=0) if kept else 0.0) + self.bias)
         return torch.relu(torch.stack([own, *kept]).mean(dim=0) + self.bias)
 
-    def beliefs(self, embedded: torch.Tensor) -> torch.Tensor:
+    def probabilities(self, embedded: torch.Tensor) -> torch.Tensor:
         return torch.softmax(embedded @ self.head + self.head_bias, dim=0)
 
     def network(self, joined: torch.Tensor, weight: torch.Tensor) -> float:
@@ -315,26 +315,26 @@ class PlainEpisode:
         return float((second @ policy.score_weight + policy.score_bias).clamp(-30, 30))
 
     def scores(self, target: int, kept: list[torch.Tensor], left: list[int]) -> tuple[list[float], float]:
-        """Return the scores of the neighbours that are left and of the ending neighbour."""
+        """Return the scores of the remaining neighbours and of the ending neighbour."""
         policy = self.policy
         state = self.state(target, kept)
-        belief = self.beliefs(state)
+        probability = self.probabilities(state)
         extras = policy.extras
         both = [policy.target_weight, policy.neighbour_weight]
         weight = torch.cat([*both, policy.agreement_weight[None]] if extras else both)
-        sure = [belief.max()[None], torch.tensor([math.log(1 + len(kept))])] if extras else []
+        sure = [probability.max()[None], torch.tensor([math.log(1 + len(kept))])] if extras else []
         result = []
         for neighbour in left:
-            met = self.seen(neighbour, target)
-            other = self.beliefs(met)
-            pairs = (self.pairs(neighbour, target, met) - policy.pair_mean) / policy.pair_scale
-            more = [other.max()[None], (belief @ other)[None]] if extras else []
-            result.append(self.network(torch.cat([state, *sure, met, pairs, *more]), weight))
+            encoded = self.embedded(neighbour, target)
+            other = self.probabilities(encoded)
+            pairs = (self.pairs(neighbour, target, encoded) - policy.pair_mean) / policy.pair_scale
+            more = [other.max()[None], (probability @ other)[None]] if extras else []
+            result.append(self.network(torch.cat([state, *sure, encoded, pairs, *more]), weight))
         end = torch.cat([state, *sure, policy.ending, *([torch.zeros(1)] if extras else [])])
         return result, self.network(end, weight)
 
     def play(self, target: int, play: Play, seed: int) -> list[Decision]:
-        """Play one episode with the same random numbers that the flat one draws."""
+        """Play one episode with the random numbers of the roll-out."""
         left, kept, decisions = self.neighbours(target), [], []
         node = torch.tensor([target])
         ending_key = keys(seed + 1, node, torch.tensor([0]), torch.tensor([0]))
@@ -350,8 +350,8 @@ class PlainEpisode:
                 key = keys(seed, node, torch.tensor([other]), torch.tensor([0]))
                 noise.append(float(gumbels(key, 2 * step)))
             noise.append(float(gumbels(ending_key, 2 * step)))
-            contest = [score + draw for score, draw in zip(regret, noise, strict=False)]
-            place = contest.index(max(contest))
+            perturbed = [score + draw for score, draw in zip(regret, noise, strict=False)]
+            place = perturbed.index(max(perturbed))
             before = torch.stack(kept).sum(dim=0) if kept else torch.zeros(self.bias.numel())
             log_prob = regret[place] - total
             if place == len(left):
@@ -364,11 +364,11 @@ class PlainEpisode:
             keep_log_prob = math.log(chance if keep else 1.0 - chance)
             decisions.append(Decision(neighbour, keep, log_prob, keep_log_prob, len(kept), before))
             if keep:
-                kept.append(self.gives(neighbour, target))
+                kept.append(self.message(neighbour, target))
         return decisions
 
 
-def config_of(state: str = "circles", hops: int = 2, self_weight: bool = False) -> Config:
+def config_of(state: str = "neighbourhood", hops: int = 2, self_weight: bool = False) -> Config:
     return Config().with_values(
         {
             "policy": {"state": state, "hidden": [6, 5]},
@@ -381,10 +381,10 @@ def decisions_of(rollout: Rollout, target: int) -> list[int]:
     return (rollout.episodes.target[rollout.episode] == target).nonzero().flatten().tolist()
 
 
-def play_world(graph, config, world, play, seed, targets=None, members=None):
-    policy, aggregators, prepared = world
+def play_setup(graph, config, setup, play, seed, targets=None, fold_models=None):
+    policy, aggregators, prepared = setup
     chosen = torch.arange(graph.num_nodes) if targets is None else torch.tensor(targets)
-    shift = None if members is None else members[chosen] * graph.num_nodes
+    shift = None if fold_models is None else fold_models[chosen] * graph.num_nodes
     episodes = begin_episodes(
         graph.row_ptr, graph.neighbour, chosen, row_shift=shift, max_candidates=256, seed=seed
     )
@@ -398,9 +398,9 @@ def play_world(graph, config, world, play, seed, targets=None, members=None):
         (config_of("pairs", hops=1, self_weight=True), False),
         (config_of("structure", hops=2), False),
         (config_of("structure", hops=2, self_weight=True), True),
-        (config_of("circles", hops=1), False),
-        (config_of("circles", hops=2), False),
-        (config_of("circles", hops=2, self_weight=True), True),
+        (config_of("neighbourhood", hops=1), False),
+        (config_of("neighbourhood", hops=2), False),
+        (config_of("neighbourhood", hops=2, self_weight=True), True),
         (config_of("trust", hops=2), False),
         (config_of("trust", hops=2), True),
     ],
@@ -409,28 +409,28 @@ def play_world(graph, config, world, play, seed, targets=None, members=None):
         "pairs and self weight",
         "structure and two hops",
         "directed",
-        "circles and one hop",
-        "circles",
-        "circles, directed",
+        "neighbourhood and one hop",
+        "neighbourhood",
+        "neighbourhood, directed",
         "trust",
         "trust, directed",
     ],
 )
 @pytest.mark.parametrize("play", [Play(), Play(learned_order=False), TO_THE_END], ids=["all", "ro", "no end"])
 @torch.no_grad()
-def test_a_roll_out_is_the_mdp_played_with_plain_loops(config, directed, play):
+def test_a_roll_out_equals_the_mdp_in_plain_loops(config, directed, play):
     graph = random_graph(3, nodes=7, links=14, directed=directed)
-    members = torch.arange(graph.num_nodes) % 3
-    policy, aggregators, prepared = random_world(graph, config, members=3, seed=5)
+    fold_models = torch.arange(graph.num_nodes) % 3
+    policy, aggregators, prepared = random_setup(graph, config, fold_models=3, seed=5)
     if config.representation.hops == 2:
         chances = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(1))
-        prepared = with_circle(prepared, chances)  # as if some neighbours had been selected already
-    world = (policy, aggregators, prepared)
+        prepared = with_neighbourhoods(prepared, chances)  # as if some neighbours were already selected
+    setup = (policy, aggregators, prepared)
     for seed in range(4):
-        rollout = play_world(graph, config, world, play, seed, members=members)
+        rollout = play_setup(graph, config, setup, play, seed, fold_models=fold_models)
         sums, counts = rollout.states
         for target in range(graph.num_nodes):
-            plain = PlainEpisode(graph, config, *world, member=int(members[target]))
+            plain = PlainEpisode(graph, config, *setup, fold_model=int(fold_models[target]))
             expected = plain.play(target, play, seed)
             mine = decisions_of(rollout, target)
             assert len(mine) == len(expected)
@@ -449,14 +449,14 @@ def test_a_roll_out_is_the_mdp_played_with_plain_loops(config, directed, play):
                 assert torch.allclose(sums[decision], wanted.sums, atol=1e-5)
 
 
-def test_targets_played_together_or_one_at_a_time_decide_the_same():
+def test_decisions_do_not_depend_on_the_other_targets_of_a_batch():
     graph, config = random_graph(8, nodes=30, links=80), config_of()
-    world = random_world(graph, config, seed=2)
-    together = play_world(graph, config, world, Play(), seed=11)
+    setup = random_setup(graph, config, seed=2)
+    together = play_setup(graph, config, setup, Play(), seed=11)
     assert bool(together.is_ending.any())
     assert 0.1 < float(together.kept.float().mean()) < 0.9
     for target in range(graph.num_nodes):
-        alone = play_world(graph, config, world, Play(), seed=11, targets=[target])
+        alone = play_setup(graph, config, setup, Play(), seed=11, targets=[target])
         mine = torch.tensor(decisions_of(together, target), dtype=torch.long)
         candidate = together.candidate[mine]
         edge = torch.where(candidate == ENDING, ENDING, together.episodes.edge[candidate])

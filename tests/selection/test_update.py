@@ -1,4 +1,4 @@
-"""One update of the policy: it sees what the policy saw, learns, and never leaves the KL limit."""
+"""One update of the policy: it recomputes the observations, learns, and stays within the KL limit."""
 
 import copy
 
@@ -8,14 +8,14 @@ from torch.distributions import Categorical, kl_divergence
 
 from gdpnet.config import Config, PPOSettings
 from gdpnet.inference.observation import make_view
-from gdpnet.selection.buffer import cut_batch, gather_batch, score_batch, score_candidates, visited_states
-from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
+from gdpnet.selection.buffer import collect_states, cut_batch, gather_batch, score_batch, score_candidates
+from gdpnet.selection.episodes import Encoded, Episodes, View, begin_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.ppo import Advantages, clipped_surrogate, joint_entropy
 from gdpnet.selection.rollout import Rollout, roll_out
 from gdpnet.selection.update import Gain, Update, update_policy
-from helpers.worlds import joint_logits, known_policy, random_graph, random_world, score_all, star, table_view
+from helpers.setups import joint_logits, known_policy, random_graph, random_setup, score_all, star, table_view
 
 PLAYS = [Play(), Play(learned_order=False), Play(early_stop=False)]
 NAMES = ["learned", "random order", "no early stop"]
@@ -27,7 +27,7 @@ def played(play: Play, state: str = "structure", seed: int = 0, max_candidates: 
         {"representation": {"width": 4}, "policy": {"hidden": [6, 5], "state": state}}
     )
     graph = random_graph(seed, nodes=10, links=24)
-    policy, aggregators, prepared = random_world(graph, config, seed=seed)
+    policy, aggregators, prepared = random_setup(graph, config, seed=seed)
     view = make_view(aggregators, prepared)
     everyone = torch.arange(graph.num_nodes)
     episodes = begin_episodes(
@@ -57,12 +57,12 @@ def enumerated_kl(before: Policy, after: Policy, rollout: Rollout, view: View) -
     return float(kl_divergence(old, new).mean())
 
 
-# --- what the update sees ---
+# --- recomputed states and scores ---
 
 
 @pytest.mark.parametrize("state", ["paper", "structure"])
 @pytest.mark.parametrize("play", PLAYS, ids=NAMES)
-def test_the_policy_that_acted_scores_its_decisions_as_it_did_when_it_acted(play, state):
+def test_scoring_under_the_policy_that_acted_gives_its_log_probabilities(play, state):
     policy, rollout, view = played(play, state)
     scored = score_all(policy, rollout, view)
     assert float((scored.order_log_prob - rollout.order_log_prob).abs().max()) < 1e-5
@@ -72,12 +72,12 @@ def test_the_policy_that_acted_scores_its_decisions_as_it_did_when_it_acted(play
 @torch.no_grad()
 @pytest.mark.parametrize("most_episodes", [1, 2, 4, None])
 @pytest.mark.parametrize("play", PLAYS, ids=NAMES)
-def test_episodes_in_any_order_and_in_parts_are_scored_the_same(play, most_episodes):
+def test_scores_do_not_depend_on_the_order_and_split_of_episodes(play, most_episodes):
     policy, rollout, view = played(play)
-    visited, count = visited_states(rollout, view), rollout.episodes.count
+    buffer, count = collect_states(rollout, view), rollout.episodes.count
     sequence = torch.randperm(count, generator=torch.Generator().manual_seed(3))
-    whole = gather_batch(policy, visited, sequence)
-    parts = cut_batch(whole, visited, sequence, most_episodes)
+    whole = gather_batch(policy, buffer, sequence)
+    parts = cut_batch(whole, buffer, sequence, most_episodes)
     assert len(parts) == -(-count // (most_episodes or count))
     assert rollout.episode[whole.chosen].unique_consecutive().tolist() == sequence.tolist()
     assert torch.equal(torch.cat([part.chosen for part in parts]), whole.chosen)
@@ -87,11 +87,11 @@ def test_episodes_in_any_order_and_in_parts_are_scored_the_same(play, most_episo
         assert torch.allclose(scored.keep_log_prob, rollout.keep_log_prob[part.chosen], atol=1e-5)
 
 
-def test_a_batch_has_no_more_pairs_than_are_scored_at_once(monkeypatch):
+def test_a_part_of_a_batch_has_a_bounded_number_of_pairs(monkeypatch):
     policy, rollout, view = played(Play())
-    visited, everyone = visited_states(rollout, view), torch.arange(rollout.episodes.count)
+    buffer, everyone = collect_states(rollout, view), torch.arange(rollout.episodes.count)
     monkeypatch.setattr("gdpnet.selection.buffer._PAIRS_AT_ONCE", 12)
-    parts = cut_batch(gather_batch(policy, visited, everyone), visited, everyone)
+    parts = cut_batch(gather_batch(policy, buffer, everyone), buffer, everyone)
     longest = int(rollout.episodes.length.max())
     assert len(parts) > 1
     assert max(part.owner.numel() for part in parts) < 12 + longest * (longest + 1) // 2
@@ -104,33 +104,33 @@ def test_the_parts_of_a_hub_are_scored_as_they_were_played():
     assert float((scored.order_log_prob - rollout.order_log_prob).abs().max()) < 1e-5
 
 
-def test_a_decision_chooses_among_what_no_earlier_one_visited():
+def test_a_decision_chooses_among_the_candidates_not_yet_visited():
     values = torch.tensor([0.0, 1.0, 3.0, 2.0])
     rollout = roll_out(known_policy(0.0), table_view(values), star(3), Play(greedy=True))
-    visited = visited_states(rollout, table_view(values))
-    # visited in the order of nodes 2, 3, 1, then the end is not needed: nothing is left
-    assert visited.sizes.tolist() == [3, 2, 1]
-    assert visited.candidate.tolist() == [0, 1, 2, 0, 2, 0]
-    assert visited.counts.tolist() == [0.0, 1.0, 2.0]
-    assert visited.embedded[:, 0].tolist() == pytest.approx([0.0, 3.0 / 2.0, 5.0 / 3.0])
+    buffer = collect_states(rollout, table_view(values))
+    # visited in the order of nodes 2, 3, 1; no end is drawn, since no candidate remains
+    assert buffer.sizes.tolist() == [3, 2, 1]
+    assert buffer.candidate.tolist() == [0, 1, 2, 0, 2, 0]
+    assert buffer.counts.tolist() == [0.0, 1.0, 2.0]
+    assert buffer.embedded[:, 0].tolist() == pytest.approx([0.0, 3.0 / 2.0, 5.0 / 3.0])
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=NAMES)
-def test_the_entropy_bonus_moves_the_policy_towards_more_of_it(play):
+def test_the_entropy_bonus_increases_the_entropy(play):
     policy, rollout, view = played(play)
     other = copy.deepcopy(policy)
     for one, entropy in ((policy, 0.0), (other, 5.0)):
         updated(one, rollout, view, learning_rate=0.01, entropy=entropy, kl_limit=10.0, passes=3)
     with torch.no_grad():
-        plain, spread = (
+        without, with_bonus = (
             float(joint_entropy(score_all(one, rollout, view), play.learned_order, play.can_end).mean())
             for one in (policy, other)
         )
-    assert spread > plain + 0.01
+    assert with_bonus > without + 0.01
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=NAMES)
-def test_the_gradient_that_is_written_out_is_that_of_every_logarithm_and_sum(play):
+def test_the_written_out_gradient_equals_automatic_differentiation(play):
     policy, rollout, view = played(play)
     draws = torch.Generator().manual_seed(5)
     with torch.no_grad():  # away from the policy that acted, so that some ratios are clipped
@@ -138,7 +138,7 @@ def test_the_gradient_that_is_written_out_is_that_of_every_logarithm_and_sum(pla
             weight.add_(0.6 * torch.randn(weight.shape, generator=draws))
     everyone = torch.arange(rollout.episodes.count)
     with torch.no_grad():
-        batch = gather_batch(policy, visited_states(rollout, view), everyone)
+        batch = gather_batch(policy, collect_states(rollout, view), everyone)
     order, keep = (torch.randn(rollout.decisions, generator=draws) for _ in range(2))
     worth = Advantages(order, keep)
     scored = score_batch(policy, batch)
@@ -164,7 +164,7 @@ def test_the_gradient_that_is_written_out_is_that_of_every_logarithm_and_sum(pla
 
 @pytest.mark.parametrize("learning_rate", [0.1, 10.0, 1e6, 1e30])
 @pytest.mark.parametrize("play", PLAYS, ids=NAMES)
-def test_an_enormous_step_is_drawn_back_within_the_kl_limit(play, learning_rate):
+def test_an_enormous_step_is_halved_until_it_is_within_the_kl_limit(play, learning_rate):
     policy, rollout, view = played(play)
     acted = copy.deepcopy(policy)
     result = updated(policy, rollout, view, learning_rate=learning_rate, kl_limit=0.01, batch_size=4)
@@ -175,7 +175,7 @@ def test_an_enormous_step_is_drawn_back_within_the_kl_limit(play, learning_rate)
     assert all(bool(torch.isfinite(weight).all()) for weight in policy.parameters())
 
 
-def test_a_step_too_long_for_eight_halvings_is_given_up():
+def test_a_step_too_long_for_eight_halvings_is_undone():
     policy, rollout, view = played(Play())
     acted = copy.deepcopy(policy)
     result = updated(policy, rollout, view, learning_rate=1e6, kl_limit=0.01)
@@ -187,7 +187,7 @@ def test_a_step_too_long_for_eight_halvings_is_given_up():
     )
 
 
-def test_a_small_step_is_not_drawn_back_and_changes_the_policy():
+def test_a_small_step_is_not_halved_and_changes_the_policy():
     policy, rollout, view = played(Play())
     acted = copy.deepcopy(policy)
     result = updated(policy, rollout, view, learning_rate=1e-4, passes=3)
@@ -196,7 +196,7 @@ def test_a_small_step_is_not_drawn_back_and_changes_the_policy():
     assert result.kl == pytest.approx(enumerated_kl(acted, policy, rollout, view), abs=1e-6)
 
 
-def test_many_passes_stop_at_the_limit_and_not_beyond():
+def test_passes_stop_at_the_kl_limit():
     policy, rollout, view = played(Play())
     acted = copy.deepcopy(policy)
     result = updated(policy, rollout, view, learning_rate=0.01, passes=200, kl_limit=0.02)
@@ -204,14 +204,14 @@ def test_many_passes_stop_at_the_limit_and_not_beyond():
     assert 0.005 < enumerated_kl(acted, policy, rollout, view) <= 0.02 + 1e-6
 
 
-def test_a_limit_of_zero_leaves_the_policy_as_it_was():
+def test_a_kl_limit_of_zero_leaves_the_policy_unchanged():
     policy, rollout, view = played(Play())
     acted = copy.deepcopy(policy)
     updated(policy, rollout, view, learning_rate=0.1, kl_limit=0.0)
     assert enumerated_kl(acted, policy, rollout, view) == pytest.approx(0.0, abs=1e-7)
 
 
-def test_nothing_played_changes_nothing():
+def test_an_empty_roll_out_changes_nothing():
     policy = known_policy()
     episodes = begin_episodes(
         torch.tensor([0, 0]),
@@ -225,7 +225,7 @@ def test_nothing_played_changes_nothing():
     assert updated(policy, rollout, view, learning_rate=0.1) == Update(0.0, 0.0, 0, 0)
 
 
-def test_the_same_seed_makes_the_same_update():
+def test_the_same_seed_gives_the_same_update():
     first, rollout, view = played(Play())
     second = copy.deepcopy(first)
     updated(first, rollout, view, learning_rate=0.01, batch_size=4)
@@ -235,27 +235,29 @@ def test_the_same_seed_makes_the_same_update():
     )
 
 
-# --- a trivial task ---
+# --- learning a trivial task ---
 
 
 def two_kinds(leaves: int) -> View:
-    """Return the view of a star whose odd leaves are of kind A and even ones of kind B, told by one-hot rows."""
+    """Return the view of a star whose odd leaves are of kind A and even ones of kind B, encoded as one-hot rows."""
     table = torch.zeros(leaves + 1, 2)
     table[1::2, 0] = 1.0
     table[2::2, 1] = 1.0
 
-    def meet(episodes: Episodes) -> Met:
-        given = table[episodes.row]
-        return Met(given, given, torch.full((given.shape[0], 2), 0.5), torch.zeros(given.shape[0], 0))
+    def encode(episodes: Episodes) -> Encoded:
+        message = table[episodes.row]
+        return Encoded(
+            message, message, torch.full((message.shape[0], 2), 0.5), torch.zeros(message.shape[0], 0)
+        )
 
     def observe(row, total, kept):
         return (table[row] + total) / (1.0 + kept[:, None]), torch.full((row.numel(), 2), 0.5)
 
-    return View(meet, observe)
+    return View(encode, observe)
 
 
 @pytest.mark.parametrize("advantage", ["exact", "sampled"])
-def test_a_policy_learns_to_keep_what_pays_and_to_drop_what_costs(advantage):
+def test_a_policy_learns_to_keep_positive_and_drop_negative_rewards(advantage):
     view = two_kinds(6)
     policy = Policy(2, 0, (16, 8), extras=False)
     policy.initialise(torch.Generator().manual_seed(0))

@@ -1,4 +1,4 @@
-"""Which epoch is the best: by validation F1, and by how well links whose truth is known are told."""
+"""The best epoch: by validation F1 and injected-edge AUC; and when training is over."""
 
 import math
 
@@ -13,8 +13,8 @@ CONFIG = Config().with_values({"training": {"warmup": WARMUP, "patience": 3, "in
 
 def history(*epochs: tuple[float, float | None]) -> list[dict[str, float | None]]:
     """Return the epochs of a warm-up, better than any, and those after it by validation F1 and AUC."""
-    return [{"validation_f1": 1.0, "told": None}] * WARMUP + [
-        {"validation_f1": score, "told": told} for score, told in epochs
+    return [{"validation_f1": 1.0, "injected_auc": None}] * WARMUP + [
+        {"validation_f1": score, "injected_auc": auc} for score, auc in epochs
     ]
 
 
@@ -31,7 +31,7 @@ def history(*epochs: tuple[float, float | None]) -> list[dict[str, float | None]
         ([(0.8, None), (0.79, None)], False),
     ],
 )
-def test_an_epoch_is_worth_its_f1_and_half_of_how_well_injected_links_are_told(epochs, best):
+def test_the_best_epoch_has_the_largest_f1_plus_half_of_the_injected_edge_auc(epochs, best):
     assert is_best(history(*epochs), CONFIG) == best
 
 
@@ -40,7 +40,7 @@ def test_without_a_weight_f1_alone_counts():
     assert not is_best(history((0.8, 0.7), (0.79, 0.99)), alone)
 
 
-def test_a_history_from_before_injected_links_were_asked_about_is_read_too():
+def test_a_history_without_injected_edge_auc_is_read_too():
     old = [{"validation_f1": 0.5}, {"validation_f1": 0.5}, {"validation_f1": 0.6}, {"validation_f1": 0.7}]
     assert is_best(old, CONFIG)
 
@@ -55,7 +55,7 @@ def test_a_history_from_before_injected_links_were_asked_about_is_read_too():
         ([(0.8, 0.5), (0.7, 0.6), (0.7, 0.8), (0.7, 0.7)], False),  # so did the worth
     ],
 )
-def test_training_is_over_when_neither_f1_nor_worth_has_risen_for_its_patience(epochs, over):
+def test_training_is_over_if_neither_f1_nor_the_weighted_sum_has_risen_for_its_patience(epochs, over):
     found = history(*epochs)
     best = max(range(len(epochs)), key=lambda place: epochs[place][0] + 0.5 * epochs[place][1])
     assert is_over(found, WARMUP + best + 1, CONFIG) == over
@@ -66,6 +66,6 @@ def test_without_validation_nodes_training_goes_on_to_its_last_epoch():
     assert not is_over(found, len(found), CONFIG)
 
 
-def test_the_policy_may_settle_first():
+def test_settling_epochs_cannot_be_the_best():
     assert settled(CONFIG.with_values({"training": {"settle": 4, "epochs": 9}})) == WARMUP + 4
     assert settled(CONFIG.with_values({"training": {"settle": 4, "selection": False}})) == WARMUP

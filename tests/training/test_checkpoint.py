@@ -1,4 +1,4 @@
-"""Run folders: what they hold, what they refuse, and that a stopped run ends like one that was not stopped."""
+"""Run folders: their files, what is refused, and that a resumed run ends like an uninterrupted one."""
 
 import json
 import os
@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from gdpnet._core.files import plain, write_json
+from gdpnet._core.random import Key
 from gdpnet.cli import main
 from gdpnet.config import read_config
 from gdpnet.data.fingerprint import fingerprint
@@ -20,8 +21,20 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import read_graph
 from gdpnet.errors import GDPNetError, ModelFileError, RunFolderError
 from gdpnet.estimator import GDPNet
-from gdpnet.training.checkpoint import RunFolder, check_same_graph, create_run, open_run, read_checkpoint
+from gdpnet.training.checkpoint import (
+    Checkpoint,
+    RunFolder,
+    check_same_graph,
+    create_run,
+    open_run,
+    read_checkpoint,
+)
+from gdpnet.training.data import make_training_data
+from gdpnet.training.state import begin_training
+from helpers.setups import CPU
 from helpers.small import FAST, noisy_graph, same_weights, weights, write_folder
+
+pytestmark = pytest.mark.slow  # nearly every test trains a model
 
 CONFIG = FAST.with_values({"training": {"epochs": 4}})
 GRAPH = noisy_graph()
@@ -37,7 +50,7 @@ def train(path: Path, graph: Graph = GRAPH, config=CONFIG, stop_after: int | Non
     run = RunFolder(path)
     if not run.about.exists():
         run = create_run(path, config, "mine", graph, seed=0)
-    return GDPNet.from_config(config, device="cpu").fit(graph, run=run, on_epoch=on_epoch)
+    return GDPNet.from_config(config, device="cpu").fit(graph, callbacks=[Checkpoint(run), on_epoch])
 
 
 def one_word_moved(row_ptr: torch.Tensor) -> torch.Tensor:
@@ -60,7 +73,7 @@ def uninterrupted(tmp_path_factory) -> tuple[Path, GDPNet]:
 # --- what a run folder holds ---
 
 
-def test_a_run_folder_holds_settings_what_was_run_a_checkpoint_and_a_line_an_epoch(uninterrupted):
+def test_a_run_folder_holds_settings_a_description_a_checkpoint_and_one_line_per_epoch(uninterrupted):
     path, model = uninterrupted
     names = {entry.name for entry in path.iterdir()}
     assert names == {"config.toml", "run.json", "checkpoint.safetensors", "history.jsonl"}
@@ -69,7 +82,7 @@ def test_a_run_folder_holds_settings_what_was_run_a_checkpoint_and_a_line_an_epo
     assert read_config(path / "config.toml") == CONFIG
 
 
-def test_a_run_is_opened_with_its_settings_and_what_is_known_of_it(uninterrupted):
+def test_a_run_is_opened_with_its_settings_and_description(uninterrupted):
     path, _ = uninterrupted
     run, config, about = open_run(path)
     assert (run, config) == (RunFolder(path), CONFIG)
@@ -82,7 +95,7 @@ def test_training_in_a_run_folder_learns_what_training_without_one_learns(uninte
     assert same_weights(uninterrupted[1], plain_model)
 
 
-def test_numbers_that_json_does_not_know_are_written_as_nothing(tmp_path):
+def test_numbers_that_json_does_not_have_are_written_as_null(tmp_path):
     record = {"f1": float("nan"), "loss": float("inf"), "share": 0.5, "name": "x", "none": None}
     assert plain(record) == {"f1": None, "loss": None, "share": 0.5, "name": "x", "none": None}
     write_json(tmp_path / "metrics.json", record)
@@ -97,7 +110,7 @@ def test_a_run_without_validation_nodes_writes_history_that_any_json_reader_read
     assert "NaN" not in text
 
 
-# --- going on ---
+# --- resuming ---
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 4])
@@ -116,11 +129,11 @@ def test_a_run_stopped_by_ctrl_c_and_resumed_ends_with_the_same_weights(epoch, t
 def test_a_resumed_run_begins_after_the_last_finished_epoch(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "run", stop_after=3)
-    told = []
+    epochs = []
     GDPNet.from_config(CONFIG, device="cpu").fit(
-        GRAPH, run=RunFolder(tmp_path / "run"), on_epoch=lambda epoch: told.append(epoch.epoch)
+        GRAPH, callbacks=[Checkpoint(RunFolder(tmp_path / "run")), lambda epoch: epochs.append(epoch.epoch)]
     )
-    assert told == [4, 5]
+    assert epochs == [4, 5]
 
 
 def test_a_run_stopped_twice_ends_with_the_same_weights(tmp_path, uninterrupted):
@@ -234,7 +247,7 @@ def test_a_checkpoint_that_does_not_fit_the_settings_is_refused_in_one_line(tmp_
     path, _ = uninterrupted
     wider = CONFIG.with_values({"representation": {"width": 9}})
     with pytest.raises(ModelFileError, match="does not fit the run's settings") as refusal:
-        GDPNet.from_config(wider, device="cpu").fit(GRAPH, run=RunFolder(path))
+        GDPNet.from_config(wider, device="cpu").fit(GRAPH, callbacks=[Checkpoint(RunFolder(path))])
     assert "\n" not in str(refusal.value)
 
 
@@ -251,7 +264,11 @@ def test_a_tampered_checkpoint_is_refused(tmp_path):
 
 def test_without_a_checkpoint_a_run_begins_at_the_beginning(tmp_path, uninterrupted):
     create_run(tmp_path / "run", CONFIG, "mine", GRAPH, seed=0)
-    state = object()
+    data = make_training_data(GRAPH, CONFIG, 0, CPU)
+    state = begin_training(data, GRAPH.num_classes, CONFIG, Key.of(0), CPU)
+    before = {name: value.clone() for name, value in state.weights().items()}
     read_checkpoint(RunFolder(tmp_path / "run"), state)
+    assert (state.epoch, state.history, state.best) == (0, [], {})
+    assert all(torch.equal(value, before[name]) for name, value in state.weights().items())
     assert same_weights(train(tmp_path / "run"), uninterrupted[1])
     assert len(weights(uninterrupted[1])) > 5

@@ -1,4 +1,4 @@
-"""What a decision earns, by hand and along real episodes."""
+"""Rewards of decisions, by hand and along real episodes."""
 
 import math
 
@@ -13,8 +13,8 @@ from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import ENDING, Play
 from gdpnet.selection.rewards import counterfactual_reward, marginal_reward, paper_reward
 from gdpnet.selection.rollout import roll_out
-from gdpnet.training.trainer import reward_if_kept
-from helpers.worlds import random_graph, random_world
+from gdpnet.training.selection_phase import reward_if_kept
+from helpers.setups import random_graph, random_setup
 
 SHARES = st.lists(st.floats(0, 1, width=32), min_size=1, max_size=6)
 
@@ -35,7 +35,7 @@ def test_the_paper_reward_of_a_miss_with_nothing_kept_is_nothing():
     assert paper_reward(tensor(0.0), tensor(0.0)).tolist() == [0.0]
 
 
-def test_the_counterfactual_reward_is_what_a_neighbour_adds_over_nobody():
+def test_the_counterfactual_reward_is_what_a_neighbour_adds_to_the_node_alone():
     score, alone, kept = tensor(0.8, 0.8, 0.5, 0.2), tensor(0.4, 0.4, 0.5, 0.6), tensor(0.0, 0.8, 1.0, 0.4)
     # (.8-.4)/.8, (.8-.4)/1.6, nothing added, and one that hurts: (.2-.6)/(.4+.6)
     assert counterfactual_reward(score, alone, kept).tolist() == pytest.approx([0.5, 0.25, 0.0, -0.4])
@@ -78,7 +78,7 @@ def test_a_counterfactual_reward_has_the_sign_of_what_was_added_and_never_exceed
 
 
 def played(kind: str, *, score: str = "probability", clip: float = 100.0, seed: int = 0):
-    """Return a roll-out on a small random world, its view, labels and settings."""
+    """Return a roll-out on a small random graph, its view, labels and settings."""
     config = Config().with_values(
         {
             "reward": {"kind": kind, "score": score, "clip": clip},
@@ -87,7 +87,7 @@ def played(kind: str, *, score: str = "probability", clip: float = 100.0, seed: 
         }
     )
     graph = random_graph(1, nodes=6, links=12)
-    policy, aggregators, prepared = random_world(graph, config, seed=seed)
+    policy, aggregators, prepared = random_setup(graph, config, seed=seed)
     view = make_view(aggregators, prepared)
     everyone = torch.arange(graph.num_nodes)
     episodes = begin_episodes(graph.row_ptr, graph.neighbour, everyone, max_candidates=256, seed=seed)
@@ -95,12 +95,12 @@ def played(kind: str, *, score: str = "probability", clip: float = 100.0, seed: 
 
 
 @torch.no_grad()
-def chance_of_label(rollout, view, labels, episode: int, given: list[torch.Tensor]) -> float:
+def chance_of_label(rollout, view, labels, episode: int, message: list[torch.Tensor]) -> float:
     """Return the probability of the true class of an episode's target with these neighbours."""
     row = rollout.episodes.target_row[episode][None]
-    total = torch.stack([torch.zeros(4), *given]).sum(dim=0)[None]
-    beliefs = view.observe(row, total, torch.tensor([float(len(given))]))[1]
-    return float(beliefs[0, labels[rollout.episodes.target[episode]]])
+    total = torch.stack([torch.zeros(4), *message]).sum(dim=0)[None]
+    probabilities = view.observe(row, total, torch.tensor([float(len(message))]))[1]
+    return float(probabilities[0, labels[rollout.episodes.target[episode]]])
 
 
 @settings(max_examples=10, deadline=None)
@@ -110,7 +110,7 @@ def test_unclipped_marginal_rewards_add_up_to_the_gain_of_the_whole_episode(seed
     gain = reward_if_kept(rollout, view, labels, config) * rollout.kept
     for episode in range(rollout.episodes.count):
         mine = rollout.episode == episode
-        kept = rollout.met.given[rollout.candidate[mine & rollout.kept]]
+        kept = rollout.encoded.message[rollout.candidate[mine & rollout.kept]]
         end = chance_of_label(rollout, view, labels, episode, list(kept))
         start = chance_of_label(rollout, view, labels, episode, [])
         assert float(gain[mine].sum()) == pytest.approx(math.log(end) - math.log(start), abs=1e-4)
@@ -133,7 +133,7 @@ def test_ratio_rewards_along_an_episode_divide_by_what_was_kept_before(kind, see
         if candidate == ENDING:
             assert float(gain[decision]) == 0.0
             continue
-        score = chance_of_label(rollout, view, labels, episode, [rollout.met.given[candidate]])
+        score = chance_of_label(rollout, view, labels, episode, [rollout.encoded.message[candidate]])
         alone = chance_of_label(rollout, view, labels, episode, [])
         wanted = expected_gain(kind, score, alone, kept_scores[episode])
         assert float(gain[decision]) == pytest.approx(wanted, abs=1e-4)

@@ -1,4 +1,4 @@
-"""What representations are for: tasks, links held out, clusters found, and the command that compares them."""
+"""Tasks: several labels, link prediction and clusters, and the command that compares methods on them."""
 
 from dataclasses import replace
 
@@ -8,22 +8,25 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from gdpnet.benchmark.evaluation import cluster_scores
+from gdpnet._core.random import Key
 from gdpnet.benchmark.records import append_record, read_records
 from gdpnet.benchmark.unsupervised import summarise
 from gdpnet.cli import main
-from gdpnet.config import Config, filled, task_config
+from gdpnet.config import Config, PropagationSettings, task_config, upgrade_settings
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.pyg import from_pyg
 from gdpnet.data.link_split import Pairs, links_of, split_links
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.estimator import GDPNet
+from gdpnet.inference.metrics import cluster_scores
 from gdpnet.inference.streaming import denoise_to
-from gdpnet.representation.propagation import Spread
+from gdpnet.representation.gcn import NormalisedAdjacency
+from gdpnet.representation.propagation import Propagation
 from gdpnet.representation.tasks import CLASSIFICATION, MultiLabel, Partners, Task, label_names
-from gdpnet.training.checkpoint import create_run
-from gdpnet.training.links import fit_linker
-from gdpnet.training.unsupervised import begin_study, condense, fit_basis, group_rows
+from gdpnet.training.checkpoint import Checkpoint, create_run
+from gdpnet.training.link_task import LinksTask
+from gdpnet.training.links import fit_link_predictor
+from gdpnet.training.unsupervised import group_rows
 from helpers.graphs import small_graph
 from helpers.small import noisy_graph, write_folder
 
@@ -54,13 +57,13 @@ def test_the_shipped_tasks_are_tasks():
     assert isinstance(Partners(3), Task)
 
 
-def test_partners_are_as_likely_as_they_are_believed_to_be_where_they_are():
-    beliefs, shares = torch.tensor([[0.7, 0.2, 0.1]]), torch.tensor([[0.5, 0.5, 0.0]])
-    assert Partners(3).score(beliefs, shares, "probability").item() == pytest.approx(0.45)
-    assert Partners(3).score(beliefs, shares, "hit").item() == 1.0
+def test_the_score_of_partners_is_the_expected_probability_under_their_distribution():
+    probabilities, shares = torch.tensor([[0.7, 0.2, 0.1]]), torch.tensor([[0.5, 0.5, 0.0]])
+    assert Partners(3).score(probabilities, shares, "probability").item() == pytest.approx(0.45)
+    assert Partners(3).score(probabilities, shares, "hit").item() == 1.0
 
 
-def test_the_loss_of_partners_is_least_where_beliefs_are_the_shares():
+def test_the_loss_of_partners_is_least_if_probabilities_equal_the_shares():
     shares, learns = torch.tensor([[0.75, 0.25]]), torch.ones(1, 1, dtype=torch.bool)
     right = Partners(2).loss(shares.log()[:, None], shares, learns)
     wrong = Partners(2).loss(shares.flip(1).log()[:, None], shares, learns)
@@ -98,9 +101,9 @@ def test_links_that_cannot_be_split_are_refused_in_a_sentence():
     few = Graph.build([[0, 1], [1, 2]], np.eye(3))
     with pytest.raises(GraphError, match=r"at least 20 links .* found 2"):
         split_links(few, 0)
-    ring = np.arange(30)
+    hop = np.arange(30)
     with pytest.raises(GraphError, match="one-way edges"):
-        split_links(Graph.build([ring, np.roll(ring, 1)], np.eye(30), directed=True), 0)
+        split_links(Graph.build([hop, np.roll(hop, 1)], np.eye(30), directed=True), 0)
     everyone = np.array([(one, other) for one in range(10) for other in range(one)]).T
     with pytest.raises(
         GraphError, match=r"as many pairs of nodes without a link as links are held out, 6, found 0"
@@ -108,18 +111,20 @@ def test_links_that_cannot_be_split_are_refused_in_a_sentence():
         split_links(Graph.build(everyone, np.eye(10)), 0)
 
 
-def test_told_links_are_no_candidates_and_say_where_partners_are():
-    graph = noisy_graph(200)
-    read = condense(graph, fit_basis(graph, 8))
-    study = begin_study(read, quick("links"), 0, torch.device("cpu"))
-    train = study.scene.train
+def test_supervision_edges_are_no_candidates_and_give_the_targets():
+    split = split_links(noisy_graph(200), 0)
+    task = LinksTask(split.train, quick("links"), 0, torch.device("cpu"), None, split.validation)
+    train, supervision = task.data.train, set(map(tuple, task.supervision.t().tolist()))
     owner = torch.repeat_interleave(torch.arange(200), train.row_ptr.diff())
-    played = set(zip(train.neighbour.tolist(), owner.tolist(), strict=True))
-    assert not played & set(map(tuple, study.told.t().tolist()))
-    assert torch.allclose(study.scene.labels[study.scene.targets].sum(dim=1), torch.tensor(1.0))
+    candidates = set(zip(train.neighbour.tolist(), owner.tolist(), strict=True))
+    assert supervision <= links_as_set(split.train)
+    assert len(supervision) == int(0.3 * len(links_as_set(split.train)))
+    assert not candidates & (supervision | {(b, a) for a, b in supervision})
+    assert torch.allclose(task.data.labels[task.data.targets].sum(dim=1), torch.tensor(1.0))
 
 
-def test_clusters_read_no_label():
+@pytest.mark.slow
+def test_clusters_do_not_depend_on_labels():
     graph = noisy_graph(80)
     blind = replace(graph, labels=torch.full_like(graph.labels, -1), split=torch.zeros_like(graph.split))
     one, other = (
@@ -132,46 +137,51 @@ def test_a_model_without_labels_writes_no_shards(tmp_path):
     graph = noisy_graph(60)
     model = GDPNet.from_config(quick("clusters"), device="cpu").fit(graph)
     with pytest.raises(ConfigError, match=r"writes no shards; this one was trained for clusters$"):
-        denoise_to(model, graph, tmp_path / "shards")
+        denoise_to(model.trained_, graph, tmp_path / "shards")
     assert not (tmp_path / "shards").exists()
 
 
-def test_rows_spread_over_one_link_come_closer_and_alone_stay():
-    spread = Spread.over(torch.tensor([0, 1, 2, 2]), torch.tensor([1, 0]), torch.ones(2))
-    rows = spread(torch.tensor([[1.0], [0.0], [5.0]]), steps=1, restart=0.0)
+def test_propagation_averages_linked_rows_and_leaves_isolated_ones():
+    settings = PropagationSettings(steps=1, restart=0.0)
+    propagation = Propagation.over(torch.tensor([0, 1, 2, 2]), torch.tensor([1, 0]), torch.ones(2), settings)
+    rows = propagation(torch.tensor([[1.0], [0.0], [5.0]]))
     assert rows.flatten().tolist() == pytest.approx([0.5, 0.5, 5.0])
 
 
-def test_spreading_has_the_gradient_of_its_product():
+def test_propagation_has_the_gradient_of_its_product():
     weight = torch.tensor([0.5, 0.5, 2.0, 2.0])
-    spread = Spread.over(torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1]), weight)
-    own = spread.own.double()
-    wide = replace(spread, rows=spread.rows.with_value(spread.rows.value.double()), own=own)
+    settings = PropagationSettings(steps=2, restart=0.1)
+    propagation = Propagation.over(torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1]), weight, settings)
+    matrix, diagonal = propagation.adjacency.matrix, propagation.adjacency.diagonal.double()
+    adjacency = NormalisedAdjacency(matrix.with_value(matrix.value.double()), diagonal)
+    wide = replace(propagation, adjacency=adjacency)
     rows = torch.rand(3, 2, dtype=torch.double, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda given: wide(given, steps=2, restart=0.1), (rows,))
+    assert torch.autograd.gradcheck(wide, (rows,))
 
 
 def test_two_far_groups_of_rows_are_two_clusters():
     rows = torch.tensor([[0.0, 1.0], [0.1, 0.9], [1.0, 0.0]])
-    numbers, centres = group_rows(rows, 2, seed=0)
+    numbers, centres = group_rows(rows, 2, 10, Key.of(0))
     assert numbers[0] == numbers[1] != numbers[2]
-    again, _ = group_rows(rows, centres.flip(0), seed=0)
+    again, _ = group_rows(rows, centres.flip(0), 10, Key.of(0))
     assert (again == 1 - numbers).all()
 
 
-def test_a_linker_foretells_links_within_two_groups():
+@pytest.mark.slow
+def test_a_link_predictor_predicts_edges_within_two_groups():
     rng = np.random.default_rng(0)
     side = np.repeat([0, 1], 30)
     ends = rng.integers(0, 60, (2, 900))
     ends = ends[:, side[ends[0]] == side[ends[1]]]
     split = split_links(Graph.build(ends, np.eye(2)[side] + rng.normal(0, 0.1, (60, 2))), 0)
-    found = fit_linker(split.train, None, split.validation, 0, torch.device("cpu"))
-    assert found.roc_auc > 0.6
+    found = fit_link_predictor(split.train, None, split.validation, Config(), Key.of(0), torch.device("cpu"))
+    assert found.score > 0.6
     assert not found.selects
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["links", "clusters"])
-def test_a_saved_model_of_a_task_without_labels_says_the_same(tmp_path, kind):
+def test_a_saved_model_of_a_task_without_labels_predicts_the_same(tmp_path, kind):
     graph = noisy_graph(120)
     model = GDPNet.from_config(quick(kind), device="cpu").fit(graph)
     model.save(tmp_path / "model.safetensors")
@@ -207,7 +217,7 @@ def test_more_clusters_than_nodes_and_no_number_of_clusters_are_refused():
     with pytest.raises(GraphError, match=r"as many nodes as clusters \(31\), found 30"):
         GDPNet.from_config(many, device="cpu").fit(graph)
     nameless = Graph.build(torch.stack([graph.neighbour, graph.target]), graph.features)
-    with pytest.raises(ConfigError, match="how many clusters"):
+    with pytest.raises(ConfigError, match="must give the number of clusters"):
         GDPNet.from_config(quick("clusters"), device="cpu").fit(nameless)
 
 
@@ -225,16 +235,17 @@ class Lenient:
     def loss(self, logits: Tensor, truth: Tensor, learns: Tensor) -> Tensor:
         return CLASSIFICATION.loss(logits, truth, learns)
 
-    def score(self, beliefs: Tensor, truth: Tensor, kind: str) -> Tensor:
-        return CLASSIFICATION.score(beliefs, truth, kind)
+    def score(self, probabilities: Tensor, truth: Tensor, kind: str) -> Tensor:
+        return CLASSIFICATION.score(probabilities, truth, kind)
 
-    def quality(self, beliefs: Tensor, truth: Tensor) -> float:
-        return CLASSIFICATION.quality(beliefs, truth)
+    def quality(self, probabilities: Tensor, truth: Tensor) -> float:
+        return CLASSIFICATION.quality(probabilities, truth)
 
 
+@pytest.mark.slow
 def test_a_task_of_the_users_own_is_learned_and_scored():
     graph = noisy_graph(80)
-    config = Config().with_values({**QUICK, "reader": {"steps": 50, "look_every": 10}})
+    config = Config().with_values({**QUICK, "hopwise": {"steps": 50, "evaluate_every": 10}})
     model = GDPNet.from_config(config, device="cpu").set_params(task=Lenient()).fit(graph)
     assert model.predict_proba(graph).shape == (80, 2)
     assert 0.0 <= model.score(graph) <= 1.0
@@ -247,11 +258,17 @@ def test_clusters_are_matched_to_classes_before_they_are_scored():
 
 
 def test_a_record_older_than_tasks_is_one_of_classification():
-    old = {name: values for name, values in Config().to_dict().items() if name != "task"}
-    assert filled(old) == filled(Config().to_dict())
-    assert filled({"width": 64}) == {"width": 64}
+    old = {"policy": {"hidden": [8, 6], "state": "circles"}, "reader": {"use": False, "look_every": 7}}
+    new = upgrade_settings(old)
+    assert new["task"] == Config().to_dict()["task"]
+    assert new["policy"]["state"] == "neighbourhood"
+    assert (new["hopwise"]["use"], new["gcn"]["use"], new["hopwise"]["evaluate_every"]) == (False, False, 7)
+    assert Config().with_values(new).policy.hidden == (8, 6)
+    assert upgrade_settings(new) == new
+    assert upgrade_settings({"width": 64}) == {"width": 64}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["links", "clusters"])
 def test_the_comparison_keeps_records_goes_on_where_it_stopped_and_reports_from_records(
     tmp_path, task, capsys
@@ -295,7 +312,7 @@ def test_the_comparison_keeps_records_goes_on_where_it_stopped_and_reports_from_
         (["tasks", "clusters", "--dataset", "FOLDER", "--methods", "kmean"], "has no method 'kmean'"),
     ],
 )
-def test_what_the_data_cannot_serve_is_one_sentence_and_exit_code_2(tmp_path, words, said, capsys):
+def test_unusable_data_is_refused_in_one_sentence_with_exit_code_2(tmp_path, words, said, capsys):
     write_folder(tmp_path / "graph", small_graph())
     words = [str(tmp_path / "graph") if word == "FOLDER" else word for word in words]
     assert main([*words, "--device", "cpu", "--records", str(tmp_path / "r.jsonl")]) == 2
@@ -318,16 +335,16 @@ def test_labels_joined_in_a_class_are_several_labels():
 
 def test_f_c_of_several_labels_is_the_f1_of_a_node_or_how_likely_its_labels_are():
     task = MultiLabel(("a", "b"))
-    beliefs, truth = torch.tensor([[0.8, 0.4], [0.9, 0.9]]), torch.tensor([[1.0, 1.0], [1.0, 0.0]])
-    assert task.score(beliefs, truth, "hit").tolist() == pytest.approx([2 / 3, 2 / 3])
+    probabilities, truth = torch.tensor([[0.8, 0.4], [0.9, 0.9]]), torch.tensor([[1.0, 1.0], [1.0, 0.0]])
+    assert task.score(probabilities, truth, "hit").tolist() == pytest.approx([2 / 3, 2 / 3])
     wanted = [np.sqrt(0.8 * 0.4), np.sqrt(0.9 * 0.1)]
-    assert task.score(beliefs, truth, "probability").tolist() == pytest.approx(wanted)
-    assert task.quality(beliefs, truth) == pytest.approx(2 * 2 / (3 + 3))
+    assert task.score(probabilities, truth, "probability").tolist() == pytest.approx(wanted)
+    assert task.quality(probabilities, truth) == pytest.approx(2 * 2 / (3 + 3))
 
 
 def test_several_labels_are_learned_saved_and_predicted(tmp_path):
     graph = multi_label_graph()
-    settings = {**QUICK, "task": {"kind": "multi-label"}, "reader": {"steps": 20, "look_every": 10}}
+    settings = {**QUICK, "task": {"kind": "multi-label"}, "hopwise": {"steps": 20, "evaluate_every": 10}}
     model = GDPNet.from_config(Config().with_values(settings), device="cpu").fit(graph)
     model.save(tmp_path / "model.safetensors")
     again = GDPNet.load(tmp_path / "model.safetensors", device="cpu")
@@ -342,7 +359,8 @@ def test_a_column_a_label_of_torch_geometric_becomes_sets_of_labels():
     assert [graph.class_names[place] for place in graph.labels] == ["0|1", "1", ""]
 
 
-def test_a_stopped_search_for_clusters_goes_on_as_if_it_had_not_stopped(tmp_path):
+@pytest.mark.slow
+def test_a_resumed_clustering_run_ends_like_an_uninterrupted_one(tmp_path):
     graph, config = noisy_graph(80), quick("clusters")
     whole = GDPNet.from_config(config, device="cpu").fit(graph)
     run = create_run(tmp_path / "run", config, "small", graph, 0)
@@ -352,11 +370,12 @@ def test_a_stopped_search_for_clusters_goes_on_as_if_it_had_not_stopped(tmp_path
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        GDPNet.from_config(config, device="cpu").fit(graph, run=run, on_epoch=stop)
-    again = GDPNet.from_config(config, device="cpu").fit(graph, run=run)
+        GDPNet.from_config(config, device="cpu").fit(graph, callbacks=[Checkpoint(run), stop])
+    again = GDPNet.from_config(config, device="cpu").fit(graph, callbacks=[Checkpoint(run)])
     assert np.array_equal(again.embed(graph), whole.embed(graph))
 
 
+@pytest.mark.slow
 def test_train_and_predict_take_a_task_on_the_command_line(tmp_path, capsys):
     folder, run = write_folder(tmp_path / "graph"), tmp_path / "run"
     words = ["train", str(folder), "--out", str(run), "--task", "clusters", "--device", "cpu"]

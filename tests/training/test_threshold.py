@@ -1,4 +1,4 @@
-"""The threshold of the cleaned graph: chosen on validation nodes, kept with the model, told in a sentence."""
+"""The threshold of the cleaned graph: chosen on validation nodes, saved with the model, explained in a sentence."""
 
 from dataclasses import replace
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from gdpnet._core.random import Key
 from gdpnet._core.significance import gains_and_losses, is_ahead
-from gdpnet.config import Config
+from gdpnet.config import Config, ThresholdSettings
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.graph import Graph
 from gdpnet.estimator import GDPNet
@@ -15,14 +16,17 @@ from gdpnet.inference.networks import make_policy
 from gdpnet.inference.select import Selected, select
 from gdpnet.inference.threshold import KEEP_ALL, Choice, edge_weights
 from gdpnet.representation.aggregator import Aggregators
+from gdpnet.representation.tasks import CLASSIFICATION
 from gdpnet.selection.policy import Policy
 from gdpnet.training import threshold
-from gdpnet.training.data import Scene, make_scene
-from gdpnet.training.threshold import CANDIDATES, choose_threshold
+from gdpnet.training.data import TrainingData, make_training_data
+from gdpnet.training.threshold import choose_threshold
+from helpers.setups import CPU
 from helpers.small import FAST, fitted, noisy_graph
-from helpers.worlds import CPU
 
 PLAIN = Config().with_values({"features": {"normalise": "none"}, "representation": {"width": 2}})
+
+CANDIDATES = (KEEP_ALL, *ThresholdSettings().candidates)
 
 
 def blocks(shows_class: bool, wrong: int = 0) -> Graph:
@@ -41,43 +45,43 @@ def blocks(shows_class: bool, wrong: int = 0) -> Graph:
     return Graph.build(torch.cat(links, dim=1), features, label, split=split)
 
 
-def choose(graph: Graph, chance_of) -> tuple[Choice, Scene]:
+def choose(graph: Graph, chance_of) -> tuple[Choice, TrainingData]:
     """Choose where the policy gives each edge this chance, by whether it joins two nodes of one class."""
 
-    def knowing(prepared) -> Selected:
+    def by_class(prepared) -> Selected:
         target = torch.arange(prepared.num_nodes).repeat_interleave(prepared.row_ptr.diff())
-        same = scene_labels[prepared.num_nodes]
+        same = labels_by_size[prepared.num_nodes]
         chance = chance_of(same[target] == same[prepared.neighbour])
         return Selected(chance, chance > 0.5, torch.ones_like(chance) > 0, prepared)
 
-    scene = make_scene(graph, PLAIN, 0, CPU)
-    scene_labels = {scene.train.num_nodes: scene.labels, graph.num_nodes: graph.labels}
+    data = make_training_data(graph, PLAIN, 0, CPU)
+    labels_by_size = {data.train.num_nodes: data.labels, graph.num_nodes: graph.labels}
     aggregators = Aggregators(2, 2, 2, 1, self_weight=False)
     with torch.no_grad():
         aggregators.weight.copy_(torch.eye(2))
-    train, whole = knowing(scene.train), knowing(scene.whole)
-    return choose_threshold(aggregators, scene, train, whole, selection=True), scene
+    train, whole = by_class(data.train), by_class(data.whole)
+    return choose_threshold(aggregators, data, train, whole, ThresholdSettings(), selection=True), data
 
 
 # --- the choice ---
 
 
-def test_of_equals_the_one_that_keeps_most_is_chosen(monkeypatch):
+def test_of_equal_thresholds_the_one_that_keeps_most_is_chosen(monkeypatch):
     chosen, _ = choose(blocks(shows_class=True), lambda same: torch.where(same, 0.45, 0.01))
     assert dict(chosen.scores) == dict.fromkeys(CANDIDATES, 1.0)
     assert chosen.threshold == KEEP_ALL
 
 
-def test_where_dropping_hurts_everything_is_kept(monkeypatch):
-    # a node that shows nothing is known by its two neighbours alone; the policy trusts neither
+def test_if_dropping_hurts_every_edge_is_kept(monkeypatch):
+    # a node that shows nothing is known by its two neighbours alone; the policy drops both
     chosen, _ = choose(blocks(shows_class=False), lambda same: torch.full(same.shape, 0.02))
     assert dict(chosen.scores) == dict.fromkeys(CANDIDATES, 0.5) | {KEEP_ALL: 1.0}
     assert chosen.threshold == KEEP_ALL
 
 
-def test_heavy_noise_that_the_policy_sees_is_cut_off_below_what_is_sure(monkeypatch):
+def test_heavy_noise_that_the_policy_recognises_is_dropped(monkeypatch):
     graph = blocks(shows_class=False, wrong=6)
-    chosen, scene = choose(graph, lambda same: torch.where(same, 0.55, 0.35))
+    chosen, data = choose(graph, lambda same: torch.where(same, 0.55, 0.35))
     scores = dict(chosen.scores)
     assert list(scores) == list(CANDIDATES)
     # 0.4 and 0.5 leave the two links of each triangle; 0.6 leaves none, and then half is right by chance
@@ -89,13 +93,13 @@ def test_heavy_noise_that_the_policy_sees_is_cut_off_below_what_is_sure(monkeypa
         "threshold 0.4: validation F1 of a plain two-hop classifier is 1.000 there and "
         f"{scores[KEEP_ALL]:.3f} with everything kept"
     )
-    assert scene.validation.numel() == 20
+    assert data.validation.numel() == 20
 
 
 @pytest.mark.parametrize(
     ("gains", "losses", "ahead"), [(1, 0, False), (2, 0, True), (5, 2, True), (4, 2, False)]
 )
-def test_cleaning_must_be_ahead_of_keeping_everything_by_a_deviation(gains, losses, ahead):
+def test_a_threshold_must_beat_keeping_every_edge_by_one_standard_deviation(gains, losses, ahead):
     mine = torch.tensor([1.0] * gains + [0.0] * losses + [1.0, 0.0])
     other = torch.tensor([0.0] * gains + [1.0] * losses + [1.0, 0.0])
     assert gains_and_losses(mine, other) == (gains, losses)
@@ -110,7 +114,7 @@ def test_a_candidate_that_is_ahead_by_chance_is_not_chosen(monkeypatch):
     assert chosen.threshold == KEEP_ALL
 
 
-def test_both_directions_of_a_link_stay_or_go_together_in_the_choice(monkeypatch):
+def test_both_directions_of_an_edge_are_kept_or_dropped_together(monkeypatch):
     # kept with 0.9 one way and 0.1 the other: 0.5 both ways, so that 0.4 keeps and 0.6 does not
     seen = []
     plain = threshold.edge_weights
@@ -127,33 +131,37 @@ def test_both_directions_of_a_link_stay_or_go_together_in_the_choice(monkeypatch
         chance = torch.where(target < prepared.neighbour, 0.9, 0.1)
         return Selected(chance, chance > 0.5, torch.ones_like(chance) > 0, prepared)
 
-    scene = make_scene(graph, PLAIN, 0, CPU)
-    bank = Aggregators(2, 2, 2, 1, self_weight=False)
-    choose_threshold(bank, scene, one_way(scene.train), one_way(scene.whole), selection=True)
+    data = make_training_data(graph, PLAIN, 0, CPU)
+    aggregators = Aggregators(2, 2, 2, 1, self_weight=False)
+    choose_threshold(
+        aggregators, data, one_way(data.train), one_way(data.whole), ThresholdSettings(), selection=True
+    )
     assert {weights[0] for level, weights in seen if level == 0.4} == {0.5}
     assert {weights[0] for level, weights in seen if level == 0.6} == {0.0}
     assert all(len(weights) == 1 for _, weights in seen)
 
 
-def test_the_weight_of_an_edge_is_none_below_the_threshold_and_its_probability_above():
+def test_an_edge_weight_is_zero_below_the_threshold_and_its_probability_above():
     chances = torch.tensor([0.1, 0.4, 0.5, 0.9])
     assert edge_weights(chances, 0.5).tolist() == pytest.approx([0.0, 0.0, 0.5, 0.9])
     assert edge_weights(chances, KEEP_ALL).tolist() == [1.0] * 4
 
 
-def test_nodes_are_mixed_twice_with_themselves_by_hand():
+def test_features_are_propagated_twice_by_hand():
     # the path 0 - 1, its only link with weight 1/2 and values 0 and 3
     graph = Graph.build([[0], [1]], [[0.0], [3.0]], [0, 1])
-    prepared = make_scene(replace(graph, split=torch.tensor([1, 1])), PLAIN, 0, CPU).whole
+    prepared = make_training_data(replace(graph, split=torch.tensor([1, 1])), PLAIN, 0, CPU).whole
     mixed = threshold._propagate(torch.tensor([[0.0], [3.0]]), prepared, torch.tensor([0.5, 0.5]))
     # first (0 + 1.5) / 1.5 = 1 and 3 / 1.5 = 2; then (1 + 1) / 1.5 and (2 + 0.5) / 1.5
     assert mixed.flatten().tolist() == pytest.approx([4 / 3, 5 / 3])
 
 
-def test_the_classifier_learns_what_a_line_can_part():
+def test_the_classifier_learns_linearly_separable_classes():
     rows = torch.tensor([[0.0, 1.0], [1.0, 1.0], [4.0, 1.0], [5.0, 1.0]])
     asked = torch.tensor([[-1.0, 1.0], [2.0, 1.0], [3.0, 1.0]])
-    assert threshold._believe(rows, torch.tensor([1, 1, 0, 0]), asked, 2).argmax(dim=1).tolist() == [1, 1, 0]
+    labels = torch.tensor([1, 1, 0, 0])
+    found = threshold._probabilities(rows, labels, asked, 2, CLASSIFICATION, ThresholdSettings())
+    assert found.argmax(dim=1).tolist() == [1, 1, 0]
 
 
 # --- with a model ---
@@ -197,15 +205,15 @@ def test_a_graph_with_heavy_planted_noise_is_cleaned_and_a_clean_one_left_alone(
     config = Config().with_values(
         {"representation": {"width": 32}, "policy": {"early_stop": False}, "inference": {"episodes": 1}}
     )
-    scene = make_scene(graph, config, 0, CPU)
+    data = make_training_data(graph, config, 0, CPU)
     aggregators = Aggregators(graph.num_features, 32, 3, 1, self_weight=False)
     aggregators.initialise(torch.Generator().manual_seed(0))
-    policy = cosine_policy(config, scene.train.pairs.shape[1])
+    policy = cosine_policy(config, data.train.pairs.shape[1])
     train, whole = (
-        select(policy, aggregators, prepared, torch.arange(prepared.num_nodes), config, 0)
-        for prepared in (scene.train, scene.whole)
+        select(policy, aggregators, prepared, torch.arange(prepared.num_nodes), config, Key.of(0))
+        for prepared in (data.train, data.whole)
     )
-    chosen = choose_threshold(aggregators, scene, train, whole, selection=True)
+    chosen = choose_threshold(aggregators, data, train, whole, ThresholdSettings(), selection=True)
     scores = dict(chosen.scores)
     assert scores[chosen.threshold] == max(scores.values())
     assert (chosen.threshold > KEEP_ALL) == (scores[chosen.threshold] > scores[KEEP_ALL]) == cleans
@@ -226,7 +234,7 @@ def test_without_a_validation_node_it_is_one_half_and_says_so(graph):
     assert np.array_equal(cleaned.kept, cleaned.keep_probability >= 0.5)
 
 
-def test_without_a_policy_everything_is_kept_and_the_sentence_says_why(graph, tmp_path):
+def test_without_a_policy_every_edge_is_kept_and_the_reason_says_why(graph, tmp_path):
     model = fitted(graph, FAST.with_values({"training": {"selection": False}}))
     model.save(tmp_path / "model.safetensors")
     for one in (model, GDPNet.load(tmp_path / "model.safetensors", device="cpu")):
@@ -241,7 +249,7 @@ def test_a_chosen_threshold_is_saved_and_loaded_with_its_reason(graph, model, tm
     model.save(tmp_path / "own.safetensors")
     assert GDPNet.load(tmp_path / "own.safetensors", device="cpu").threshold_ == model.threshold_
     loaded = GDPNet.load(tmp_path / "own.safetensors", device="cpu")
-    loaded.threshold_ = Choice(0.6, scores)
+    loaded._set_trained(replace(loaded.trained_, threshold=Choice(0.6, scores)))
     loaded.save(tmp_path / "other.safetensors")
     again = GDPNet.load(tmp_path / "other.safetensors", device="cpu")
     assert again.threshold_ == Choice(0.6, scores)
@@ -254,20 +262,21 @@ def test_a_chosen_threshold_is_saved_and_loaded_with_its_reason(graph, model, tm
     assert np.array_equal(cleaned.graph.edge_weight, cleaned.keep_probability[cleaned.kept])
 
 
-def test_where_keeping_everything_was_chosen_every_edge_comes_back_with_weight_one(graph, model, tmp_path):
+def test_if_keeping_every_edge_was_chosen_all_come_back_with_weight_one(graph, model, tmp_path):
     model.save(tmp_path / "model.safetensors")
     loaded = GDPNet.load(tmp_path / "model.safetensors", device="cpu")
-    loaded.threshold_ = Choice(KEEP_ALL, ((KEEP_ALL, 0.75), (0.5, 0.7)))
+    choice = Choice(KEEP_ALL, ((KEEP_ALL, 0.75), (0.5, 0.7)))
+    loaded._set_trained(replace(loaded.trained_, threshold=choice))
     cleaned = loaded.denoise(graph)
     assert cleaned.reason == "everything is kept: no threshold did clearly better on validation (F1 0.750)"
     assert cleaned.kept.all()
     assert torch.equal(cleaned.graph.neighbour, graph.neighbour)
     assert cleaned.graph.edge_weight.tolist() == [1.0] * graph.num_edges
-    assert cleaned.keep_probability.min() < 0.9  # what the policy thinks is still told
+    assert cleaned.keep_probability.min() < 0.9  # keep probabilities are still reported
 
 
 @pytest.mark.parametrize("asked", [0.0, 0.3, 0.6])
-def test_a_threshold_that_is_asked_for_is_obeyed_whatever_was_chosen(asked, graph, model):
+def test_a_threshold_that_is_asked_for_replaces_the_chosen_one(asked, graph, model):
     cleaned = model.denoise(graph, threshold=asked)
     assert cleaned.threshold == asked
     assert cleaned.reason == f"threshold {asked:g}, as asked for"

@@ -1,4 +1,4 @@
-"""Arithmetic on ragged rows: values of many rows laid end to end, cut by offsets (CSR)."""
+"""Arithmetic on ragged rows in CSR layout: the values of all rows end to end, split by offsets."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 _SUM_CHUNK = 1 << 22
+"""Values that are added up at a time, which bounds the memory."""
 
 _FIND_CHUNK = 1 << 15
-"""Searches made at once on the CPU: their bounds then stay in its cache."""
+"""Searches at a time on the CPU, so that their bounds stay in its cache."""
 
 
 def offsets_of(lengths: Int[Tensor, "rows"]) -> Int[Tensor, "offsets"]:
-    """Return where each row begins, and after the last one where it ends."""
+    """Return the start of each row, and the end of the last one."""
     offsets = torch.zeros(lengths.numel() + 1, dtype=torch.long, device=lengths.device)
     torch.cumsum(lengths, dim=0, out=offsets[1:])
     return offsets
 
 
 def owners_of(lengths: Int[Tensor, "rows"]) -> Int[Tensor, "values"]:
-    """Return for each value the row that it belongs to."""
+    """Return the row of each value."""
     return torch.repeat_interleave(torch.arange(lengths.numel(), device=lengths.device), lengths)
 
 
 def ranges(
     start: Int[Tensor, "rows"], length: Int[Tensor, "rows"]
 ) -> tuple[Int[Tensor, "values"], Int[Tensor, "values"]]:
-    """Lay the ranges ``start[i] .. start[i] + length[i]`` end to end; return their owners and their values."""
+    """Concatenate the ranges ``start[i] .. start[i] + length[i]``; return the row i and the value of each entry."""
     owner = owners_of(length)
     shift = start - offsets_of(length)[:-1]
     return owner, torch.arange(owner.numel(), device=start.device) + shift[owner]
 
 
 def cut_rows(row_ptr: Int[Tensor, "offsets"], most: int) -> list[tuple[int, int]]:
-    """Cut rows into ranges of ``most`` rows and values each at most; a longer row is a range by itself."""
+    """Split rows into ranges of at most ``most`` rows and values; a longer row is a range of its own."""
     rows, ranges_found, first = row_ptr.numel() - 1, [], 0
     while first < rows:
         end = torch.searchsorted(row_ptr, row_ptr[first : first + 1] + most, right=True)
@@ -50,9 +51,9 @@ def find_in_rows(
     row: Int[Tensor, "n"],
     wanted: Int[Tensor, "n"],
 ) -> Int[Tensor, "n"]:
-    """Return where each wanted column stands in its row, -1 where it does not; columns of a row must ascend.
+    """Return the position of each wanted column in its row, -1 if absent; columns of a row must ascend.
 
-    Rows are halved all at once, so that nothing as long as ``column`` is made and no key can overflow.
+    All rows are bisected at once: this allocates nothing as long as ``column``, and no key can overflow.
     """
     chunk = _FIND_CHUNK if row.device.type == "cpu" else max(row.numel(), 1)
     parts = [
@@ -83,7 +84,7 @@ def sum_by_owner(
 
 
 def sum_rows(values: Float[Tensor, "values"], row_ptr: Int[Tensor, "offsets"]) -> Float[Tensor, "rows"]:
-    """Add up the values of each row, a range of rows at a time, so that no owner of each value is held."""
+    """Add up the values of each row in bounded memory."""
     total = values.new_zeros(row_ptr.numel() - 1)
     for first, last in cut_rows(row_ptr, _SUM_CHUNK):
         bounds = row_ptr[first : last + 1]
@@ -96,9 +97,9 @@ def sum_rows(values: Float[Tensor, "values"], row_ptr: Int[Tensor, "offsets"]) -
 def running_sum_before(
     values: Float[Tensor, "values *width"], owner: Int[Tensor, "values"]
 ) -> Float[Tensor, "values *width"]:
-    """Return for each value the sum of those before it in its row; ``owner`` must ascend.
+    """Return for each value the sum of the values before it in its row; ``owner`` must ascend.
 
-    The sum runs over all rows in double precision and each row's start is taken off.
+    One cumulative sum over all rows in double precision, less its value at each row's start.
     """
     if values.shape[0] == 0:
         return values
@@ -109,13 +110,13 @@ def running_sum_before(
     return (total - total[first][row]).to(values.dtype)
 
 
-def both_ways(
-    value: Float[Tensor, "edges"], back: Int[Tensor, "some"], first: int = 0
+def symmetrise(
+    value: Float[Tensor, "edges"], reverse_edge: Int[Tensor, "some"], first: int = 0
 ) -> Float[Tensor, "some"]:
-    """Give both directions of a link the mean of their values; ``back`` is the edge the other way, -1 for none.
+    """Give both directions of an edge the mean of their values; an edge without a reverse edge (-1) keeps its own.
 
-    ``back`` is of the edges from number ``first`` on, and so is the result. Halves are added rather than a sum
-    halved, so that both directions agree in the last bit.
+    ``reverse_edge`` and the result cover the edges from number ``first`` on. Adding halves rather than halving the
+    sum makes both directions equal in the last bit.
     """
-    own = value[first : first + back.numel()]
-    return torch.where(back >= 0, own / 2 + value[back.clamp(min=0)] / 2, own)
+    own = value[first : first + reverse_edge.numel()]
+    return torch.where(reverse_edge >= 0, own / 2 + value[reverse_edge.clamp(min=0)] / 2, own)

@@ -1,4 +1,4 @@
-"""Where to compute."""
+"""Choose the device, and find optional compilers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gdpnet.errors import ConfigError
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device that a user means by auto, cpu or cuda."""
+    """Return the device for auto, cpu or cuda."""
     if name not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"the device must be auto, cpu or cuda, found '{name}'")
     available = torch.cuda.is_available()
@@ -24,16 +24,16 @@ def pick_device(name: str) -> torch.device:
 
 @cache
 def has_triton() -> bool:
-    """Say whether Triton is there; where it is not, say so once."""
+    """Return whether Triton is installed; warn once if not."""
     if importlib.util.find_spec("triton") is not None:
         return True
-    warnings.warn("Triton is not installed: episodes are played step by step, which is slower", stacklevel=2)
+    warnings.warn("Triton is not installed: episodes run step by step, which is slower", stacklevel=2)
     return False
 
 
 @cache
 def has_numba() -> bool:
-    """Say whether numba is there and works; it is an extra, so its absence is no news."""
+    """Return whether numba can be imported; it is optional, so there is no warning."""
     try:
         import_module("numba")
     except ImportError:

@@ -16,9 +16,9 @@ from gdpnet.errors import GDPNetError, GraphError
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; put it in place on success, delete it on failure.
+    """Yield a temporary path beside ``path``, which replaces ``path`` on success and is deleted on failure.
 
-    An ``OSError`` on the way (no space, no permission) becomes one sentence; what stood at ``path`` stays.
+    An ``OSError`` (no space, no permission) becomes a `GDPNetError` of one sentence, and an old file stays.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -34,13 +34,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def _flush_to_disk(path: Path) -> None:
-    """Wait until the content is on the disk, so that a power cut cannot leave the name without it."""
+    """Flush the content to disk, so that a power cut cannot leave an empty file."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def check_new(folder: Path) -> None:
-    """Refuse a folder that already holds something."""
+    """Refuse a folder that is not empty."""
     if folder.is_dir() and any(folder.iterdir()):
         raise GraphError(f"{folder} must be a new or an empty folder, found files in it")
     if folder.exists() and not folder.is_dir():
@@ -49,7 +49,7 @@ def check_new(folder: Path) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside ``folder``; put it in place on success, delete it on failure."""
+    """Yield a temporary folder beside ``folder``, which becomes ``folder`` on success and is deleted on failure."""
     check_new(folder)
     place = folder.resolve()
     temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
@@ -68,18 +68,18 @@ def _reason(error: OSError) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, all or nothing."""
+    """Write a text file, whole or not at all."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file, all or nothing."""
+    """Write a JSON file, whole or not at all."""
     write_text(path, json.dumps(plain(content), indent=2) + "\n")
 
 
 def plain(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the record with NaN and infinity, which JSON does not know, as nothing, however deep they lie."""
+    """Return the record with None in place of NaN and infinity, which JSON does not have, at any depth."""
     return {key: _plain_value(value) for key, value in record.items()}
 
 

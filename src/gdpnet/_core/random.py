@@ -1,12 +1,45 @@
-"""Counter-based random numbers: a draw depends on its key alone, not on batch, order or device."""
+"""Random numbers: named streams, and draws that depend on their key alone, not on batch, order or device."""
 
 from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 _MASK = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Key:
+    """A random stream, known by a seed and the names folded into it.
+
+    Streams of different names are independent: ``key.fold_in("epoch", 3)`` shares no draw with
+    ``key.fold_in("epoch", 4)`` or ``key.fold_in("injected", 3)``.
+    """
+
+    value: int
+
+    @classmethod
+    def of(cls, seed: int) -> Key:
+        """Return the root stream of a user's seed."""
+        return cls(0).fold_in("seed", seed)
+
+    def fold_in(self, *names: str | int) -> Key:
+        """Return the stream of this name within this one."""
+        digest = hashlib.blake2b(repr((self.value, names)).encode(), digest_size=8).digest()
+        return Key(int.from_bytes(digest, "big") >> 1)
+
+    def generator(self, device: torch.device | str = "cpu") -> torch.Generator:
+        """Return a generator at the start of this stream."""
+        return torch.Generator(device=device).manual_seed(self.value)
+
+    @property
+    def seed32(self) -> int:
+        """Return a seed for libraries that take 32 bits."""
+        return self.value & _MASK
 
 
 def mix(key: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:

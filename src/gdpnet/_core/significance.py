@@ -1,4 +1,4 @@
-"""Ahead by more than chance: what is right on more nodes than something else, in deviations as in McNemar's test."""
+"""Significance of the difference between two classifiers on the same nodes, as in McNemar's test."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch import Tensor
 
 
 def gains_and_losses(mine: Float[Tensor, "nodes"], other: Float[Tensor, "nodes"]) -> tuple[int, int]:
-    """Return on how many nodes one does better than the other, and on how many worse."""
+    """Return the number of nodes on which the first does better, and on which it does worse."""
     return int((mine > other).sum()), int((other > mine).sum())
 
 
 def is_ahead(gains: int, losses: int, deviations: float) -> bool:
-    """Say whether the lead exceeds so many deviations of the nodes on which the two differ."""
+    """Return whether gains exceed losses by ``deviations`` standard deviations of their difference under chance."""
     return gains - losses > deviations * math.sqrt(gains + losses)

@@ -1,4 +1,4 @@
-"""Seconds by phase of a long run."""
+"""Measure the seconds of each phase of a long run."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import time
 import torch
 
 
-class Phases:
-    """The time since the last mark goes to the phase that a mark names; a GPU has done all its work by then."""
+class Stopwatch:
+    """Seconds per phase; a phase ends when it is marked."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.last = time.perf_counter()
 
     def mark(self, name: str, device: torch.device | None = None) -> None:
-        """Say what was going on until now."""
+        """Add the time since the last mark to a phase, after all work on a GPU is done."""
         if device is not None and device.type == "cuda":
             torch.cuda.synchronize(device)
         now = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Work that is done by other threads while the caller goes on: few jobs at a time, and none is lost silently."""
+"""Run jobs in other threads, a bounded number at a time, without losing their errors."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MOST_THREADS = 8
-"""Threads that work beside the caller; more would wait for the disk."""
+"""Most threads beside the caller; more would wait for the disk."""
 
 
 def threads_here() -> int:
-    """Return how many threads may work beside the caller on this machine."""
+    """Return how many threads to use beside the caller on this machine."""
     return min(MOST_THREADS, os.cpu_count() or 1)
 
 
 class Background:
-    """Jobs that threads do in turn; with no thread the caller does each at once.
+    """Run jobs in threads; with zero threads the caller runs each job immediately.
 
-    At most twice as many jobs as threads wait, so that what they hold is bounded. An error of a job is raised by the
-    next one that is handed over, or on leaving; jobs that are under way are finished first, others are dropped.
+    At most twice as many jobs as threads wait, which bounds their memory. An error of a job is raised when the next
+    job is submitted or on leaving; then running jobs are finished and waiting ones are dropped.
     """
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self.pool = ThreadPoolExecutor(threads) if threads else None
-        self.under_way: deque[Future[None]] = deque()
+        self.pending: deque[Future[None]] = deque()
 
     def do(self, job: Callable[[], None]) -> None:
-        """Hand over a job; wait while too many are waiting."""
+        """Submit a job; block while too many jobs are waiting."""
         if self.pool is None:
             job()
             return
-        while len(self.under_way) >= 2 * self.threads or (self.under_way and self.under_way[0].done()):
-            self.under_way.popleft().result()
-        self.under_way.append(self.pool.submit(job))
+        while len(self.pending) >= 2 * self.threads or (self.pending and self.pending[0].done()):
+            self.pending.popleft().result()
+        self.pending.append(self.pool.submit(job))
 
     def __enter__(self) -> Background:
         return self
@@ -51,14 +51,14 @@ class Background:
         if self.pool is None:
             return
         try:
-            while self.under_way and error is None:
-                self.under_way.popleft().result()
+            while self.pending and error is None:
+                self.pending.popleft().result()
         finally:
             self.pool.shutdown(wait=True, cancel_futures=True)
 
 
 def in_order(job: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Do a job for each item in some threads, and yield the results in order; a few items are worked on ahead."""
+    """Run a job for each item in threads, a few items ahead, and yield the results in order."""
     threads = threads_here()
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(threads) as pool:

@@ -1,1 +1,1 @@
-"""Evaluation, trials, records and figures."""
+"""Experiments: baselines, comparisons on perturbed graphs, records, figures and the paper's evaluation."""

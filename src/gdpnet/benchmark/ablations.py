@@ -1,71 +1,88 @@
-"""The variants of GDPNet that are measured beside it: each changes one thing."""
+"""The variants of GDPNet that are compared with it: each changes one thing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from gdpnet.config import Config, filled
+from gdpnet.config import Config
 from gdpnet.errors import ConfigError
 
 _ABLATIONS: dict[str, tuple[str, ...]] = {
-    "gdpnet:paper-literal": (
+    "paper-literal": (
         "reward.kind=paper",
         "reward.folds=1",
         "policy.state=paper",
         "representation.hops=1",
         "training.injected=0.0",
-        "inference.both_ways=false",
+        "inference.symmetrise=false",
         "ppo.advantage=sampled",
-        "reader.use=false",
+        "hopwise.use=false",
     ),
-    "gdpnet:paper-reward": ("reward.kind=paper",),
-    "gdpnet:counterfactual-reward": ("reward.kind=counterfactual",),
-    "gdpnet:no-cross-fitting": ("reward.folds=1",),
-    "gdpnet:paper-state": ("policy.state=paper",),
-    "gdpnet:no-structure": ("policy.state=pairs",),
-    "gdpnet:no-circles": ("policy.state=structure",),
-    "gdpnet:no-trust": ("policy.state=circles",),
-    "gdpnet:no-injected": ("training.injected=0.0",),
-    "gdpnet:f1-alone": ("training.injected_weight=0.0",),
-    "gdpnet:trusting": ("training.doubt=1.0",),
-    "gdpnet:both-ways": ("inference.both_ways=true",),
-    "gdpnet:unpractised": (
-        "training.injected=0.0",
-        "policy.state=circles",
-        "inference.both_ways=true",
-    ),
-    "gdpnet:one-hop": ("representation.hops=1",),
-    "gdpnet:two-hop-candidates": ("policy.hops=2", "representation.hops=1"),
-    "gdpnet:two-hop-candidates-stacked": ("policy.hops=2",),
-    "gdpnet:no-reader": ("reader.use=false",),
-    "gdpnet:no-early-stop": ("policy.early_stop=false",),
-    "gdpnet:random-order": ("policy.order=random",),
-    "gdpnet:sampled-advantage": ("ppo.advantage=sampled",),
-    "gdpnet:discount-0": ("ppo.discount=0.0",),
-    "gdpnet:discount-0.5": ("ppo.discount=0.5",),
-    "gdpnet:discount-0.9": ("ppo.discount=0.9",),
-    "gdpnet:discount-0.95": ("ppo.discount=0.95",),
-    "gdpnet:discount-1": ("ppo.discount=1.0",),
-    **{
-        f"gdpnet:epochs-{epochs}": (f"training.epochs={epochs}", f"training.patience={epochs}")
-        for epochs in (5, 10, 20, 40, 80)
-    },
-    "gdpnet:no-convolutions": (),
+    "paper-reward": ("reward.kind=paper",),
+    "counterfactual-reward": ("reward.kind=counterfactual",),
+    "no-cross-fitting": ("reward.folds=1",),
+    "paper-state": ("policy.state=paper",),
+    "no-structure": ("policy.state=pairs",),
+    "no-neighbourhood": ("policy.state=structure",),
+    "no-trust": ("policy.state=neighbourhood",),
+    "no-injected": ("training.injected=0.0",),
+    "f1-alone": ("training.injected_weight=0.0",),
+    "no-label-check": ("training.label_error_gap=1.0",),
+    "symmetrise": ("inference.symmetrise=true",),
+    "early-version": ("training.injected=0.0", "policy.state=neighbourhood", "inference.symmetrise=true"),
+    "one-hop": ("representation.hops=1",),
+    "two-hop-candidates": ("policy.hops=2", "representation.hops=1"),
+    "two-hop-candidates-stacked": ("policy.hops=2",),
+    "no-hopwise": ("hopwise.use=false",),
+    "no-early-stop": ("policy.early_stop=false",),
+    "random-order": ("policy.order=random",),
+    "sampled-advantage": ("ppo.advantage=sampled",),
+    **{f"discount-{value}": (f"ppo.discount={float(value)}",) for value in ("0", "0.5", "0.9", "0.95", "1")},
+    **{f"epochs-{n}": (f"training.epochs={n}", f"training.patience={n}") for n in (5, 10, 20, 40, 80)},
+    "no-gcn": (),
 }
-"""What is changed beside leaving convolutions out, whose vote hides some of what a change does to selection.
+"""The changed settings of each ablation. All of them also leave the GCN head out, because its share in the ensemble
+hides part of the effect that a change has on selection.
 
-Without injected links there are none to tell either: `no-injected` beside `f1-alone` is practice by itself. Without
-circles there is no trust either.
+Without injected edges their AUC is not measured either: the difference between `no-injected` and `f1-alone` is the
+effect of training on them. `no-neighbourhood` also leaves trust out.
 """
+
+REFERENCE = "gdpnet:no-gcn"
+"""The variant that ablations are compared with."""
 
 VARIANTS: dict[str, tuple[str, ...]] = {
     "gdpnet": (),
     "gdpnet-ro": ("policy.order=random",),
-    **{name: (*changes, "reader.deep=false") for name, changes in _ABLATIONS.items()},
+    **{f"gdpnet:{name}": (*changes, "gcn.use=false") for name, changes in _ABLATIONS.items()},
     "gdpnet:keep-everything": ("training.selection=false",),
 }
-"""Every variant by name, with what it changes; ablations are to be compared with ``gdpnet:no-convolutions``."""
+"""Every variant by name, with the settings that it changes."""
+
+CLEANED = {f"{variant}>{network}": network for variant in VARIANTS for network in ("gcn", "gat", "graphsage")}
+"""Networks on the graph that a variant of GDPNet cleaned: the method ``gdpnet>gcn`` is GCN on GDPNet's graph."""
+
+_RENAMED = {
+    "gdpnet:no-reader": "gdpnet:no-hopwise",
+    "gdpnet:no-convolutions": REFERENCE,
+    "gdpnet:no-circles": "gdpnet:no-neighbourhood",
+    "gdpnet:trusting": "gdpnet:no-label-check",
+    "gdpnet:both-ways": "gdpnet:symmetrise",
+    "gdpnet:unpractised": "gdpnet:early-version",
+}
+"""Variants under the names that records of version 0.1 give them."""
+
+
+def current_name(method: str) -> str:
+    """Return the name of a method in this version, for a name in a record of any version."""
+    variant, arrow, network = method.partition(">")
+    return _RENAMED.get(variant, variant) + arrow + network
+
+
+def cleaner_of(method: str) -> str:
+    """Return the variant of GDPNet that a method is, or that cleans its graph."""
+    return method.partition(">")[0]
 
 
 def variant_of(config: Config, name: str) -> Config:
@@ -74,14 +91,14 @@ def variant_of(config: Config, name: str) -> Config:
 
 
 def is_apart(name: str, settings: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
-    """Say whether a variant was run with other settings than GDPNet's own and what the variant changes.
+    """Return whether a variant was run with other settings than GDPNet's plus the changes of the variant.
 
-    Such a record tells of the variant, but the difference to GDPNet's is not the variant's alone.
+    If so, its difference to GDPNet is not the effect of the variant alone.
     """
     if name not in VARIANTS:
-        return name.startswith("gdpnet")  # one that there is no more
-    mine = {section: values for section, values in filled(settings).items() if section != "backbone"}
+        return name.startswith("gdpnet")  # a variant that no longer exists
+    mine = {section: values for section, values in settings.items() if section != "backbone"}
     try:
-        return mine != variant_of(Config().with_values(filled(ours)), name).to_dict()
-    except ConfigError:  # a setting that there is no more
+        return mine != variant_of(Config().with_values(ours), name).to_dict()
+    except ConfigError:  # a setting that no longer exists
         return True

@@ -1,7 +1,7 @@
-"""What an experiment is run on: a graph by name, corrupted in one way, at one rate, by one seed.
+"""The perturbed graphs of an experiment: a dataset or path, a noise, its rate and a seed.
 
-A noise may have others before it at rates that stay: ``swapped-features:0.5+random-links`` gives half of the nodes
-another's features, then adds random links at the rate that is varied.
+A noise may follow others at fixed rates: ``swapped-features:0.5+random-links`` gives half of the nodes the features
+of another node, then adds random links at the rate that is varied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gdpnet.errors import ConfigError
 
 @dataclass(frozen=True)
 class Setting:
-    """One corrupted graph: a dataset or path, a noise, its rate, and a seed."""
+    """One perturbed graph: a dataset or path, a noise, its rate, and a seed."""
 
     graph: str
     split: str
@@ -33,31 +33,40 @@ class Setting:
     """Whether edges of files keep their direction."""
 
     def to_record(self) -> dict[str, Any]:
-        """Return what a record says of it, but for the seed."""
+        """Return the keys of a record that describe it, without the seed."""
         name = self.graph if self.split == "paper" else f"{self.graph} ({self.split} split)"
         name = f"{name} (directed)" if self.directed else name
         return {"graph": name, "noise": self.noise, "rate": self.rate}
 
 
 def noises_on(device: str) -> dict[str, Noise]:
-    """Return every kind of noise, attacks among them, which are run on a device."""
+    """Return every kind of noise, including the attacks, which run on a device."""
     return NOISES | attacks(pick_device(device))
 
 
-def noisy_graph(setting: Setting, device: str = "cpu") -> Graph:
-    """Open the graph of a setting and corrupt it."""
-    graph = open_graph(
+def open_case(setting: Setting) -> Graph:
+    """Open the graph of a setting without its noise."""
+    return open_graph(
         setting.graph,
         data_dir=setting.data_dir,
         directed=setting.directed,
         split=setting.split,
         seed=setting.seed,
     )
+
+
+def perturb(graph: Graph, setting: Setting, device: str = "cpu") -> Graph:
+    """Add the noise of a setting to a graph."""
     return corrupt_all(graph, steps_of(setting.noise, setting.rate), setting.seed, noises_on(device)).graph
 
 
+def noisy_graph(setting: Setting, device: str = "cpu") -> Graph:
+    """Open the graph of a setting and add its noise."""
+    return perturb(open_case(setting), setting, device)
+
+
 def steps_of(noise: str, rate: float) -> list[tuple[str, float]]:
-    """Read a noise and those before it, each with its rate."""
+    """Return a noise and those before it, each with its rate."""
     *before, last = noise.split("+")
     steps = []
     for part in before:
@@ -71,7 +80,7 @@ def steps_of(noise: str, rate: float) -> list[tuple[str, float]]:
 
 
 def check_noise(noise: str, rates: Iterable[float]) -> None:
-    """Refuse a noise or a rate that cannot be."""
+    """Raise an error for a noise that does not exist or a rate outside its range."""
     for rate in rates:
         for kind, level in steps_of(noise, rate):
             check_kind(kind, noises_on("cpu"))

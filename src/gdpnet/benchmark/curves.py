@@ -1,4 +1,4 @@
-"""Pictures of a comparison: F1 of every method against the rate of noise."""
+"""Figures of a comparison: F1 of every method against the rate of noise."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from gdpnet.benchmark.figures import save_figure
+from gdpnet.benchmark.figures import new_figure, save_figure
 from gdpnet.benchmark.robustness import Row
 
 
 def draw_curves(rows: list[Row], folder: Path) -> list[Path]:
-    """Draw one picture for each graph and noise; return where they lie."""
+    """Draw one figure per graph and noise; return their paths."""
     paths = []
     rows = [row for row in rows if row.seeds]
     for graph, noise in sorted({(row.graph, row.noise) for row in rows}):
@@ -22,11 +22,11 @@ def draw_curves(rows: list[Row], folder: Path) -> list[Path]:
 
 
 def _curves(graph: str, noise: str, rows: list[Row]) -> Figure:
-    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
-    axes = figure.add_subplot()
-    last = max(row.rate for row in rows)
-    order = sorted({row.method for row in rows}, key=lambda name: -_at(rows, name, last))
-    for place, method in enumerate(order):
+    figure, axes = new_figure(8.0, 5.0)
+    highest = max(row.rate for row in rows)
+    last = {row.method: row.mean for row in rows if row.rate == highest}
+    methods = sorted({row.method for row in rows}, key=lambda name: -last.get(name, 0.0))
+    for place, method in enumerate(methods):
         mine = sorted((row for row in rows if row.method == method), key=lambda row: row.rate)
         ours = method.startswith("gdpnet")
         axes.errorbar(
@@ -40,13 +40,8 @@ def _curves(graph: str, noise: str, rows: list[Row]) -> Figure:
             marker="o" if ours else ".",
             capsize=2,
         )
-    axes.set_xlabel(f"{noise}, rate")
-    axes.set_ylabel("micro-F1 on test")
-    axes.set_title(f"{graph}: mean and deviation over {max(row.seeds for row in rows)} seeds")
-    axes.grid(alpha=0.3)
+    seeds = max(row.seeds for row in rows)
+    title = f"{graph}: mean and standard deviation over {seeds} seeds"
+    axes.set(title=title, xlabel=f"{noise}, rate", ylabel="micro-F1 on test")
     axes.legend(fontsize=8, ncols=1, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
-
-
-def _at(rows: list[Row], method: str, rate: float) -> float:
-    return next((row.mean for row in rows if row.method == method and row.rate == rate), 0.0)

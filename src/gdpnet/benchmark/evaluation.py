@@ -1,4 +1,4 @@
-"""How good a trained model is: F1 of a split, what it keeps, and how well it finds noise that is known."""
+"""Metrics of a trained model: F1 of a split, the share of edges kept, and how well known noise is found."""
 
 from __future__ import annotations
 
@@ -6,79 +6,58 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, roc_auc_score
+from sklearn.metrics import roc_auc_score
 
-from gdpnet.data.graph import UNKNOWN, Graph
-from gdpnet.data.link_split import split_links
-from gdpnet.estimator import GDPNet
+from gdpnet.data.graph import Graph
+from gdpnet.data.validation import UNKNOWN
+from gdpnet.errors import ConfigError
+from gdpnet.inference.predictor import Predictor
 from gdpnet.inference.result import Denoised
-from gdpnet.training.links import link_scores
 
 
-def evaluate(model: GDPNet, graph: Graph, split: str = "test") -> dict[str, Any]:
-    """Return micro-F1 on a split, or what the task is measured by, and what the cleaned graph looks like."""
-    if model.config_.task.kind == "clusters":
-        metrics = _score_clusters(model, graph)
-    elif model.config_.task.kind == "links":
-        metrics = _score_links(model, graph)
-    else:
-        metrics = {"split": split, "nodes": int(graph.nodes_in(split).numel())}
-        metrics["micro_f1"] = model.score(graph, split)
-    cleaned = model.denoise(graph)
+def evaluate(predictor: Predictor, split: str = "test") -> dict[str, Any]:
+    """Return the metrics of the model's task on a split, and a description of the cleaned graph."""
+    cleaned = predictor.denoise()
     chosen = {"threshold": cleaned.threshold, "threshold_reason": cleaned.reason}
-    return metrics | chosen | describe_cleaning(graph, cleaned)
+    return predictor.evaluate(split) | chosen | describe_cleaning(predictor.graph, cleaned)
 
 
-def _score_links(model: GDPNet, graph: Graph) -> dict[str, Any]:
-    """Hide one link in twenty, and return how well they are told from pairs that are no links by what is left.
-
-    On the graph of training these are the links that `fit` held out for validation, unless it was given others; on
-    another graph nobody has seen them.
-    """
-    split = split_links(graph, model.seed, test=0.0)
-    found = link_scores(torch.from_numpy(model.embed(split.train)), split.validation)
-    hidden = int(split.validation.linked.sum())
-    return {"hidden_links": hidden, "roc_auc": found[0], "average_precision": found[1]}
+def true_labels(graph: Graph) -> torch.Tensor:
+    """Return the clean labels where the graph knows them, else its labels."""
+    return graph.truth.clean_labels if graph.truth is not None else graph.labels
 
 
-def _score_clusters(model: GDPNet, graph: Graph) -> dict[str, Any]:
-    """Return how well clusters agree with classes on all nodes whose class is known."""
-    known = (graph.labels != UNKNOWN).numpy()
-    if not known.any():
-        return {"nodes": graph.num_nodes}
-    cluster = np.searchsorted(np.sort(model.classes_), model.predict(graph))
-    return {"nodes": int(known.sum())} | cluster_scores(graph.labels.numpy()[known], cluster[known])
-
-
-def cluster_scores(truth: np.ndarray, cluster: np.ndarray) -> dict[str, Any]:
-    """Return NMI, ARI, and accuracy after the best matching of clusters to classes."""
-    size = int(max(truth.max(), cluster.max())) + 1
-    table = np.zeros((size, size), dtype=int)
-    np.add.at(table, (truth, cluster), 1)
-    matched = table[linear_sum_assignment(-table)].sum()
-    return {
-        "nmi": float(normalized_mutual_info_score(truth, cluster)),
-        "ari": float(adjusted_rand_score(truth, cluster)),
-        "accuracy": float(matched / len(truth)),
-    }
+def f1_on_test(graph: Graph, logits: torch.Tensor) -> float:
+    """Return micro-F1 on the test nodes, against clean labels where the graph knows them."""
+    labels, nodes = true_labels(graph), graph.nodes_in("test")
+    nodes = nodes[labels[nodes] != UNKNOWN]
+    if nodes.numel() == 0:
+        raise ConfigError("the graph has no labelled test node to score on")
+    return float((logits[nodes].argmax(dim=1) == labels[nodes]).float().mean())
 
 
 def describe_cleaning(graph: Graph, denoised: Denoised) -> dict[str, Any]:
-    """Return the share of edges kept, by class agreement where labels are known, and against planted truth."""
+    """Return the shares of edges kept, by class agreement where labels are known, and against the known noise."""
     links = link_metrics(graph, denoised.keep_probability, denoised.kept)
-    names = ("kept_share", "kept_same_class", "kept_cross_class")
-    result: dict[str, Any] = {"edges": graph.num_edges} | {name: links[name] for name in names}
-    if graph.truth is not None and "link_auc" in links:
-        result["spurious_removed"] = links["removed_recall"]
-        result["genuine_kept"] = _share(denoised.kept[~graph.truth.spurious.numpy()])
-        result["keep_auc"] = links["link_auc"]
-    return result
+    shares = {name: links[name] for name in ("kept_share", "kept_same_class", "kept_cross_class")}
+    return {"edges": graph.num_edges} | shares | noise_found(graph, denoised.keep_probability, denoised.kept)
+
+
+def noise_found(graph: Graph, score: np.ndarray, kept: np.ndarray) -> dict[str, Any]:
+    """Return the share of known noise removed and of genuine edges kept, and the AUC; nothing without known noise."""
+    links = link_metrics(graph, score, kept)
+    if graph.truth is None or "link_auc" not in links:
+        return {}
+    return {
+        "spurious_removed": links["removed_recall"],
+        "genuine_kept": _share(kept[~graph.truth.spurious.numpy()]),
+        "keep_auc": links["link_auc"],
+    }
 
 
 def link_metrics(graph: Graph, score: np.ndarray, kept: np.ndarray) -> dict[str, float | None]:
-    """Return how well links were told apart: by class agreement, and against the links known to be spurious."""
-    labels = (graph.truth.clean_labels if graph.truth is not None else graph.labels).numpy()
+    """Score which edges were kept: by class agreement, and against the edges known to be spurious."""
+    labels = true_labels(graph).numpy()
     target, neighbour = graph.target.numpy(), graph.neighbour.numpy()
     known = (labels[target] != UNKNOWN) & (labels[neighbour] != UNKNOWN)
     same = labels[target] == labels[neighbour]
@@ -98,15 +77,16 @@ def link_metrics(graph: Graph, score: np.ndarray, kept: np.ndarray) -> dict[str,
 
 
 BINS = 10
-"""Bins of a reliability curve."""
+"""Number of bins of a reliability curve."""
 
 
 def calibration(graph: Graph, cleaned: Denoised) -> dict[str, Any]:
-    """Return the Brier score and the reliability curve of keep probabilities against planted truth."""
+    """Return the Brier score and the reliability curve of keep probabilities against the known noise."""
     spurious = graph.truth.spurious.numpy() if graph.truth is not None else np.zeros(0, dtype=bool)
     if not spurious.any():
         return {}
     chance, genuine = cleaned.keep_probability, ~spurious
+    # not calibration_curve of scikit-learn: it does not return how many edges a bin holds
     place = np.minimum((chance * BINS).astype(int), BINS - 1)
     count = np.bincount(place, minlength=BINS)
     mean = np.bincount(place, weights=chance, minlength=BINS) / np.maximum(count, 1)
@@ -118,7 +98,7 @@ def calibration(graph: Graph, cleaned: Denoised) -> dict[str, Any]:
 
 
 def selected_shares(graph: Graph, denoised: Denoised) -> np.ndarray:
-    """Return for each node with neighbours the share of them that is kept."""
+    """Return the share of neighbours kept, for each node that has any."""
     total = np.bincount(graph.target.numpy(), minlength=graph.num_nodes)
     kept = np.bincount(graph.target.numpy()[denoised.kept], minlength=graph.num_nodes)
     return kept[total > 0] / total[total > 0]

@@ -1,35 +1,47 @@
-"""Pictures of a run: training curves, the share of neighbours selected, a map of the embeddings."""
+"""Figures of a run: training curves, the share of neighbours selected, a map of the embeddings."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
 
 from gdpnet._core.files import atomic_path
 from gdpnet.benchmark.evaluation import calibration, selected_shares
-from gdpnet.data.graph import UNKNOWN, Graph
-from gdpnet.estimator import GDPNet
+from gdpnet.data.graph import Graph
+from gdpnet.data.validation import UNKNOWN
+from gdpnet.inference.predictor import Predictor
 from gdpnet.inference.result import Denoised
 
 matplotlib.use("Agg")
 
 MAP_NODES = 2000
-"""Most nodes drawn on the map; more are sampled down to this."""
+"""Largest number of nodes on the map; of more a subset is drawn."""
+
+_CURVES = {
+    "loss": "loss of the representation",
+    "validation_f1": "micro-F1 on validation",
+    "reward": "mean reward per decision",
+    "kept_share": "share of neighbours kept",
+    "kl": "KL of the update",
+    "injected_auc": "injected-edge AUC",
+}
 
 
-def draw_run(model: GDPNet, graph: Graph, folder: Path) -> list[Path]:
-    """Draw all pictures of a run."""
-    denoised = model.denoise(graph)
+def draw_run(predictor: Predictor, folder: Path) -> list[Path]:
+    """Draw all figures of a run; return their paths."""
+    model, graph, denoised = predictor.model, predictor.graph, predictor.denoise()
     figures = {
-        "training.png": training_curves(model.history_, model.best_epoch_),
+        "training.png": training_curves(model.history, model.best_epoch),
         "selected_share.png": selected_share_histogram(graph, denoised),
-        "embedding.png": embedding_map(model, graph),
+        "embedding.png": embedding_map(predictor),
     }
     if graph.truth is not None and bool(graph.truth.spurious.any()):
         figures["keep_probability.png"] = keep_probability_histogram(graph, denoised)
@@ -38,32 +50,29 @@ def draw_run(model: GDPNet, graph: Graph, folder: Path) -> list[Path]:
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write a picture whole or not at all; return where it lies."""
+    """Write a figure atomically; return its path."""
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=120)
     return path
 
 
-def training_curves(history: list[dict[str, Any]], best_epoch: int) -> Figure:
-    """Draw loss, validation F1, reward, kept share, KL and, where there are any, how injected links are told."""
-    panels = [
-        ("loss", "loss of the representation"),
-        ("validation_f1", "micro-F1 on validation"),
-        ("reward", "mean reward of a decision"),
-        ("kept_share", "share of neighbours kept"),
-        ("kl", "KL of the update"),
-    ]
-    if any(line.get("told") is not None for line in history):
-        panels.append(("told", "injected links told (AUC)"))
+def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return a figure and its axes with a grid."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    axes.grid(alpha=0.3)
+    return figure, axes
+
+
+def training_curves(history: Sequence[dict[str, Any]], best_epoch: int) -> Figure:
+    """Draw loss, validation F1, reward, kept share, KL and, if edges were injected, their AUC, per epoch."""
+    injected = any(line.get("injected_auc") is not None for line in history)
+    panels = {key: title for key, title in _CURVES.items() if key != "injected_auc" or injected}
     figure = Figure(figsize=(2.8 * len(panels), 3.2), layout="constrained")
     epochs = [line["epoch"] for line in history]
-    for axes, (key, title) in zip(figure.subplots(1, len(panels)), panels, strict=True):
-        axes.plot(
-            epochs,
-            [math.nan if line[key] is None else line[key] for line in history],
-            color="tab:blue",
-            linewidth=1.5,
-        )
+    for axes, (key, title) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
+        values = [math.nan if line[key] is None else line[key] for line in history]
+        axes.plot(epochs, values, color="tab:blue", linewidth=1.5)
         axes.axvline(best_epoch, color="tab:red", linewidth=1, linestyle="--", label="best epoch")
         axes.set(title=title, xlabel="epoch")
         axes.grid(alpha=0.3)
@@ -72,50 +81,40 @@ def training_curves(history: list[dict[str, Any]], best_epoch: int) -> Figure:
 
 
 def selected_share_histogram(graph: Graph, denoised: Denoised) -> Figure:
-    """Draw how the share of selected neighbours spreads over nodes."""
-    figure = Figure(figsize=(5.5, 4), layout="constrained")
-    axes = figure.subplots()
-    axes.hist(
-        selected_shares(graph, denoised),
-        bins=np.linspace(0, 1, 21).tolist(),
-        color="tab:blue",
-        edgecolor="white",
-    )
+    """Draw the distribution over nodes of the share of neighbours selected."""
+    figure, axes = new_figure(5.5, 4)
+    bins = np.linspace(0, 1, 21).tolist()
+    axes.hist(selected_shares(graph, denoised), bins=bins, color="tab:blue", edgecolor="white")
     axes.set(title="Neighbours selected", xlabel="share of a node's neighbours", ylabel="nodes")
-    axes.grid(alpha=0.3)
     return figure
 
 
 def keep_probability_histogram(graph: Graph, denoised: Denoised) -> Figure:
-    """Draw the keep probabilities of genuine and of planted links."""
+    """Draw the keep probabilities of genuine and of spurious edges."""
     assert graph.truth is not None
     spurious = graph.truth.spurious.numpy()
-    figure = Figure(figsize=(5.5, 4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(5.5, 4)
     bins = np.linspace(0, 1, 26).tolist()
-    axes.hist(
-        denoised.keep_probability[~spurious], bins=bins, alpha=0.7, color="tab:blue", label="genuine links"
-    )
-    axes.hist(
-        denoised.keep_probability[spurious], bins=bins, alpha=0.7, color="tab:red", label="planted links"
-    )
+    for edges, colour, label in ((~spurious, "tab:blue", "genuine"), (spurious, "tab:red", "spurious")):
+        axes.hist(
+            denoised.keep_probability[edges], bins=bins, alpha=0.7, color=colour, label=f"{label} edges"
+        )
     axes.axvline(denoised.threshold, color="black", linewidth=1, linestyle="--", label="threshold")
-    axes.set(title="What the policy makes of each link", xlabel="keep probability", ylabel="edges")
+    axes.set(title="Keep probabilities", xlabel="keep probability", ylabel="edges")
     axes.legend(frameon=False)
-    axes.grid(alpha=0.3)
     return figure
 
 
-def embedding_map(model: GDPNet, graph: Graph) -> Figure:
+def embedding_map(predictor: Predictor) -> Figure:
     """Draw test nodes (all nodes without a test split) by t-SNE of their representations, coloured by class."""
+    graph = predictor.graph
     nodes = graph.nodes_in("test")
     nodes = nodes if nodes.numel() else (graph.split >= 0).nonzero().flatten()
     if nodes.numel() > MAP_NODES:
         nodes = nodes[:: -(-nodes.numel() // MAP_NODES)]
-    points = flatten_points(model.embed(graph, nodes), model.seed)
+    points = flatten_points(predictor.embeddings(nodes), predictor.model.seed)
     label = graph.labels[nodes].numpy()
-    figure = Figure(figsize=(6.5, 5), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(6.5, 5)
     colours = matplotlib.colormaps["tab10" if graph.num_classes <= 10 else "tab20"]
     for number in [*range(graph.num_classes), UNKNOWN]:
         here = label == number
@@ -129,7 +128,7 @@ def embedding_map(model: GDPNet, graph: Graph) -> Figure:
 
 
 def flatten_points(points: np.ndarray, seed: int) -> np.ndarray:
-    """Bring representations to two dimensions; by principal axes where they are too few, or too equal, for t-SNE."""
+    """Project representations to two dimensions by t-SNE, or by principal axes if they are too few or equal."""
     centred = np.pad(points - points.mean(axis=0), ((0, 0), (0, max(0, 2 - points.shape[1]))))
     if points.shape[0] < 10 or np.allclose(centred, 0.0, atol=1e-5 * (1.0 + np.abs(points).max())):
         return centred @ np.linalg.svd(centred)[2][:2].T
@@ -138,23 +137,15 @@ def flatten_points(points: np.ndarray, seed: int) -> np.ndarray:
 
 
 def reliability_curve(graph: Graph, denoised: Denoised) -> Figure:
-    """Draw how often links of a keep probability are genuine: on the diagonal the probability can be believed."""
+    """Draw the share of genuine edges per keep probability; on the diagonal it is perfectly calibrated."""
     found = calibration(graph, denoised)
-    figure = Figure(figsize=(4.5, 4.5), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = new_figure(4.5, 4.5)
     axes.plot([0, 1], [0, 1], color="black", linewidth=1, linestyle="--", label="perfectly calibrated")
     chance, genuine, count = zip(*found["reliability"], strict=True)
     size = 20 + 180 * np.sqrt(np.array(count) / max(count))
     axes.plot(chance, genuine, color="tab:blue", linewidth=1.5)
-    axes.scatter(chance, genuine, s=size, color="tab:blue", alpha=0.6, label="links (area: how many)")
-    axes.set(
-        title=f"reliability of the keep probability (Brier score {found['brier']:.3f})",
-        xlabel="keep probability",
-        ylabel="share of genuine links",
-        xlim=(0, 1),
-        ylim=(0, 1),
-    )
-    axes.title.set_fontsize(10)
-    axes.grid(alpha=0.3)
+    axes.scatter(chance, genuine, s=size, color="tab:blue", alpha=0.6, label="edges (area: number)")
+    axes.set(xlabel="keep probability", ylabel="share of genuine edges", xlim=(0, 1), ylim=(0, 1))
+    axes.set_title(f"reliability of the keep probability (Brier score {found['brier']:.3f})", fontsize=10)
     axes.legend(frameon=False, loc="upper left")
     return figure

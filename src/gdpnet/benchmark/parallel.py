@@ -1,4 +1,4 @@
-"""Do pieces of work one after another, or several at a time in processes of their own."""
+"""Run pieces of work in turn, or several at a time in processes of their own."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
-from gdpnet.benchmark.records import append_record
+from gdpnet.benchmark.records import Record, append_record
 from gdpnet.errors import GDPNetError
 
 Piece = TypeVar("Piece")
-Records = list[dict[str, Any]]
+Records = list[Record]
 
 _WATCH_SECONDS = 1.0
 
@@ -30,7 +30,7 @@ def do_all(
     jobs: int,
     on_records: Callable[[Records], None],
 ) -> None:
-    """Do the pieces, several at a time if asked for, and append their records as they come."""
+    """Run the pieces, ``jobs`` at a time, and append their records to a file as they come."""
     for records in map(work, pieces) if jobs <= 1 else _side_by_side(work, pieces, jobs):
         for record in records:
             append_record(path, record)
@@ -47,10 +47,8 @@ def _side_by_side(work: Callable[[Piece], Records], pieces: list[Piece], jobs: i
             for one in ended:
                 yield one.result()
     except BrokenProcessPool as error:
-        raise GDPNetError(
-            "a worker ended unexpectedly, perhaps for want of memory; try fewer --jobs"
-        ) from error
-    finally:  # also after Ctrl-C or an error: what has not begun is not begun, what runs is ended
+        raise GDPNetError("a worker ended unexpectedly, perhaps out of memory; try fewer --jobs") from error
+    finally:  # also after Ctrl-C or an error: cancel what waits and end what runs
         workers = list((pool._processes or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in workers:
@@ -58,7 +56,7 @@ def _side_by_side(work: Callable[[Piece], Records], pieces: list[Piece], jobs: i
 
 
 def _begin(parent: int) -> None:
-    """Hold a worker to one thread, and let it end with the process that it works for, however that ended."""
+    """Limit a worker to one thread, and end it when its parent process ends for any reason."""
     torch.set_num_threads(1)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""Append-only records of trials: what was run, with which settings and version, and what came out."""
+"""Append-only records of trials: what was run, with which settings and version, and the result."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from typing import Any
 import torch
 
 from gdpnet._core.version import __version__
-from gdpnet.config import Config
+from gdpnet.benchmark.ablations import current_name
+from gdpnet.config import Config, upgrade_settings
 from gdpnet.errors import GDPNetError
 
+Record = dict[str, Any]
 
-def make_record(
-    kind: str, config: Config | dict[str, Any], seed: int, metrics: dict[str, Any], **about: Any
-) -> dict[str, Any]:
+_ALWAYS = ("graph", "method", "seed", "metrics", "config", "commit")
+
+
+def make_record(kind: str, config: Config | Record, seed: int, metrics: Record, **about: Any) -> Record:
     """Return one trial as a record."""
     return {
         "kind": kind,
@@ -37,15 +40,15 @@ def make_record(
 
 
 def _version_of(package: str) -> str | None:
-    """Return the version of an extra that has a part in results, if it is installed."""
+    """Return the version of an optional package that affects results, if it is installed."""
     try:
         return version(package)
     except PackageNotFoundError:
         return None
 
 
-def append_record(path: Path, record: dict[str, Any]) -> None:
-    """Add one line to a file of records."""
+def append_record(path: Path, record: Record) -> None:
+    """Append one line to a file of records."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
@@ -54,8 +57,8 @@ def append_record(path: Path, record: dict[str, Any]) -> None:
         raise GDPNetError(f"cannot write {path}: {error.strerror}") from error
 
 
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """Read all records of a file; none if there is no file."""
+def read_records(path: Path) -> list[Record]:
+    """Read all records of a file under the names of this version; none if there is no file."""
     if not path.exists():
         return []
     try:
@@ -65,12 +68,23 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise GDPNetError(f"cannot read {path}: {error.strerror}") from error
     if not all(isinstance(record, dict) for record in records):
-        raise GDPNetError(f"{path} holds a line that is not a record: it must be an object of JSON")
-    return records
+        raise GDPNetError(f"{path} holds a line that is not a record: it must be a JSON object")
+    return [_upgraded(record) for record in records]
 
 
-def of_kind(records: Iterable[dict[str, Any]], kind: str, keys: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Return the records of a kind; one that lacks what every record of the kind has is refused."""
+def _upgraded(record: Record) -> Record:
+    """Return a record of any version with the names that methods and settings have in this one."""
+    new = dict(record)
+    if isinstance(record.get("method"), str):
+        new["method"] = current_name(record["method"])
+    for name in ("config", "cleaner"):
+        if isinstance(record.get(name), dict):
+            new[name] = upgrade_settings(record[name])
+    return new
+
+
+def of_kind(records: Iterable[Record], kind: str, keys: Iterable[str] = ()) -> list[Record]:
+    """Return the records of a kind; raise an error if one lacks a key that its kind requires."""
     found = [record for record in records if record.get("kind") == kind]
     for record in found:
         for key in (*_ALWAYS, *keys):
@@ -79,11 +93,8 @@ def of_kind(records: Iterable[dict[str, Any]], kind: str, keys: Iterable[str] = 
     return found
 
 
-_ALWAYS = ("graph", "method", "seed", "metrics", "config", "commit")
-
-
 def _commit() -> str:
-    """Return the commit of the source that runs: that of GDPNET_COMMIT, else what git says, else 'unknown'."""
+    """Return the commit of the running source: GDPNET_COMMIT if set, else git's answer, else 'unknown'."""
     if named := os.environ.get("GDPNET_COMMIT"):
         return named
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]

@@ -1,6 +1,6 @@
-"""Robustness: corrupt a graph more and more, train every method on it, and keep what came out as records.
+"""Robustness: train every method on graphs with more and more noise, and record the results.
 
-A *method* is a name: a defence of `gdpnet.benchmark.baselines.methods`, a variant of GDPNet, or a variant and a
+A *method* is a name: a baseline of `gdpnet.benchmark.baselines.methods`, a variant of GDPNet, or a variant and a
 network, as in ``gdpnet>gcn``: GCN trained on the graph that GDPNet cleaned. Test labels are read here.
 """
 
@@ -8,54 +8,92 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from gdpnet._core.device import pick_device
-from gdpnet._core.files import plain
-from gdpnet.benchmark.ablations import VARIANTS, is_apart, variant_of
+from gdpnet.benchmark.ablations import CLEANED, VARIANTS, cleaner_of, is_apart, variant_of
 from gdpnet.benchmark.baselines.fitting import Settings, Task, make_task
 from gdpnet.benchmark.baselines.methods import METHODS, run_method, run_task
 from gdpnet.benchmark.cases import Setting, noisy_graph
-from gdpnet.benchmark.cleaned import CLEANED, cleaner_of
-from gdpnet.benchmark.evaluation import calibration, link_metrics
-from gdpnet.benchmark.parallel import do_all
-from gdpnet.benchmark.records import make_record, of_kind, read_records
-from gdpnet.config import Config, filled
-from gdpnet.data.graph import UNKNOWN, Graph
-from gdpnet.errors import ConfigError, GDPNetError, nearest
+from gdpnet.benchmark.evaluation import calibration, f1_on_test, link_metrics
+from gdpnet.benchmark.records import Record
+from gdpnet.benchmark.sweep import FAILURES, Summary, Sweep, failure_of, record_of
+from gdpnet.config import Config
+from gdpnet.data.graph import Graph
+from gdpnet.errors import ConfigError, nearest
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.result import Denoised
 from gdpnet.inference.threshold import KEEP_ALL
 
-KIND = "robustness"
+_SEARCHED = ("width", "layers", "heads", "dropout", "learning_rate", "weight_decay", "epochs", "patience")
+
+
+def _settings_given(record: Record) -> dict[str, Any]:
+    """Return the settings of a record that were given, without those that a baseline chose on validation."""
+    config: dict[str, Any] = record["config"]
+    return {name: config.get(name) for name in _SEARCHED} if record["method"] in METHODS else config
+
+
+SWEEP = Sweep(
+    "robustness", ("graph", "noise", "rate", "method"), ("graph", "noise", "method"), _settings_given
+)
 
 
 @dataclass(frozen=True)
-class Unit:
-    """What one process does at a time: one method, or one GDPNet and the networks on its cleaned graph."""
+class Trial:
+    """One baseline on one perturbed graph, or one GDPNet there with the networks on its cleaned graph."""
 
     setting: Setting
     methods: tuple[str, ...]
     config: Config
     device: str
     searched: dict[str, Settings] = field(default_factory=dict)
-    """Settings of methods of `gdpnet.benchmark.baselines`, where a search found better ones than their own."""
+    """Settings that `gdpnet tune` found, by method; the others have their defaults."""
+
+    @property
+    def stub(self) -> Record:
+        """Return the record of the first method without its metrics."""
+        return self.stub_of(self.methods[0])
+
+    def stub_of(self, method: str) -> Record:
+        """Return the record of a method without its metrics."""
+        about = {"kind": SWEEP.kind, **self.setting.to_record(), "method": method, "seed": self.setting.seed}
+        if method in METHODS:
+            return about | {"config": asdict(self.settings_of(method))}
+        config = variant_of(self.config, cleaner_of(method)).to_dict()
+        backbone = {"backbone": asdict(self.settings_of(method))} if method in CLEANED else {}
+        return about | {"config": config | backbone}
 
     def settings_of(self, method: str) -> Settings:
-        """Return the settings of a defence, or of the network on a cleaned graph."""
-        return _settings_of(method, self.searched)
+        """Return the settings of a baseline, or of the network on a cleaned graph.
+
+        If no search was made on cleaned graphs, those found on the original graph count.
+        """
+        name = CLEANED.get(method, method)
+        return self.searched.get(method) or self.searched.get(name) or METHODS[name].settings
+
+    def run(self) -> list[Record]:
+        """Return one record per method."""
+        try:
+            graph = noisy_graph(self.setting, self.device)
+            if self.methods[0] in METHODS:
+                measures = {self.methods[0]: partial(_baseline, self, graph)}
+            else:
+                measures = _cleaning_of(self, graph).measures()
+        except FAILURES as error:
+            return [failure_of(self.stub_of(name), self.device, error) for name in self.methods]
+        return [record_of(self.stub_of(name), self.device, measure) for name, measure in measures.items()]
 
 
-def _settings_of(method: str, searched: Mapping[str, Settings]) -> Settings:
-    """Return what a search found for a method, else for its network on the graph as it was, else its own."""
-    name = CLEANED.get(method, method)
-    return searched.get(method) or searched.get(name) or METHODS[name].settings
+def baseline_names() -> list[str]:
+    """Return the names of all baselines."""
+    return list(METHODS)
 
 
 def known_methods() -> list[str]:
@@ -64,7 +102,7 @@ def known_methods() -> list[str]:
 
 
 def check_methods(methods: Iterable[str]) -> None:
-    """Refuse a method that is not known."""
+    """Raise an error for a method that does not exist."""
     for name in methods:
         if name not in known_methods():
             raise ConfigError(f"there is no method '{name}'{nearest(name, known_methods())}")
@@ -77,159 +115,93 @@ def plan(
     device: str,
     path: Path,
     searched: dict[str, Settings] | None = None,
-) -> list[Unit]:
-    """List what the file of records does not hold yet; what failed before is tried again."""
-    known = of_kind(read_records(path), KIND, ("noise", "rate"))
-    done = {_key(record) for record in known if _ended(record)}
-    units, methods, searched = [], list(methods), searched or {}
-    for setting in settings:
-        left = [name for name in methods if _wanted_key(setting, name, config, searched) not in done]
-        variants = dict.fromkeys(cleaner_of(name) for name in left if name not in METHODS)
-        groups = [tuple(name for name in left if cleaner_of(name) == variant) for variant in variants]
-        groups += [(name,) for name in left if name in METHODS]
-        units += [Unit(setting, group, config, device, searched) for group in groups]
-    return units
+) -> list[Trial]:
+    """Return the trials that a file of records lacks; those that share a fitted GDPNet are one."""
+    order = sorted(methods, key=lambda name: name in METHODS)
+    every = [Trial(one, (name,), config, device, searched or {}) for one in settings for name in order]
+    merged: dict[tuple[Setting, str], Trial] = {}
+    for trial in SWEEP.missing(every, path):
+        place = trial.setting, cleaner_of(trial.methods[0])
+        before = merged[place].methods if place in merged else ()
+        merged[place] = replace(trial, methods=(*before, *trial.methods))
+    return list(merged.values())
 
 
-def _ended(record: dict[str, Any]) -> bool:
-    return "error" not in record["metrics"]
-
-
-def _config_of(config: Config, method: str, searched: Mapping[str, Settings]) -> dict[str, Any]:
-    """Return the settings of a method before it is trained."""
-    if method in METHODS:
-        return asdict(_settings_of(method, searched))
-    settings = variant_of(config, cleaner_of(method)).to_dict()
-    return settings | {"backbone": asdict(_settings_of(method, searched))} if method in CLEANED else settings
-
-
-_SEARCHED = ("width", "layers", "heads", "dropout", "learning_rate", "weight_decay", "epochs", "patience")
-"""What tells two records of a defence apart: not what it chose by itself."""
-
-
-def _given(method: str, config: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of a record's settings that was given, not chosen."""
-    return {name: config.get(name) for name in _SEARCHED} if method in METHODS else filled(config)
-
-
-def _wanted_key(setting: Setting, method: str, config: Config, searched: Mapping[str, Settings]) -> str:
-    about = {**setting.to_record(), "seed": setting.seed, "method": method}
-    return repr([*sorted(about.items()), _given(method, _config_of(config, method, searched))])
-
-
-def _key(record: dict[str, Any]) -> str:
-    about = {name: record[name] for name in ("graph", "noise", "rate", "seed", "method")}
-    return repr([*sorted(about.items()), _given(record["method"], record["config"])])
-
-
-def run_units(
-    units: list[Unit], path: Path, jobs: int, on_records: Callable[[list[dict[str, Any]]], None]
-) -> None:
-    """Do the units, several at a time if asked for, and append their records as they come."""
-    do_all(run_unit, units, path, jobs, on_records)
-
-
-def run_unit(unit: Unit) -> list[dict[str, Any]]:
-    """Run one unit; what fails becomes a record that says so."""
-    try:
-        graph = noisy_graph(unit.setting, unit.device)
-        if unit.methods[0] in METHODS:
-            return [_defence(unit, graph)]
-        return _family(unit, graph)
-    except _FAILURES as error:
-        return [_failure(unit, name, error) for name in unit.methods]
-
-
-_FAILURES = (GDPNetError, RuntimeError, ValueError)
-
-
-def _failure(unit: Unit, method: str, error: Exception) -> dict[str, Any]:
-    return _record(unit, method, {"error": " ".join(str(error).split())}, None)
-
-
-def _record(
-    unit: Unit, method: str, metrics: dict[str, Any], settings: dict[str, Any] | None
-) -> dict[str, Any]:
-    about = unit.setting.to_record() | {"method": method, "device": unit.device}
-    config = settings if settings is not None else _config_of(unit.config, method, unit.searched)
-    return make_record(KIND, config, unit.setting.seed, plain(metrics), **about)
-
-
-def _defence(unit: Unit, graph: Graph) -> dict[str, Any]:
-    name = unit.methods[0]
-    device = pick_device(unit.device)
-    found = run_method(name, graph, unit.setting.seed, device, unit.settings_of(name))
-    metrics: dict[str, Any] = {
-        "micro_f1": f1_on_test(graph, found.logits),
-        "validation_f1": found.validation_f1,
-    }
+def _baseline(trial: Trial, graph: Graph) -> Record:
+    name, device = trial.methods[0], pick_device(trial.device)
+    found = run_method(name, graph, trial.setting.seed, device, trial.settings_of(name))
+    metrics: Record = {"micro_f1": f1_on_test(graph, found.logits), "validation_f1": found.validation_f1}
     if found.keep_score is not None:
         kept = found.kept if found.kept is not None else torch.ones_like(graph.neighbour, dtype=torch.bool)
         metrics |= link_metrics(graph, found.keep_score.numpy(), kept.numpy())
-    return _record(unit, name, metrics | {"seconds": round(found.seconds, 1)}, found.settings)
+    return metrics | {"seconds": round(found.seconds, 1), "config": found.settings}
 
 
-def _family(unit: Unit, graph: Graph) -> list[dict[str, Any]]:
-    """Fit one GDPNet; record it, and each network that is asked for on the graph that it cleans."""
-    variant = cleaner_of(unit.methods[0])
-    config = variant_of(unit.config, variant)
-    start = time.perf_counter()
-    model = GDPNet.from_config(config, seed=unit.setting.seed, device=unit.device).fit(graph)
-    seconds = time.perf_counter() - start
-    cleaned = model.denoise(graph)
-    records = []
-    metrics: dict[str, Any]
-    if variant in unit.methods:
-        logits = torch.from_numpy(model.predict_proba(graph))
-        metrics = {"micro_f1": f1_on_test(graph, logits), "validation_f1": model.validation_f1_}
-        metrics |= link_metrics(graph, cleaned.keep_probability, cleaned.kept)
-        metrics |= calibration(graph, cleaned)
-        metrics |= {
-            "threshold": cleaned.threshold,
-            "doubted_labels": len(model.doubted_),
-            "epochs": len(model.history_),
-            "seconds": round(seconds, 1),
-        }
-        records.append(_record(unit, variant, metrics, config.to_dict()))
-    wanted = [name for name in unit.methods if name in CLEANED]
-    if wanted:
-        task = make_task(graph, unit.setting.seed)
-        task = task.with_graphs(model.denoise(task.train).graph, cleaned.graph)
-        records += [_on_cleaned(unit, name, graph, task, cleaned) for name in wanted]
-    return records
+@dataclass(frozen=True)
+class _Cleaning:
+    """A GDPNet that is fitted to the graph of a trial."""
 
+    trial: Trial
+    graph: Graph
+    model: GDPNet
+    seconds: float
 
-def _on_cleaned(unit: Unit, name: str, graph: Graph, task: Task, cleaned: Denoised) -> dict[str, Any]:
-    """Train a network on the cleaned graph; its failure is its own, not that of the model beside it.
+    def measures(self) -> dict[str, Any]:
+        """Return how to measure each method of the trial."""
+        order = sorted(self.trial.methods, key=lambda name: name in CLEANED)
+        return {name: partial(self.of_network, name) if name in CLEANED else self.of_model for name in order}
 
-    A graph that came back as it was is the graph as it was: there the network has the settings that it has on that.
-    Its record's ``config`` names those that were found on cleaned graphs, by which it is known before anything is
-    cleaned, and its ``settings`` those that it had.
-    """
-    try:
-        untouched = cleaned.threshold == KEEP_ALL
-        device, settings = pick_device(unit.device), unit.settings_of(CLEANED[name] if untouched else name)
-        found = run_task(CLEANED[name], task, unit.setting.seed, device, settings)
-        metrics = {
-            "micro_f1": f1_on_test(graph, found.logits),
+    @cached_property
+    def cleaned(self) -> Denoised:
+        """Return the cleaned graph."""
+        return self.model.denoise(self.graph)
+
+    @cached_property
+    def task(self) -> Task:
+        """Return the data of the networks on the cleaned graph."""
+        task = make_task(self.graph, self.trial.setting.seed)
+        return task.with_graphs(self.model.denoise(task.train).graph, self.cleaned.graph)
+
+    def of_model(self) -> Record:
+        """Return the metrics of GDPNet itself."""
+        cleaned = self.cleaned
+        logits = torch.from_numpy(self.model.predict_proba(self.graph))
+        return (
+            {"micro_f1": f1_on_test(self.graph, logits), "validation_f1": self.model.validation_f1_}
+            | link_metrics(self.graph, cleaned.keep_probability, cleaned.kept)
+            | calibration(self.graph, cleaned)
+            | {
+                "threshold": cleaned.threshold,
+                "suspected_labels": len(self.model.suspected_labels_),
+                "epochs": len(self.model.history_),
+                "seconds": round(self.seconds, 1),
+            }
+        )
+
+    def of_network(self, name: str) -> Record:
+        """Return the metrics of a network on the cleaned graph.
+
+        If cleaning removed no edge, the network keeps the settings that were tuned on the original graph. The
+        ``config`` of its record names those tuned on cleaned graphs, which identify it before anything is cleaned,
+        and ``settings`` those that it had.
+        """
+        trial, device = self.trial, pick_device(self.trial.device)
+        settings = trial.settings_of(CLEANED[name] if self.cleaned.threshold == KEEP_ALL else name)
+        found = run_task(CLEANED[name], self.task, trial.setting.seed, device, settings)
+        return {
+            "micro_f1": f1_on_test(self.graph, found.logits),
             "validation_f1": found.validation_f1,
-            "threshold": cleaned.threshold,
+            "threshold": self.cleaned.threshold,
             "settings": asdict(settings),
             "seconds": round(found.seconds, 1),
         }
-    except _FAILURES as error:
-        return _failure(unit, name, error)
-    return _record(unit, name, metrics, None)
 
 
-def f1_on_test(graph: Graph, logits: torch.Tensor) -> float:
-    """Return micro-F1 on the test nodes, against clean labels where the graph knows them."""
-    labels = graph.truth.clean_labels if graph.truth is not None else graph.labels
-    nodes = graph.nodes_in("test")
-    nodes = nodes[labels[nodes] != UNKNOWN]
-    if nodes.numel() == 0:
-        raise ConfigError("the graph has no labelled test node to score on")
-    return float((logits[nodes].argmax(dim=1) == labels[nodes]).float().mean())
+def _cleaning_of(trial: Trial, graph: Graph) -> _Cleaning:
+    config = variant_of(trial.config, cleaner_of(trial.methods[0]))
+    start = time.perf_counter()
+    model = GDPNet.from_config(config, seed=trial.setting.seed, device=trial.device).fit(graph)
+    return _Cleaning(trial, graph, model, time.perf_counter() - start)
 
 
 LINK_METRICS = {
@@ -240,12 +212,12 @@ LINK_METRICS = {
     "kept_cross_class": "cross-class kept",
     "brier": "Brier",
 }
-"""What is said of the links that a method judged, and how a table calls it."""
+"""Measures of the edges that a method scored, with their names in a table."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: a method at one rate of one noise on one graph."""
+    """One cell of a table: a method at one rate of one noise on one graph."""
 
     graph: str
     noise: str
@@ -256,88 +228,50 @@ class Row:
     deviation: float
     failed: int
     links: dict[str, float]
-    """What became of the links, means over seeds: those of `LINK_METRICS` that the records have."""
+    """Means over seeds of those `LINK_METRICS` that the records have."""
     apart: bool = False
-    """Whether it was run with other settings than GDPNet's on this graph, beside what a variant changes."""
-
-    @property
-    def link_auc(self) -> float | None:
-        """Return the ROC AUC of keep scores against the links that were added."""
-        return self.links.get("link_auc")
+    """Whether it was run with other settings than GDPNet on this graph, apart from the changes of a variant."""
 
     @property
     def link_cells(self) -> tuple[str, ...]:
-        """Return the rate and what became of the links, as the cells of a table."""
-        return f"{self.rate:g}", *(
-            f"{self.links[key]:.3f}" if key in self.links else "" for key in LINK_METRICS
-        )
+        """Return the rate and the edge measures as the cells of a table."""
+        measures = (f"{self.links[key]:.3f}" if key in self.links else "" for key in LINK_METRICS)
+        return f"{self.rate:g}", *measures
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
         return asdict(self)
 
 
-def newest_records(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one record a trial, the newest, one that ended before one that failed.
-
-    Of several settings of a method on a graph those of the newest record of a kind of noise count, at every rate.
-    """
-    mine = of_kind(records, KIND, ("noise", "rate"))
-    settings = {_place(*_group(one)): _given(one["method"], one["config"]) for one in mine}
-    newest: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for record in mine:
-        trial = (*_group(record), record["seed"])
-        if settings[_place(*_group(record))] == _given(record["method"], record["config"]) and (
-            _ended(record) or trial not in newest or not _ended(newest[trial])
-        ):
-            newest[trial] = record
-    return list(newest.values())
-
-
-def _group(record: dict[str, Any]) -> tuple[Any, ...]:
-    return record["graph"], record["noise"], record["rate"], record["method"]
-
-
-def _place(graph: str, noise: str, _: float, method: str) -> tuple[str, str, str]:
-    """Return what settings belong to: all rates of a kind of noise."""
-    return graph, noise, method
-
-
-def summarise(records: Iterable[dict[str, Any]]) -> list[Row]:
-    """Return mean and deviation of micro-F1 for every method, rate, noise and graph; failures are counted."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+def summarise(records: Iterable[Record]) -> list[Row]:
+    """Return mean and standard deviation of micro-F1 per method, rate, noise and graph; failures are counted."""
     records = list(records)
     apart = methods_apart(records)
-    for record in newest_records(records):
-        groups.setdefault(_group(record), []).append(record["metrics"])
-    return [_row(group, metrics, apart=_place(*group) in apart) for group, metrics in groups.items()]
+    return [_row(one, apart) for one in SWEEP.summarise(records, {"micro_f1": "", **LINK_METRICS})]
 
 
-def methods_apart(records: Iterable[dict[str, Any]]) -> set[tuple[str, str, str]]:
-    """Return GDPNet and its variants, by graph, noise and method, that have other settings than its newest record."""
-    mine = of_kind(records, KIND, ("noise", "rate"))
+def _row(one: Summary, apart: set[tuple[str, str, str]]) -> Row:
+    known = {name: one.mean[name] for name in LINK_METRICS if not math.isnan(one.mean[name])}
+    mean, deviation = one.mean["micro_f1"], one.deviation["micro_f1"]
+    place = one.group["graph"], one.group["noise"], one.group["method"]
+    return Row(
+        **one.group,
+        seeds=one.seeds,
+        mean=mean,
+        deviation=deviation,
+        failed=one.failed,
+        links=known,
+        apart=place in apart,
+    )
+
+
+def methods_apart(records: Iterable[Record]) -> set[tuple[str, str, str]]:
+    """Return the graph, noise and name of each GDPNet variant that has other settings than the newest GDPNet."""
+    mine = SWEEP.of(records)
     ours = {one["graph"]: one["config"] for one in mine if one["method"] == "gdpnet"}
-    settings = {_place(*_group(one)): one["config"] for one in mine}
+    settings = {(one["graph"], one["noise"], one["method"]): one["config"] for one in mine}
     return {
         (graph, noise, method)
         for (graph, noise, method), config in settings.items()
         if graph in ours and is_apart(cleaner_of(method), config, ours[graph])
     }
-
-
-def _row(group: tuple[Any, ...], metrics: list[dict[str, Any]], *, apart: bool) -> Row:
-    scores = np.array([one["micro_f1"] for one in metrics if "error" not in one])
-    known = {key: [one[key] for one in metrics if one.get(key) is not None] for key in LINK_METRICS}
-    graph, noise, rate, method = group
-    return Row(
-        graph,
-        noise,
-        rate,
-        method,
-        seeds=scores.size,
-        mean=float(scores.mean()) if scores.size else math.nan,
-        deviation=float(scores.std(ddof=1)) if scores.size > 1 else 0.0,
-        failed=len(metrics) - scores.size,
-        links={key: float(np.mean(values)) for key, values in known.items() if values},
-        apart=apart,
-    )

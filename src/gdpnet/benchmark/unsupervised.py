@@ -1,55 +1,53 @@
-"""Link prediction and clustering compared: every method on the same splits and noise, each result a record.
+"""Link prediction and clustering: compare methods that read no label, on the same splits and noise.
 
-Noise goes into the training links alone: for links the split is drawn first, and test pairs are links, and pairs that
-are none, of the clean graph. Labels are read here to score clusters, and nowhere else.
+Noise is added to the training edges only: for links the graph is split first, and test pairs are edges, and pairs
+without an edge, of the clean graph. Labels are read here to score clusters, and nowhere else.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.metrics import roc_auc_score
 
 from gdpnet._core.device import pick_device
-from gdpnet._core.files import plain
 from gdpnet.benchmark.baselines.clusterers import CLUSTERERS
-from gdpnet.benchmark.baselines.link_predictors import LINKERS, by_inner_product, measure
-from gdpnet.benchmark.cases import Setting, noises_on, steps_of
-from gdpnet.benchmark.evaluation import cluster_scores
-from gdpnet.benchmark.records import make_record, of_kind, read_records
-from gdpnet.config import Config, filled
-from gdpnet.data.graph import UNKNOWN, Graph
-from gdpnet.data.io.open import open_graph
+from gdpnet.benchmark.baselines.link_predictors import LINK_PREDICTORS, by_inner_product, measure
+from gdpnet.benchmark.cases import Setting, open_case, perturb
+from gdpnet.benchmark.evaluation import link_metrics, true_labels
+from gdpnet.benchmark.records import Record
+from gdpnet.benchmark.sweep import Sweep, record_of
+from gdpnet.config import Config
+from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import split_links
-from gdpnet.data.noise.registry import corrupt_all
-from gdpnet.errors import ConfigError, GDPNetError, GraphError, nearest
+from gdpnet.data.validation import UNKNOWN
+from gdpnet.errors import ConfigError, GraphError, nearest
 from gdpnet.estimator import GDPNet
+from gdpnet.inference.metrics import cluster_scores
 from gdpnet.training.unsupervised import clusters_of
 
-KIND = "task"
+SWEEP = Sweep("task", ("task", "graph", "noise", "rate", "method"), ("task", "graph", "method"))
 
 OURS = ("gdpnet", "gdpnet:keep-everything")
-"""GDPNet, and the same representations over all links."""
+"""GDPNet, and the same representations over all edges."""
 
-BASELINES: dict[str, Iterable[str]] = {"links": LINKERS, "clusters": CLUSTERERS}
+BASELINES: dict[str, Iterable[str]] = {"links": LINK_PREDICTORS, "clusters": CLUSTERERS}
 
 MEASURES = {
     "links": {"roc_auc": "ROC AUC", "average_precision": "average precision"},
     "clusters": {"nmi": "NMI", "ari": "ARI", "accuracy": "matched accuracy"},
 }
-"""What is measured, and how a table calls it; the first decides which method is called best."""
+"""The measures of each task, with their names in a table; the first decides which method is best."""
 
 
 @dataclass(frozen=True)
-class Unit:
-    """One method on one corrupted graph."""
+class Trial:
+    """One method on one perturbed graph."""
 
     task: str
     setting: Setting
@@ -59,19 +57,27 @@ class Unit:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return the settings that a record of this unit holds."""
+        """Return the settings of GDPNet; none for a baseline."""
         if self.method not in OURS:
             return {}
         config = self.config.with_values({"task": {"kind": self.task}})
-        if self.method == "gdpnet:keep-everything":  # nothing of what is trained enters its representations
+        if self.method == "gdpnet:keep-everything":  # its representations depend on no trained weight
             config = config.with_values({"training": {"selection": False, "epochs": 1, "warmup": 0}})
         return config.to_dict()
 
     @property
-    def key(self) -> str:
-        """Return what tells this unit from others."""
-        about = self.setting.to_record()
-        return repr([self.task, *about.values(), self.setting.seed, self.method, filled(self.settings)])
+    def stub(self) -> Record:
+        """Return the record without its metrics."""
+        about = {"kind": SWEEP.kind, "task": self.task, **self.setting.to_record(), "method": self.method}
+        return about | {"seed": self.setting.seed, "config": self.settings}
+
+    def run(self) -> list[Record]:
+        """Return the record of the method."""
+        start = time.perf_counter()
+        metrics = partial(_link_metrics if self.task == "links" else _cluster_metrics, self)
+        record = record_of(self.stub, self.device, metrics)
+        record["metrics"]["seconds"] = round(time.perf_counter() - start, 1)
+        return [record]
 
 
 def known_methods(task: str) -> list[str]:
@@ -80,114 +86,77 @@ def known_methods(task: str) -> list[str]:
 
 
 def check_methods(task: str, methods: Iterable[str]) -> None:
-    """Refuse a method that the task does not have."""
+    """Raise an error for a method that the task does not have."""
     for name in methods:
         if name not in known_methods(task):
             raise ConfigError(f"task {task} has no method '{name}'{nearest(name, known_methods(task))}")
 
 
 def check_servable(task: str, graph: Graph, config: Config) -> None:
-    """Refuse a graph that the task cannot be compared on."""
+    """Raise an error for a graph on which the methods of a task cannot be compared."""
     if task == "links":
         split_links(graph, 0)
         return
     clusters_of(graph, config.with_values({"task": {"kind": "clusters"}}))
-    if not bool((_truth(graph) != UNKNOWN).any()):
+    if not bool((true_labels(graph) != UNKNOWN).any()):
         raise GraphError(
             "clusters are scored against classes: at least one node must have a label, found none"
         )
 
 
-def plan(units: Iterable[Unit], path: Path) -> list[Unit]:
-    """List what the file of records does not hold yet; what failed before is tried again."""
-    done = {_key(one) for one in _ours(read_records(path)) if "error" not in one["metrics"]}
-    return [unit for unit in units if unit.key not in done]
+def _fit(trial: Trial, graph: Graph, **options: Any) -> GDPNet:
+    config = Config().with_values(trial.settings)
+    return GDPNet.from_config(config, seed=trial.setting.seed, device=trial.device).fit(graph, **options)
 
 
-def _ours(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return of_kind(records, KIND, ("task", "noise", "rate"))
-
-
-def _key(record: dict[str, Any]) -> str:
-    names = ("task", "graph", "noise", "rate", "seed", "method")
-    return repr([*(record[name] for name in names), filled(record["config"])])
-
-
-def run_unit(unit: Unit) -> list[dict[str, Any]]:
-    """Run one method; a failure becomes a record that says so."""
-    start = time.perf_counter()
-    try:
-        metrics = (_links if unit.task == "links" else _clusters)(unit)
-    except (GDPNetError, RuntimeError, ValueError) as error:
-        metrics = {"error": " ".join(str(error).split())}
-    metrics["seconds"] = round(time.perf_counter() - start, 1)
-    about = unit.setting.to_record() | {"task": unit.task, "method": unit.method, "device": unit.device}
-    return [make_record(KIND, unit.settings, unit.setting.seed, plain(metrics), **about)]
-
-
-def _open(setting: Setting) -> Graph:
-    return open_graph(setting.graph, data_dir=setting.data_dir, split=setting.split, seed=setting.seed)
-
-
-def _noisy(graph: Graph, setting: Setting, device: str) -> Graph:
-    return corrupt_all(graph, steps_of(setting.noise, setting.rate), setting.seed, noises_on(device)).graph
-
-
-def _model(unit: Unit) -> GDPNet:
-    return GDPNet.from_config(Config().with_values(unit.settings), seed=unit.setting.seed, device=unit.device)
-
-
-def _links(unit: Unit) -> dict[str, Any]:
-    seed = unit.setting.seed
-    split = split_links(_open(unit.setting), seed)
-    graph = _noisy(split.train, unit.setting, unit.device)
-    found: dict[str, Any] = {}
-    if unit.method in OURS:
-        model = _model(unit).fit(graph, held_out=split.validation)
-        foretell = by_inner_product(torch.from_numpy(model.embed(graph)))
-        found = {"selects": model.selects_} | _of_links(model, graph)
+def _link_metrics(trial: Trial) -> Record:
+    split = split_links(open_case(trial.setting), trial.setting.seed)
+    graph = perturb(split.train, trial.setting, trial.device)
+    found: Record = {}
+    if trial.method in OURS:
+        model = _fit(trial, graph, held_out=split.validation)
+        score = by_inner_product(torch.from_numpy(model.embed(graph)))
+        found = {"selects": model.trained_.selects} | _edge_auc(model, graph)
     else:
-        foretell = LINKERS[unit.method](graph, split.validation, seed, pick_device(unit.device))
-    chosen, asked = measure(split.validation, foretell), measure(split.test, foretell)
+        fit = LINK_PREDICTORS[trial.method]
+        score = fit(graph, split.validation, trial.setting.seed, pick_device(trial.device))
+    validation, test = measure(split.validation, score), measure(split.test, score)
     return {
-        "roc_auc": asked[0],
-        "average_precision": asked[1],
-        "validation_roc_auc": chosen[0],
-        "validation_average_precision": chosen[1],
+        "roc_auc": test[0],
+        "average_precision": test[1],
+        "validation_roc_auc": validation[0],
+        "validation_average_precision": validation[1],
     } | found
 
 
-def _clusters(unit: Unit) -> dict[str, Any]:
-    graph = _noisy(_open(unit.setting), unit.setting, unit.device)
-    count = clusters_of(graph, unit.config.with_values({"task": {"kind": "clusters"}}))
-    found: dict[str, Any] = {}
-    if unit.method in OURS:
-        model = _model(unit).fit(graph)
+def _cluster_metrics(trial: Trial) -> Record:
+    graph = perturb(open_case(trial.setting), trial.setting, trial.device)
+    count = clusters_of(graph, trial.config.with_values({"task": {"kind": "clusters"}}))
+    found: Record = {}
+    if trial.method in OURS:
+        model = _fit(trial, graph)
         cluster = np.searchsorted(np.sort(model.classes_), model.predict(graph))
-        found = _of_links(model, graph)
+        found = _edge_auc(model, graph)
     else:
-        device = pick_device(unit.device)
-        cluster = CLUSTERERS[unit.method](graph, count, unit.setting.seed, device).numpy()
-    truth = _truth(graph).numpy()
+        device = pick_device(trial.device)
+        cluster = CLUSTERERS[trial.method](graph, count, trial.setting.seed, device).numpy()
+    truth = true_labels(graph).numpy()
     known = truth != UNKNOWN
     return cluster_scores(truth[known], cluster[known]) | found
 
 
-def _truth(graph: Graph) -> torch.Tensor:
-    return graph.truth.clean_labels if graph.truth is not None else graph.labels
-
-
-def _of_links(model: GDPNet, graph: Graph) -> dict[str, Any]:
-    """Return how well keep probabilities tell added links from genuine ones, where there are any."""
-    if model.policy_ is None or graph.truth is None or not bool(graph.truth.spurious.any()):
+def _edge_auc(model: GDPNet, graph: Graph) -> Record:
+    """Return how well keep probabilities tell added edges from genuine ones, if any were added."""
+    if model.networks_.policy is None or graph.truth is None:
         return {}
-    chance = model.denoise(graph).keep_probability
-    return {"link_auc": float(roc_auc_score(~graph.truth.spurious.numpy(), chance))}
+    cleaned = model.denoise(graph)
+    found = link_metrics(graph, cleaned.keep_probability, cleaned.kept)
+    return {name: value for name, value in found.items() if name == "link_auc"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: a method at one rate of one noise on one graph."""
+    """One cell of a table: a method at one rate of one noise on one graph."""
 
     task: str
     graph: str
@@ -200,39 +169,13 @@ class Row:
     deviation: dict[str, float]
 
 
-def summarise(records: Iterable[dict[str, Any]]) -> list[Row]:
-    """Return mean and deviation of every measure over seeds, the newest record of each trial alone.
-
-    Of several settings of a method on a graph those of the newest record count.
-    """
-    mine = _ours(records)
-    newest = {(one["task"], one["graph"], one["method"]): filled(one["config"]) for one in mine}
-    trials: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for one in mine:
-        group = (one["task"], one["graph"], one["noise"], one["rate"], one["method"])
-        if newest[(one["task"], one["graph"], one["method"])] == filled(one["config"]):
-            trials[(*group, one["seed"])] = one["metrics"]
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for trial, metrics in trials.items():
-        groups.setdefault(trial[:-1], []).append(metrics)
-    return [_row(group, metrics) for group, metrics in groups.items()]
-
-
-def _row(group: tuple[Any, ...], metrics: list[dict[str, Any]]) -> Row:
-    ended = [one for one in metrics if "error" not in one]
-    task, graph, noise, rate, method = group
-    names = MEASURES[task]
-    scores = {name: np.array([one[name] for one in ended]) for name in names}
-    return Row(
-        task,
-        graph,
-        noise,
-        rate,
-        method,
-        seeds=len(ended),
-        failed=len(metrics) - len(ended),
-        mean={name: float(found.mean()) if found.size else math.nan for name, found in scores.items()},
-        deviation={
-            name: float(found.std(ddof=1)) if found.size > 1 else 0.0 for name, found in scores.items()
-        },
-    )
+def summarise(records: Iterable[Record]) -> list[Row]:
+    """Return mean and standard deviation over seeds of every measure, per method, rate, noise and graph."""
+    records = list(records)
+    found = {task: SWEEP.summarise(records, measures) for task, measures in MEASURES.items()}
+    return [
+        Row(**one.group, seeds=one.seeds, failed=one.failed, mean=one.mean, deviation=one.deviation)
+        for task, summaries in found.items()
+        for one in summaries
+        if one.group["task"] == task
+    ]

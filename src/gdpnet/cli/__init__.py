@@ -10,10 +10,10 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; errors that a user can mend are one sentence and exit code 2."""
+    """Run the command line; an error that the user can fix is one sentence on stderr and exit code 2."""
     from typer.main import get_command
 
-    from gdpnet.cli.commands import app
+    from gdpnet.cli.app import app
     from gdpnet.errors import GDPNetError
 
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -40,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error.format_message())
     if code == INTERRUPTED:
         print(
-            "gdpnet: interrupted; what ended is kept: train goes on with --resume, other commands when given again",
+            "gdpnet: interrupted; finished work is saved: continue train with --resume, and other commands by "
+            "running them again",
             file=sys.stderr,
         )
     return code or 0

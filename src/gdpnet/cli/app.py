@@ -1,33 +1,83 @@
-"""The program that the commands belong to, and its options of no command in particular."""
+"""The program ``gdpnet``: its commands in the order of its help, each with an example."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import getdoc
 from typing import Annotated
 
 import typer
 
 from gdpnet._core.version import __version__
+from gdpnet.cli import compare, data, paper, predict, settings, tasks, train
+
+_COMMANDS: dict[str, dict[Callable[..., None], str]] = {
+    "Train a model": {
+        train.demo: "gdpnet demo --out runs/demo",
+        train.train: "gdpnet train cora --out runs/cora",
+    },
+    "Use a trained model": {
+        predict.evaluate: "gdpnet evaluate runs/cora",
+        predict.predict: "gdpnet predict runs/cora --out predictions.csv",
+        predict.embed: "gdpnet embed runs/cora --out embeddings.parquet",
+        predict.denoise: "gdpnet denoise runs/cora --out edges.csv",
+        predict.explain: "gdpnet explain runs/cora cora --node 7",
+    },
+    "Prepare graphs": {
+        data.datasets: "gdpnet datasets",
+        data.noise: "gdpnet noise cora --kind random-links=0.5 --out noisy",
+        data.generate: "gdpnet generate --nodes 500000 --edges 10000000 --out big",
+        data.store: "gdpnet store mygraph --out mystore",
+    },
+    "Compare methods": {
+        compare.tune: "gdpnet tune --dataset cora --methods gcn,gat",
+        compare.robustness: "gdpnet robustness --dataset cora --rates 0,1.0 --seeds 3",
+        tasks.tasks: "gdpnet tasks links --dataset cora --seeds 3",
+        paper.reproduce: "gdpnet reproduce table2 --datasets cora --trials 3",
+        paper.report: "gdpnet report results --out report.html",
+    },
+    "Reference": {settings.settings: "gdpnet settings ppo"},
+}
 
 app = typer.Typer(
     add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="Learn which neighbours of a noisy graph to trust: train, predict, and clean the graph. "
-    "Every command takes --debug for a full traceback.",
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Learn which neighbours of a noisy graph to trust, classify its nodes, and write the cleaned graph.",
+    epilog="Example: [bold]gdpnet train cora --out runs/cora[/bold]",
 )
 
 
-def _show_version(wanted: bool | None) -> None:
+def _add_commands() -> None:
+    for panel, commands in _COMMANDS.items():
+        for command, example in commands.items():
+            paragraphs = (getdoc(command) or "").split("\n\n")
+            text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+            epilog = f"Example: [bold]{example}[/bold]"
+            app.command(help=text, epilog=epilog, rich_help_panel=panel)(command)
+
+
+def _show_version(wanted: bool) -> bool:
     if wanted:
         print(f"gdpnet {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
-def _root(
+def _program(
     version: Annotated[
-        bool | None,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="print the version"),
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, metavar="", help="Show the version and exit."
+        ),
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", metavar="", help="Show the traceback of an error; works with every command."),
     ] = False,
 ) -> None:
-    """Hold the options of no command in particular."""
+    """Declare the options of the program; ``gdpnet.cli.main`` handles --debug before the words are parsed."""
+
+
+_add_commands()

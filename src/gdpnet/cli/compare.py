@@ -1,4 +1,4 @@
-"""Commands that compare methods: robustness, and tune, which comes before it."""
+"""Commands that compare methods: tune, robustness and tasks."""
 
 from __future__ import annotations
 
@@ -6,161 +6,120 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from gdpnet.cli.app import app
 from gdpnet.cli.options import (
+    COMPUTING,
+    DATA,
+    MODEL,
+    OUTPUT,
     ConfigFile,
     DataDir,
     Device,
     DeviceName,
     Directed,
+    GraphNames,
+    Jobs,
     Json,
     Overrides,
+    Records,
+    ReportOnly,
+    Split,
     SplitName,
-    check_split,
     config_of,
+    names_in,
+    option,
 )
-from gdpnet.cli.output import TrialProgress, print_json, print_table
+from gdpnet.cli.output import TrialProgress, print_json, print_scores, print_table
+from gdpnet.data.datasets.known import check_name
 from gdpnet.errors import ConfigError
 
 if TYPE_CHECKING:
     from gdpnet.benchmark.robustness import Row
 
 USUAL_METHODS = (
-    "gdpnet,gdpnet>gcn,gdpnet>gat,gdpnet>graphsage,gcn,gat,graphsage,mlp,supervised-gcn,structural-gcn"
+    "gdpnet, gdpnet>gcn, gdpnet>gat, gdpnet>graphsage, "
+    "gcn, gat, graphsage, mlp, supervised-gcn, structural-gcn"
 )
 
 
-@app.command()
-def robustness(
-    dataset: Annotated[list[str], typer.Option("--dataset", help="a dataset or a path; may be given again")],
-    noise: Annotated[
-        str,
-        typer.Option(
-            help="kind of noise, as `gdpnet noise` names it; others may come before it at rates that stay, as in "
-            "swapped-features:0.5+random-links"
-        ),
-    ] = "random-links",
-    rates: Annotated[str, typer.Option(help="rates of the noise, parted by commas")] = "0,0.25,0.5,1.0",
-    methods: Annotated[
-        str, typer.Option(help="methods, parted by commas; `all` for every defence")
-    ] = USUAL_METHODS,
-    seeds: Annotated[int, typer.Option(help="number of seeds", min=1)] = 5,
-    first_seed: Annotated[int, typer.Option(help="the first of these seeds", min=0)] = 0,
-    records: Annotated[Path, typer.Option(help="file of records to append to")] = Path(
-        "results/robustness.jsonl"
+def rates_of(text: str) -> list[float]:
+    """Return the comma-separated rates of an option, each once."""
+    try:
+        return list(dict.fromkeys(float(part) for part in text.split(",")))
+    except ValueError as error:
+        raise ConfigError(f"--rates must be comma-separated numbers, found '{text}'") from error
+
+
+def _check_rates(text: str) -> str:
+    rates_of(text)
+    return text
+
+
+Noise = Annotated[
+    str,
+    option(
+        DATA,
+        "Kind of noise, as in `gdpnet noise`; join several with +, each but the last with a fixed rate, as in "
+        "flipped-bits:0.1+prbcd.",
+        metavar="KIND",
     ),
-    tuned: Annotated[
-        Path,
-        typer.Option(
-            help="settings of the defences, as `gdpnet tune` found them; their own where it has none"
-        ),
-    ] = Path("results/settings.jsonl"),
-    figures: Annotated[Path | None, typer.Option(help="folder to draw the curves in")] = None,
-    jobs: Annotated[int, typer.Option(help="methods that run side by side", min=1)] = 1,
-    report_only: Annotated[
-        bool, typer.Option("--report-only", help="run nothing: tables and curves from the records there are")
-    ] = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    split: SplitName = "paper",
-    device: DeviceName = Device.auto,
-    data_dir: DataDir = None,
-    directed: Directed = None,
-    as_json: Json = False,
-) -> None:
-    """Train GDPNet and every defence on a graph that is corrupted more and more; compare them.
-
-    Every result is a record; what the file holds already is not run again, so that a stopped run goes on.
-    """
-    from gdpnet._core.files import plain
-    from gdpnet.benchmark.cases import Setting, check_noise
-    from gdpnet.benchmark.records import read_records
-    from gdpnet.benchmark.robustness import check_methods, plan, run_units, summarise
-    from gdpnet.benchmark.tuning import searched_settings
-
-    check_split(split)
-    wanted, levels = _methods_of(methods), rates_of(rates)
-    check_methods(wanted)
-    check_noise(noise, levels)
-    units, graphs, found = [], set(), searched_settings(tuned)
-    for name in dataset:
-        settings = [
-            Setting(name, split, noise, rate, seed, data_dir, bool(directed))
-            for rate in levels
-            for seed in range(first_seed, first_seed + seeds)
-        ]
-        graph = settings[0].to_record()["graph"]
-        graphs.add(graph)
-        searched = {method: one for (place, method), one in found.items() if place == graph}
-        units += plan(settings, wanted, config_of(name, config, overrides), device.value, records, searched)
-    if not report_only:
-        refuse_untrainable(dataset, data_dir, split, first_seed, device.value, bool(directed))
-        run_units(units, records, jobs, TrialProgress(len(units)))
-    rows = [
-        row
-        for row in summarise(read_records(records))
-        if row.graph in graphs and row.noise == noise and row.rate in levels
-    ]
-    rows = [row for row in rows if row.method in wanted]
-    for name in sorted({row.graph for row in rows}):
-        _print_rows(name, noise, [row for row in rows if row.graph == name])
-    if figures is not None:
-        from gdpnet.benchmark.curves import draw_curves
-
-        print("pictures: " + ", ".join(str(path) for path in draw_curves(rows, figures)))
-    print_json(as_json, {"rows": [plain(row.to_dict()) for row in rows]})
+]
+Rates = Annotated[
+    str,
+    option(DATA, "Comma-separated rates of the noise.", metavar="NUMBERS", callback=_check_rates),
+]
+Methods = Annotated[
+    str,
+    option(MODEL, "Comma-separated methods; all for every method.", metavar="NAMES"),
+]
+Seeds = Annotated[int, option(COMPUTING, "Number of seeds.", min=1, metavar="N")]
+FirstSeed = Annotated[int, option(COMPUTING, "First seed.", min=0, metavar="N")]
 
 
-@app.command()
 def tune(
-    dataset: Annotated[list[str], typer.Option("--dataset", help="a dataset or a path; may be given again")],
-    noise: Annotated[str, typer.Option(help="kind of noise, as `gdpnet noise` names it")] = "random-links",
-    rates: Annotated[
-        str,
-        typer.Option(help="rates of the noise, parted by commas; a candidate's score is the mean over them"),
-    ] = "0,1.0",
-    methods: Annotated[str, typer.Option(help="methods, parted by commas; `all` for every defence")] = "all",
-    seed: Annotated[int, typer.Option(help="seed of the noise and of the training", min=0)] = 0,
-    records: Annotated[Path, typer.Option(help="file of records to append to")] = Path(
-        "results/settings.jsonl"
-    ),
-    jobs: Annotated[int, typer.Option(help="searches that run side by side", min=1)] = 1,
-    split: SplitName = "paper",
-    device: DeviceName = Device.auto,
+    dataset: GraphNames,
+    noise: Noise = "random-links",
+    rates: Rates = "0,1.0",
+    split: SplitName = Split.paper,
     data_dir: DataDir = None,
     directed: Directed = None,
+    methods: Methods = "all",
+    records: Records = Path("results/settings.jsonl"),
     as_json: Json = False,
+    seed: Annotated[int, option(COMPUTING, "Seed of noise and training.", min=0, metavar="N")] = 0,
+    jobs: Jobs = 1,
+    device: DeviceName = Device.auto,
 ) -> None:
-    """Search the settings of every defence on validation nodes, twelve candidates each, before they are compared.
+    """Search the hyper-parameters of the baselines, for `gdpnet robustness` to use.
 
-    Networks on the graph that GDPNet cleans are searched there. Test nodes are not scored. `gdpnet robustness` reads
-    what was found. What the file holds is not searched again.
+    Each method tries twelve candidates and keeps the one with the best mean score on validation nodes over all
+    rates. Searches that --records holds are not repeated.
     """
+    wanted, levels = _methods_of(methods), rates_of(rates)
+    check_names(dataset)
+
     from gdpnet.benchmark.ablations import VARIANTS
     from gdpnet.benchmark.cases import Setting, check_noise
-    from gdpnet.benchmark.parallel import do_all
-    from gdpnet.benchmark.tuning import check_tunable, run_search, searched_settings, searches_left
+    from gdpnet.benchmark.sweep import run_all
+    from gdpnet.benchmark.tuning import check_tunable, searched_settings, searches_left
 
-    check_split(split)
-    wanted, levels = _methods_of(methods), rates_of(rates)
     wanted = [name for name in wanted if name not in VARIANTS]  # GDPNet has its settings in TOML files
     check_tunable(wanted)
     check_noise(noise, levels)
-    refuse_untrainable(dataset, data_dir, split, seed, device.value, bool(directed))
-    settings = {
-        name: tuple(Setting(name, split, noise, rate, seed, data_dir, bool(directed)) for rate in levels)
+    refuse_untrainable(dataset, data_dir, split.value, seed, device.value, bool(directed))
+    cases = {
+        name: tuple(
+            Setting(name, split.value, noise, rate, seed, data_dir, bool(directed)) for rate in levels
+        )
         for name in dataset
     }
-    asked = [(some, config_of(name, None, None)) for name, some in settings.items()]
+    asked = [(some, config_of(name)) for name, some in cases.items()]
     left = searches_left(asked, wanted, device.value, records)
-    do_all(run_search, left, records, jobs, TrialProgress(len(left)))
-    graphs = {some[0].to_record()["graph"] for some in settings.values()}
+    run_all(left, records, jobs, TrialProgress(len(left)))
+    graphs = {some[0].to_record()["graph"] for some in cases.values()}
     found = {key: one for key, one in searched_settings(records).items() if key[0] in graphs}
     columns = ("graph", "method", "dropout", "weight decay", "learning rate", "width", "layers")
     print_table(
-        "settings found on validation nodes",
+        "hyper-parameters chosen on validation nodes",
         columns,
         [
             (*key, *(f"{getattr(one, name.replace(' ', '_')):g}" for name in columns[2:]))
@@ -170,10 +129,87 @@ def tune(
     print_json(as_json, {"settings": [{"graph": g, "method": m, **asdict(s)} for (g, m), s in found.items()]})
 
 
+def robustness(
+    dataset: GraphNames,
+    noise: Noise = "random-links",
+    rates: Rates = "0,0.25,0.5,1.0",
+    split: SplitName = Split.paper,
+    data_dir: DataDir = None,
+    directed: Directed = None,
+    methods: Methods = USUAL_METHODS,
+    tuned: Annotated[
+        Path,
+        option(
+            MODEL,
+            "Hyper-parameters found by `gdpnet tune`; baselines that it has none for use their defaults.",
+            metavar="FILE",
+        ),
+    ] = Path("results/settings.jsonl"),
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    records: Records = Path("results/robustness.jsonl"),
+    figures: Annotated[
+        Path | None,
+        option(OUTPUT, "Folder to draw accuracy curves in.", metavar="FOLDER"),
+    ] = None,
+    report_only: ReportOnly = False,
+    as_json: Json = False,
+    seeds: Seeds = 5,
+    first_seed: FirstSeed = 0,
+    jobs: Jobs = 1,
+    device: DeviceName = Device.auto,
+) -> None:
+    """Compare GDPNet with other methods under increasing noise.
+
+    Each result is appended to --records. Results that the file holds are not computed again, so an interrupted
+    comparison continues when run again.
+    """
+    wanted, levels = _methods_of(methods), rates_of(rates)
+    if not report_only:
+        check_names(dataset)
+    configs = {name: config_of(name, config, overrides) for name in dataset}
+
+    from gdpnet._core.files import plain
+    from gdpnet.benchmark.cases import Setting, check_noise
+    from gdpnet.benchmark.records import read_records
+    from gdpnet.benchmark.robustness import check_methods, plan, summarise
+    from gdpnet.benchmark.sweep import run_all
+    from gdpnet.benchmark.tuning import searched_settings
+
+    check_methods(wanted)
+    check_noise(noise, levels)
+    units, graphs, found = [], set(), searched_settings(tuned)
+    for name in dataset:
+        cases = [
+            Setting(name, split.value, noise, rate, seed, data_dir, bool(directed))
+            for rate in levels
+            for seed in range(first_seed, first_seed + seeds)
+        ]
+        graph = cases[0].to_record()["graph"]
+        graphs.add(graph)
+        searched = {method: one for (place, method), one in found.items() if place == graph}
+        units += plan(cases, wanted, configs[name], device.value, records, searched)
+    if not report_only:
+        refuse_untrainable(dataset, data_dir, split.value, first_seed, device.value, bool(directed))
+        run_all(units, records, jobs, TrialProgress(len(units)))
+    rows = [
+        row
+        for row in summarise(read_records(records))
+        if row.graph in graphs and row.noise == noise and row.rate in levels and row.method in wanted
+    ]
+    for name in sorted({row.graph for row in rows}):
+        _print_robustness(f"{name}, {noise}", [row for row in rows if row.graph == name])
+    if figures is not None:
+        from gdpnet.benchmark.curves import draw_curves
+
+        print("figures: " + ", ".join(str(path) for path in draw_curves(rows, figures)))
+    print_json(as_json, {"rows": [plain(row.to_dict()) for row in rows]})
+
+
 def refuse_untrainable(
     names: list[str], data_dir: Path | None, split: str, seed: int, device: str, directed: bool = False
 ) -> None:
-    """Refuse a device that is not there, and a graph that nothing can be trained on, before anything runs."""
+    """Refuse a missing device, and a graph that no method can be trained on, before anything runs."""
     from gdpnet._core.device import pick_device
     from gdpnet.data.io.open import open_graph
     from gdpnet.training.data import cut_for_training
@@ -184,58 +220,33 @@ def refuse_untrainable(
         cut_for_training(graph, seed)
 
 
+def check_names(names: list[str]) -> None:
+    """Refuse names that are neither datasets nor paths."""
+    for name in names:
+        check_name(name)
+
+
 def _methods_of(text: str) -> list[str]:
-    from gdpnet.benchmark.baselines.methods import METHODS
+    """Return the methods of an option; ``all`` stands for every baseline and the usual methods."""
+    names = names_in(text, "--methods", "method")
+    if "all" not in names:
+        return names
 
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if "all" in names:
-        names = [*(name for name in names if name != "all"), *METHODS, *USUAL_METHODS.split(",")]
-    if not names:
-        raise ConfigError("--methods must name at least one method")
-    return list(dict.fromkeys(names))
+    from gdpnet.benchmark.robustness import baseline_names
 
-
-def rates_of(text: str) -> list[float]:
-    """Read the rates of a noise."""
-    try:
-        rates = [float(part) for part in text.split(",")]
-    except ValueError as error:
-        raise ConfigError(f"--rates must be numbers parted by commas, found '{text}'") from error
-    return list(dict.fromkeys(rates))
+    named = (name for name in names if name != "all")
+    return list(dict.fromkeys([*named, *baseline_names(), *USUAL_METHODS.split(", ")]))
 
 
-def _print_rows(graph: str, noise: str, rows: list[Row]) -> None:
-    """Print one table a graph: a line a method, a column a rate, the best of each column marked."""
-    rates = sorted({row.rate for row in rows})
-    cells = {(row.method, row.rate): row for row in rows}
-    means = {place: row.mean for place, row in cells.items() if row.seeds}
-    best = {rate: max((means[place] for place in means if place[1] == rate), default=0.0) for rate in rates}
-    order = sorted({row.method for row in rows}, key=lambda name: (-means.get((name, rates[-1]), 0.0), name))
-
-    def cell(method: str, rate: float) -> str:
-        row = cells.get((method, rate))
-        if row is None or row.seeds == 0:
-            return "failed" if row is not None else ""
-        mark = "*" if row.mean == best[rate] else ""
-        failed = f" ({row.failed} failed)" if row.failed else ""
-        return f"{row.mean:.3f} ± {row.deviation:.3f}{mark}{failed}"
-
-    title = f"{graph}, {noise}: micro-F1 on test (* best)"
-    columns = ("method", *(f"rate {rate:g}" for rate in rates))
-    print_table(title, columns, [(name, *(cell(name, rate) for rate in rates)) for name in order])
-    _print_links(
-        graph, noise, [cells[place] for name in order for rate in rates if (place := (name, rate)) in cells]
-    )
-
-
-def _print_links(graph: str, noise: str, rows: list[Row]) -> None:
-    """Print what became of the links, for the methods that judge them."""
+def _print_robustness(title: str, rows: list[Row]) -> None:
+    """Print the scores of one graph, best method under most noise first, and the effect on edges."""
     from gdpnet.benchmark.robustness import LINK_METRICS
 
-    judged = [row for row in rows if row.links]
+    most = max(row.rate for row in rows)
+    last = {row.method: row.mean for row in rows if row.rate == most and row.seeds}
+    order = sorted({row.method for row in rows}, key=lambda name: (-last.get(name, 0.0), name))
+    print_scores(f"{title}: micro-F1 on test", rows, order, lambda row: (row.mean, row.deviation))
+    judged = sorted((row for row in rows if row.links), key=lambda row: (order.index(row.method), row.rate))
     if judged:
-        print_table(
-            f"{graph}, {noise}: the links",
-            ("method", "rate", *LINK_METRICS.values()),
-            [(row.method, *row.link_cells) for row in judged],
-        )
+        cells = [(row.method, *row.link_cells) for row in judged]
+        print_table(f"{title}: edges", ("method", "rate", *LINK_METRICS.values()), cells)

@@ -1,21 +1,24 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share, checked before torch is imported."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from jaxtyping import Int
-from torch import Tensor
 
-from gdpnet.config import Config, TaskSettings, read_config, shipped_config, task_config
-from gdpnet.data.graph import Graph
-from gdpnet.data.io.files import USUAL_COLUMNS, Columns
-from gdpnet.errors import ConfigError, nearest
+from gdpnet.config import Config, read_config, shipped_config, task_config
+from gdpnet.data.datasets.known import DATASETS, check_name
+from gdpnet.errors import ConfigError, RunFolderError, nearest
+
+DATA, MODEL, OUTPUT, COMPUTING = "Data", "Model and settings", "Output", "Computing"
+"""Groups of options in the help."""
+
+COLUMN_ROLES = ("source", "target", "weight", "node", "label", "split", "features")
+SUFFIXES = (".csv", ".parquet")
 
 
 class Device(StrEnum):
@@ -26,184 +29,279 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
+class Split(StrEnum):
+    """How a named dataset is split."""
+
+    paper = "paper"
+    random = "random"
+
+
+class TaskKind(StrEnum):
+    """What a model learns."""
+
+    classification = "classification"
+    multi_label = "multi-label"
+    links = "links"
+    clusters = "clusters"
+
+
+class FeatureKind(StrEnum):
+    """Features of nodes that have none of their own."""
+
+    one_hot = "one-hot"
+    structural = "structural"
+
+
+def check_graph(name: str | None) -> str | None:
+    """Refuse a graph that does not exist."""
+    if name is not None:
+        check_name(name)
+    return name
+
+
+def check_run(path: Path) -> Path:
+    """Refuse a run folder that does not exist."""
+    if not path.is_dir():
+        raise RunFolderError(f"there is no run folder {path}")
+    return path
+
+
+def check_columns(words: list[str] | None) -> list[str] | None:
+    """Refuse column names that are not ``role=name``."""
+    for word in words or []:
+        role, separator, name = word.partition("=")
+        if not separator or not name:
+            raise ConfigError(f"--column must have the form role=name, found '{word}'")
+        if role not in COLUMN_ROLES:
+            raise ConfigError(f"there is no column role '{role}'{nearest(role, COLUMN_ROLES)}")
+        names = name.split(",")
+        if role == "features" and len(set(names)) != len(names):
+            raise ConfigError(f"--column features must name each column once, found '{name}'")
+    return words
+
+
+def option(panel: str, help_text: str, *names: str, **more: Any) -> Any:
+    """Declare an option in a group of the help."""
+    return typer.Option(*names, help=help_text, rich_help_panel=panel, **more)
+
+
+def flag(panel: str, help_text: str, *names: str) -> Any:
+    """Declare an option without a value in a group of the help."""
+    return option(panel, help_text, *names, metavar="")
+
+
 GraphName = Annotated[
     str,
     typer.Argument(
         metavar="GRAPH",
-        help="cora, citeseer, pubmed, dblp, synthetic, a folder of tables, a store or an .npz file",
+        callback=check_graph,
+        help=f"Name of a dataset ({', '.join(DATASETS)} or synthetic), or path of a folder of tables, of a store "
+        "or of an .npz file.",
     ),
 ]
 OptionalGraph = Annotated[
-    str | None, typer.Argument(metavar="[GRAPH]", help="the graph that the run was trained on, if left out")
+    str | None,
+    typer.Argument(
+        metavar="GRAPH",
+        callback=check_graph,
+        help="Graph to use.",
+        show_default="the graph that the run was trained on",
+    ),
 ]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="settings in a TOML file")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="section.key=value", help="one setting; may stand repeatedly"),
+GraphNames = Annotated[
+    list[str],
+    option(DATA, "Name of a dataset or path of a graph; repeat for several.", "--dataset", metavar="GRAPH"),
 ]
-Seed = Annotated[int, typer.Option(help="one seed, one result", min=0, max=2**32 - 1)]
-DeviceName = Annotated[Device, typer.Option(help="where to compute")]
-Json = Annotated[bool, typer.Option("--json", help="end stdout with the result as one line of JSON")]
+RunPath = Annotated[
+    Path, typer.Argument(metavar="RUN", callback=check_run, help="Run folder written by `gdpnet train`.")
+]
+SplitName = Annotated[Split, option(DATA, "Split of a named dataset: fixed, or drawn with the seed.")]
 DataDir = Annotated[
-    Path | None, typer.Option(help="folder with Planetoid and CitationFull; GDPNET_DATA by default")
-]
-TaskKind = Annotated[
-    str | None,
-    typer.Option("--task", help="what is learned: classification, multi-label, links or clusters"),
-]
-Hops = Annotated[
-    int | None,
-    typer.Option(
-        "--hops",
-        min=1,
-        max=3,
-        help="candidates are nodes within so many hops; 1, direct neighbours, if left out",
-    ),
-]
-SplitName = Annotated[str, typer.Option(help="paper or random split of a named dataset")]
-OutFile = Annotated[
-    Path, typer.Option("--out", help="a .csv or .parquet file to write; with --shards a folder of them")
-]
-Shards = Annotated[
-    bool,
-    typer.Option(
-        "--shards",
-        help="go through the graph in bounded memory and write a folder of Parquet shards; goes on if stopped",
-    ),
-]
-EdgesAShard = Annotated[
-    int | None,
-    typer.Option(
-        help="edges of the targets of one shard, decided on together (default: 1,048,576, on a GPU 4,194,304)",
-        min=1,
-    ),
-]
-Directed = Annotated[
-    bool | None,
-    typer.Option(
-        "--directed/--undirected",
-        help="edges of files point one way, from source to target, and the target hears the source; or every edge "
-        "counts both ways (default: as the run was trained, else both ways)",
-        show_default=False,
-    ),
-]
-MissingFeatures = Annotated[
-    str | None,
-    typer.Option(
-        "--features",
-        metavar="one-hot|structural",
-        help="what nodes get where the graph has no features: one-hot (default), or what the links around them say, "
-        "which also serves new nodes and other graphs",
-    ),
-]
-NodeIds = Annotated[
-    str | None, typer.Option("--nodes", help="ids of the nodes to write, parted by commas (default: all)")
-]
-NodeFile = Annotated[
-    Path | None, typer.Option("--nodes-from", help="file with one id a line, of the nodes to write")
-]
-PairFile = Annotated[
     Path | None,
-    typer.Option(
-        "--pairs",
-        help="where the task is links: a .csv or .parquet table of pairs of nodes, with columns source and target",
+    option(
+        DATA,
+        "Folder of the datasets Planetoid and CitationFull.",
+        metavar="FOLDER",
+        show_default="$GDPNET_DATA, else ~/.cache/gdpnet",
     ),
 ]
 ColumnNames = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        DATA,
+        f"Name of a column in your tables; repeat for several. Roles: {', '.join(COLUMN_ROLES)} (comma-separated "
+        "names).",
         "--column",
-        metavar="role=name",
-        help="what a column of your tables is called; roles: source, target, weight, node, label, split, features "
-        "(names joined by commas)",
+        metavar="ROLE=NAME",
+        callback=check_columns,
     ),
 ]
+Directed = Annotated[
+    bool | None,
+    option(
+        DATA,
+        "Read edges as directed from source to target, or in both directions.",
+        "--directed/--undirected",
+        metavar="",
+        show_default="as the run was trained, else undirected",
+    ),
+]
+TaskOption = Annotated[
+    TaskKind | None,
+    option(MODEL, "What to learn.", "--task", show_default="setting task.kind: classification"),
+]
+Hops = Annotated[
+    int | None,
+    option(
+        MODEL,
+        "Greatest distance of a candidate from its target.",
+        "--hops",
+        min=1,
+        max=3,
+        metavar="N",
+        show_default="setting policy.hops: 1",
+    ),
+]
+FeaturesOption = Annotated[
+    FeatureKind | None,
+    option(
+        MODEL,
+        "Features of a graph that has none: one-hot, or structural features computed from the edges around a node, "
+        "which also work for new nodes and other graphs.",
+        "--features",
+        show_default="setting features.missing: one-hot",
+    ),
+]
+ConfigFile = Annotated[
+    Path | None, option(MODEL, "TOML file with settings; see `gdpnet settings`.", "--config", metavar="FILE")
+]
+Overrides = Annotated[
+    list[str] | None,
+    option(
+        MODEL,
+        "Change one setting; repeat for several. See `gdpnet settings`.",
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+    ),
+]
+OutFile = Annotated[Path, option(OUTPUT, "CSV or Parquet file to write.", "--out", metavar="FILE")]
+ShardedOut = Annotated[
+    Path, option(OUTPUT, "CSV or Parquet file to write; with --shards, a folder.", "--out", metavar="PATH")
+]
+Shards = Annotated[
+    bool,
+    flag(
+        OUTPUT,
+        "Process the graph in bounded memory and write a folder of Parquet files; run the same command again to "
+        "continue after an interruption.",
+        "--shards",
+    ),
+]
+EdgesPerShard = Annotated[
+    int | None,
+    option(
+        OUTPUT,
+        "Number of edges per shard.",
+        "--shard-edges",
+        "--edges-a-shard",
+        min=1,
+        metavar="N",
+        show_default="1,048,576; 4,194,304 on a GPU",
+    ),
+]
+NodeIds = Annotated[
+    str | None,
+    option(
+        OUTPUT,
+        "Comma-separated ids of the nodes to write.",
+        "--nodes",
+        metavar="IDS",
+        show_default="all nodes",
+    ),
+]
+NodeFile = Annotated[
+    Path | None,
+    option(
+        OUTPUT, "Text file with the ids of the nodes to write, one per line.", "--nodes-from", metavar="FILE"
+    ),
+]
+Records = Annotated[Path, option(OUTPUT, "JSON Lines file that results are appended to.", metavar="FILE")]
+ReportOnly = Annotated[
+    bool, flag(OUTPUT, "Run nothing; report the results recorded so far.", "--report-only")
+]
+Json = Annotated[bool, flag(OUTPUT, "Print the result as one line of JSON at the end of stdout.", "--json")]
+Seed = Annotated[
+    int,
+    option(COMPUTING, "Random seed; the same seed gives the same result.", min=0, max=2**32 - 1, metavar="N"),
+]
+Jobs = Annotated[int, option(COMPUTING, "Number of parallel processes.", min=1, metavar="N")]
+DeviceName = Annotated[Device, option(COMPUTING, "Device; auto uses a GPU if there is one.")]
 
 
 @dataclass(frozen=True)
 class GraphSource:
-    """How a graph is to be opened."""
+    """How to open a graph."""
 
     data_dir: Path | None = None
-    columns: Columns = USUAL_COLUMNS
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Column name by role, for the roles that have another name than usual."""
     directed: bool | None = None
-    """Whether edges keep their direction; nothing where nobody said."""
+    """Whether edges keep their direction; None if no option says so."""
 
     def to_record(self) -> dict[str, Any]:
-        """Return what a run folder keeps, so that its graph can be opened again."""
-        record = asdict(self) | {"directed": bool(self.directed)}
-        return record | {"data_dir": None if self.data_dir is None else str(self.data_dir.resolve())}
+        """Return what a run folder stores to open its graph again."""
+        folder = None if self.data_dir is None else str(self.data_dir.resolve())
+        return {"data_dir": folder, "columns": dict(self.columns), "directed": bool(self.directed)}
 
     def or_from(self, record: Mapping[str, Any]) -> GraphSource:
-        """Return these options, each as in the record where it is not given."""
+        """Return these options, completed by those of a run's record."""
         if not record:
             return self
-        columns = dict(record["columns"])
-        columns["features"] = None if columns["features"] is None else tuple(columns["features"])
+        columns = {
+            role: tuple(name) if isinstance(name, list) else name for role, name in record["columns"].items()
+        }
         known_dir = None if record["data_dir"] is None else Path(record["data_dir"])
-        return GraphSource(
-            self.data_dir or known_dir,
-            Columns(**columns) if self.columns == USUAL_COLUMNS else self.columns,
-            record["directed"] if self.directed is None else self.directed,
-        )
+        directed = record["directed"] if self.directed is None else self.directed
+        return GraphSource(self.data_dir or known_dir, self.columns or columns, directed)
 
     def directed_as(self, record: Mapping[str, Any]) -> GraphSource:
-        """Return these options, with the direction of the record where none is given."""
+        """Return these options, with the direction of a run's record if they do not give one."""
         return self if self.directed is not None or not record else replace(self, directed=record["directed"])
 
 
-def check_split(split: str) -> None:
-    """Refuse a split of a dataset that is not known."""
-    if split not in ("paper", "random"):
-        raise ConfigError(f"--split must be paper or random, found '{split}'")
-
-
 def source_of(data_dir: Path | None, columns: list[str] | None, directed: bool | None) -> GraphSource:
-    """Gather the options that say how a graph is opened."""
-    named: dict[str, Any] = {}
-    for word in columns or []:
-        role, separator, name = word.partition("=")
-        known = list(Columns.__dataclass_fields__)
-        if not separator or not name:
-            raise ConfigError(f"--column has the form role=name, found '{word}'")
-        if role not in known:
-            raise ConfigError(f"there is no column role '{role}'{nearest(role, known)}")
-        named[role] = tuple(name.split(",")) if role == "features" else name
-        if role == "features" and len(set(named[role])) != len(named[role]):
-            raise ConfigError(f"--column features must name each column once, found '{name}'")
-    return GraphSource(data_dir, Columns(**named), directed)
-
-
-def numbers_asked(graph: Graph, ids: str | None, file: Path | None) -> Int[Tensor, "asked"] | None:
-    """Return the numbers of the nodes that --nodes and --nodes-from name, in that order; nothing if none is named."""
-    if ids is None and file is None:
-        return None
-    names = [] if ids is None else [name.strip() for name in ids.split(",")]
-    if file is not None:
-        try:
-            names += [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"--nodes-from must name a text file with one id a line, found {file}"
-            ) from error
-    names = [name for name in names if name]
-    if not names:
-        raise ConfigError("--nodes and --nodes-from must name at least one node, found none")
-    return graph.numbers_of(names)
+    """Gather the options that say how to open a graph."""
+    named = dict(word.split("=", 1) for word in columns or [])
+    parts: dict[str, Any] = {
+        role: tuple(name.split(",")) if role == "features" else name for role, name in named.items()
+    }
+    return GraphSource(data_dir, parts, directed)
 
 
 def config_of(
     graph: str,
-    file: Path | None,
-    overrides: list[str] | None,
-    task: str | None = None,
-    hops: int | None = None,
+    file: Path | None = None,
+    overrides: list[str] | None = None,
+    task: TaskKind | None = None,
+    changes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Config:
-    """Return the settings: those of the file, else those shipped for the task or graph; then the overrides."""
+    """Return the settings: those of the file, else those shipped for the task or graph; then all changes."""
     base = read_config(file) if file is not None else shipped_config(graph)
     if task is not None:
-        own = file is None and TaskSettings(kind=task).kind in ("links", "clusters")
-        base = task_config(task) if own else base.with_values({"task": {"kind": task}})
-    base = base if hops is None else base.with_values({"policy": {"hops": hops}})
-    return base.with_overrides(overrides or [])
+        shipped = file is None and task in (TaskKind.links, TaskKind.clusters)
+        base = task_config(task.value) if shipped else base.with_values({"task": {"kind": task.value}})
+    return base.with_values(changes or {}).with_overrides(overrides or [])
+
+
+def names_in(text: str, option: str, what: str) -> list[str]:
+    """Return the comma-separated names of an option, each once."""
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise ConfigError(f"{option} must name at least one {what}")
+    return names
+
+
+def check_table_file(path: Path, option: str = "--out") -> None:
+    """Refuse a file that is neither CSV nor Parquet."""
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"{option} must end in {' or '.join(SUFFIXES)}, found '{path.name}'")

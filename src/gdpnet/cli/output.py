@@ -1,4 +1,4 @@
-"""What the commands print: tables, progress and the JSON record."""
+"""Print tables, progress and JSON records."""
 
 from __future__ import annotations
 
@@ -6,48 +6,52 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterable
-from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from gdpnet._core.files import plain
-from gdpnet.data.graph import Graph
-from gdpnet.training.trainer import Epoch
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from gdpnet.data.graph import Graph
+    from gdpnet.training.state import Epoch
 
 
-def console() -> Console:
-    """Return the console of this moment's stdout."""
-    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 120)
+def print_table(title: str, header: Iterable[str], rows: Iterable[Iterable[Any]], *, text: int = 1) -> None:
+    """Print a table; the first ``text`` columns are left-aligned, the others, numbers, are right-aligned."""
+    from rich.table import Table
 
-
-def print_table(title: str, header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Print a table; the first column is text, the others are numbers."""
     table = Table(title=title, title_justify="left")
     for number, name in enumerate(header):
-        table.add_column(name, justify="left" if number == 0 else "right")
+        table.add_column(name, justify="left" if number < text else "right")
     for row in rows:
         table.add_row(*(text_of(cell) for cell in row))
-    console().print(table)
+    print_rich(table)
+
+
+def print_rich(content: Any) -> None:
+    """Print something rich renders, 120 columns wide if stdout is not a terminal."""
+    from rich.console import Console
+
+    Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 120).print(content)
 
 
 def text_of(value: Any) -> str:
-    """Write a number in three decimals, nothing as a dash."""
+    """Format a number with three decimals, and a missing value as a dash."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def print_json(wanted: bool, record: dict[str, Any]) -> None:
-    """Print the record on one line, where it was asked for."""
+    """Print the record on one line if it is wanted."""
     if wanted:
         print(json.dumps(plain(record)), flush=True)
 
 
 def print_graph(name: str, graph: Graph) -> None:
-    """Say what came in, and what was handled on entry."""
+    """Print the size of a graph and the notes about how it was read."""
     print(
         f"{name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} directed edges, {graph.num_features:,} features, "
         f"{graph.num_classes} classes; training {graph.nodes_in('train').numel():,}, "
@@ -57,21 +61,59 @@ def print_graph(name: str, graph: Graph) -> None:
         print(f"  note: {note}")
 
 
-class EpochProgress:
-    """Show epochs as they pass: a bar on a terminal, plain lines elsewhere."""
+def print_metrics(metrics: dict[str, Any]) -> None:
+    """Print one line per metric."""
+    for name, value in metrics.items():
+        print(f"  {name.replace('_', ' ')}: {text_of(value)}")
 
-    def __init__(self, total: int, done: int = 0) -> None:
+
+def print_scores(
+    title: str, rows: list[Any], order: Iterable[str], score: Callable[[Any], tuple[float, float]]
+) -> None:
+    """Print mean ± standard deviation, one line per method and one column per rate, the best of a column marked."""
+    cells = {(row.method, row.rate): row for row in rows}
+    rates = sorted({row.rate for row in rows})
+    best = {
+        rate: max((score(r)[0] for r in rows if r.rate == rate and r.seeds), default=0.0) for rate in rates
+    }
+
+    def cell(method: str, rate: float) -> str:
+        row = cells.get((method, rate))
+        if row is None or row.seeds == 0:
+            return "" if row is None else "failed"
+        mean, deviation = score(row)
+        failed = f" ({row.failed} failed)" if row.failed else ""
+        return f"{mean:.3f} ± {deviation:.3f}{'*' if mean == best[rate] else ''}{failed}"
+
+    methods = [name for name in order if any(row.method == name for row in rows)]
+    lines = [(name, *(cell(name, rate) for rate in rates)) for name in methods]
+    print_table(f"{title} (* best)", ("method", *(f"rate {rate:g}" for rate in rates)), lines)
+
+
+class EpochProgress:
+    """Show the epochs of a training: a progress bar on a terminal, one line per epoch elsewhere."""
+
+    def __init__(self, total: int) -> None:
         self.total = total
         self.bar: Progress | None = None
+
+    def __enter__(self) -> EpochProgress:
         if sys.stdout.isatty():
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
             self.bar = Progress(
                 TextColumn("epoch {task.completed}/{task.total}"),
                 BarColumn(bar_width=24),
                 TextColumn("{task.description}"),
                 TimeRemainingColumn(),
             )
-            self.task = self.bar.add_task("", total=total, completed=done)
+            self.task = self.bar.add_task("", total=self.total)
             self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
 
     def __call__(self, epoch: Epoch) -> None:
         """Show one epoch."""
@@ -79,33 +121,22 @@ class EpochProgress:
             f"loss {epoch.loss:.3f}  validation F1 {text_of(epoch.validation_f1)}  reward {epoch.reward:+.4f}  "
             f"kept {epoch.kept_share:.2f}  KL {epoch.kl:.4f}"
         )
-        if epoch.told is not None:
-            line += f"  injected links told {epoch.told:.3f}"
+        if epoch.injected_auc is not None:
+            line += f"  injected-edge AUC {epoch.injected_auc:.3f}"
         if self.bar is not None:
             self.bar.update(self.task, completed=epoch.epoch, description=line)
         else:
             print(f"epoch {epoch.epoch}/{self.total}  {line}", flush=True)
 
-    def close(self) -> None:
-        """Leave the terminal as it was."""
-        if self.bar is not None:
-            self.bar.stop()
-
-
-def print_metrics(metrics: dict[str, Any]) -> None:
-    """Print a line a metric."""
-    for name, value in metrics.items():
-        print(f"  {name.replace('_', ' ')}: {text_of(value)}")
-
 
 class TrialProgress:
-    """Say what has ended, and how long the rest will take."""
+    """Print the result of each finished trial and the estimated time left."""
 
     def __init__(self, units: int) -> None:
         self.units, self.done, self.start = units, 0, time.perf_counter()
 
     def __call__(self, records: list[dict[str, Any]]) -> None:
-        """Say what one piece of work brought."""
+        """Print the records of one finished unit of work."""
         self.done += 1
         left = (time.perf_counter() - self.start) / self.done * (self.units - self.done)
         for record in records:
@@ -113,26 +144,26 @@ class TrialProgress:
             rate = f" {record['rate']:g}" if "rate" in record else ""
             print(
                 f"[{self.done}/{self.units}, about {left / 60:.0f} min left] {record['graph']}{noise}{rate} "
-                f"seed {record['seed']} {record['method']}: {_said(record['metrics'])}",
+                f"seed {record['seed']} {record['method']}: {_outcome(record['metrics'])}",
                 flush=True,
             )
 
 
 class ShardProgress:
-    """Say how far a pass over shards is, at most once in ten seconds."""
+    """Print the number of finished shards, at most every ten seconds."""
 
     def __init__(self) -> None:
         self.last = time.perf_counter()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Say that a shard is done."""
+        """Print that a shard is finished."""
         if time.perf_counter() - self.last > 10.0:
             self.last = time.perf_counter()
             print(f"{what}: shard {done} of {total}", flush=True)
 
 
-def _said(metrics: dict[str, Any]) -> str:
-    """Return what came out: the score on test, the best on validation of a search, or why there is none."""
+def _outcome(metrics: dict[str, Any]) -> str:
+    """Return the test score, the best validation score of a search, or the error."""
     if "error" in metrics:
         return f"failed: {metrics['error']}"
     if "candidates" in metrics:

@@ -1,314 +1,329 @@
-"""Commands that read a trained model, and the list of datasets."""
+"""Commands that use a trained model: evaluate, predict, embed, denoise and explain."""
 
 from __future__ import annotations
 
 import dataclasses
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import pyarrow as pa
-import typer
-from torch import Tensor
-
-from gdpnet.cli.app import app
-from gdpnet.cli.inputs import model_and_graph
 from gdpnet.cli.options import (
+    DATA,
+    OUTPUT,
+    SUFFIXES,
     ColumnNames,
     DataDir,
     Device,
     DeviceName,
     Directed,
-    EdgesAShard,
+    EdgesPerShard,
     GraphName,
     Json,
     NodeFile,
     NodeIds,
     OptionalGraph,
     OutFile,
-    PairFile,
     RunPath,
+    ShardedOut,
     Shards,
-    numbers_asked,
+    check_table_file,
+    flag,
+    option,
     source_of,
 )
 from gdpnet.cli.output import ShardProgress, print_graph, print_json, print_metrics, print_table
-from gdpnet.config import shipped_config
-from gdpnet.data.datasets.citation import DATASETS, is_present
-from gdpnet.data.graph import Graph
-from gdpnet.data.io.files import edge_table
-from gdpnet.data.io.tables import SUFFIXES, write_table
-from gdpnet.data.link_split import read_ends
 from gdpnet.errors import ConfigError
-from gdpnet.estimator import GDPNet
-from gdpnet.inference.streaming import decided_edges, denoise_to, embed_to
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from gdpnet.data.graph import Graph
+    from gdpnet.estimator import GDPNet
+    from gdpnet.inference.explain import Explanation
 
 
-@app.command()
+class ScoredSplit(StrEnum):
+    """Nodes to score on."""
+
+    train = "train"
+    validation = "validation"
+    test = "test"
+
+
 def evaluate(
     run: RunPath,
     graph: OptionalGraph = None,
     split: Annotated[
-        str, typer.Option(help="train, validation or test; of no account where no label was read")
-    ] = "test",
-    device: DeviceName = Device.auto,
+        ScoredSplit,
+        option(DATA, "Nodes to score on (ignored for tasks without labels)."),
+    ] = ScoredSplit.test,
     data_dir: DataDir = None,
     columns: ColumnNames = None,
     directed: Directed = None,
     as_json: Json = False,
+    device: DeviceName = Device.auto,
 ) -> None:
-    """Score a trained model on a split of a graph, and describe the graph it would clean.
+    """Score a trained model on a graph, and describe the graph that it cleans.
 
-    Where the task is links, one link in twenty is hidden and foretold from the others: on the graph of training those
-    that were held out for validation. Where it is clusters, all labelled nodes count.
+    Link prediction is scored on 5 % of the edges, hidden for it; on the training graph these are the validation
+    edges. Clusters are scored on all labelled nodes.
     """
     from gdpnet.benchmark.evaluation import evaluate as evaluate_model
+    from gdpnet.cli.inputs import model_and_graph
 
-    if split not in ("train", "validation", "test"):
-        raise ConfigError(f"--split must be train, validation or test, found '{split}'")
     model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
     print_graph(name, loaded)
-    metrics = evaluate_model(model, loaded, split)
+    metrics = evaluate_model(model.predictor(loaded), split.value)
     print_metrics(metrics)
     print_json(as_json, {"run": str(run), "graph": name} | metrics)
 
 
-@app.command()
-def embed(
-    run: RunPath,
-    graph: OptionalGraph = None,
-    out: OutFile = Path("embeddings.parquet"),
-    nodes: NodeIds = None,
-    nodes_from: NodeFile = None,
-    shards: Shards = False,
-    edges_a_shard: EdgesAShard = None,
-    device: DeviceName = Device.auto,
-    data_dir: DataDir = None,
-    columns: ColumnNames = None,
-    directed: Directed = None,
-    as_json: Json = False,
-) -> None:
-    """Write a representation for every node of a graph, or for those named.
-
-    Nodes need not have been there in training.
-    """
-    _check_out(out, shards)
-    if shards and (nodes is not None or nodes_from is not None):
-        raise ConfigError("--shards writes all nodes: leave --nodes and --nodes-from out")
-    model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
-    if shards:
-        said = embed_to(model, loaded, out, edges_a_shard=edges_a_shard, progress=ShardProgress())
-        print(f"{said['nodes']:,} representations of width {said['width']} written to {out}")
-        print_json(as_json, {"run": str(run), "graph": name, "out": str(out)} | said)
-        return
-    asked = numbers_asked(loaded, nodes, nodes_from)
-    values = model.embed(loaded, asked)
-    table = _node_columns(loaded, asked) | {f"h{number}": column for number, column in enumerate(values.T)}
-    write_table(pa.table(table), out)
-    print(f"{len(values):,} representations of width {values.shape[1]} written to {out}")
-    print_json(as_json, {"run": str(run), "graph": name, "out": str(out), "nodes": len(values)})
-
-
-@app.command()
 def predict(
     run: RunPath,
     graph: OptionalGraph = None,
+    data_dir: DataDir = None,
+    columns: ColumnNames = None,
+    directed: Directed = None,
+    pairs: Annotated[
+        Path | None,
+        option(
+            DATA,
+            "CSV or Parquet table of node pairs, with columns source and target (link prediction only).",
+            metavar="FILE",
+        ),
+    ] = None,
     out: OutFile = Path("predictions.parquet"),
     nodes: NodeIds = None,
     nodes_from: NodeFile = None,
-    pairs: PairFile = None,
+    as_json: Json = False,
     device: DeviceName = Device.auto,
+) -> None:
+    """Write the predicted class, labels or cluster of each node, and the probability of each class.
+
+    For link prediction, write the probability of an edge for each pair in --pairs. Nodes may be new to the model.
+    """
+    check_table_file(out)
+    if pairs is not None:
+        check_table_file(pairs, "--pairs")
+        if nodes is not None or nodes_from is not None:
+            raise ConfigError("--pairs names pairs of nodes: leave --nodes and --nodes-from out")
+
+    from gdpnet.cli.inputs import model_and_graph, node_numbers
+
+    model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
+    about = {"run": str(run), "graph": name, "out": str(out)}
+    if pairs is not None or model.config_.task.kind == "links":
+        count = _write_pairs(model, loaded, pairs, out)
+        print(f"{count:,} pairs written to {out}")
+        print_json(as_json, about | {"pairs": count})
+        return
+    asked = node_numbers(loaded, nodes, nodes_from)
+    predictor = model.predictor(loaded)
+    table = {"predicted": predictor.predict(asked)}
+    if model.config_.task.kind != "clusters":
+        probability = predictor.probabilities(asked)
+        table |= {f"p_{label}": column for label, column in zip(model.classes_, probability.T, strict=True)}
+    count = _write_nodes(loaded, asked, table, out)
+    print(f"{count:,} predictions written to {out}")
+    print_json(as_json, about | {"nodes": count})
+
+
+def embed(
+    run: RunPath,
+    graph: OptionalGraph = None,
     data_dir: DataDir = None,
     columns: ColumnNames = None,
     directed: Directed = None,
+    out: ShardedOut = Path("embeddings.parquet"),
+    nodes: NodeIds = None,
+    nodes_from: NodeFile = None,
+    shards: Shards = False,
+    edges_per_shard: EdgesPerShard = None,
     as_json: Json = False,
+    device: DeviceName = Device.auto,
 ) -> None:
-    """Write the predicted class, labels or cluster of every node, or of those named, and each class's probability.
+    """Write the embedding of each node. Nodes may be new to the model."""
+    _check_out(out, shards)
+    if shards and (nodes is not None or nodes_from is not None):
+        raise ConfigError("--shards writes all nodes: leave --nodes and --nodes-from out")
 
-    Where the task is links: how likely each pair of a table is linked. Nodes need not have been there in training.
-    """
-    _check_suffix(out)
-    if pairs is not None and (nodes is not None or nodes_from is not None):
-        raise ConfigError("--pairs names pairs of nodes: leave --nodes and --nodes-from out")
-    if pairs is not None and pairs.suffix not in SUFFIXES:
-        raise ConfigError(f"--pairs must end in {' or '.join(SUFFIXES)}, found '{pairs.name}'")
+    from gdpnet.cli.inputs import model_and_graph, node_numbers
+    from gdpnet.inference.streaming import embed_to
+
     model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
-    if pairs is not None or model.config_.task.kind == "links":
-        count = _foretell(model, loaded, pairs, out)
-        print(f"{count:,} pairs written to {out}")
-        print_json(as_json, {"run": str(run), "graph": name, "out": str(out), "pairs": count})
-        return
-    asked = numbers_asked(loaded, nodes, nodes_from)
-    table = _node_columns(loaded, asked) | {"predicted": model.predict(loaded, asked)}
-    if model.config_.task.kind != "clusters":
-        chances = model.predict_proba(loaded, asked)
-        table |= {f"p_{label}": column for label, column in zip(model.classes_, chances.T, strict=True)}
-    write_table(pa.table(table), out)
-    count = len(table["id"])
-    print(f"{count:,} predictions written to {out}")
-    print_json(as_json, {"run": str(run), "graph": name, "out": str(out), "nodes": count})
+    about = {"run": str(run), "graph": name, "out": str(out)}
+    if shards:
+        written = embed_to(
+            model.trained_, loaded, out, edges_a_shard=edges_per_shard, progress=ShardProgress()
+        )
+        count, width = written["nodes"], written["width"]
+    else:
+        asked = node_numbers(loaded, nodes, nodes_from)
+        values = model.embed(loaded, asked)
+        width = values.shape[1]
+        count = _write_nodes(
+            loaded, asked, {f"h{place}": column for place, column in enumerate(values.T)}, out
+        )
+        written = {"nodes": count}
+    print(f"{count:,} embeddings of width {width} written to {out}")
+    print_json(as_json, about | written)
 
 
-@app.command()
 def denoise(
     run: RunPath,
     graph: OptionalGraph = None,
-    out: OutFile = Path("edges.parquet"),
-    threshold: Annotated[
-        float | None,
-        typer.Option(help="least keep probability of a kept edge (default: the one chosen on validation)"),
-    ] = None,
-    all_edges: Annotated[
-        bool, typer.Option("--all", help="write every edge, with a column that says whether it is kept")
-    ] = False,
-    one_way: Annotated[
-        bool, typer.Option("--one-way", help="decide on each direction of a link by itself")
-    ] = False,
-    shards: Shards = False,
-    edges_a_shard: EdgesAShard = None,
-    device: DeviceName = Device.auto,
     data_dir: DataDir = None,
     columns: ColumnNames = None,
     directed: Directed = None,
+    threshold: Annotated[
+        float | None,
+        option(
+            OUTPUT,
+            "Smallest keep probability of a kept edge, from 0 to 1.",
+            metavar="P",
+            show_default="chosen on validation nodes in training",
+        ),
+    ] = None,
+    one_way: Annotated[
+        bool,
+        flag(OUTPUT, "Decide on the two directions of an edge separately.", "--one-way"),
+    ] = False,
+    all_edges: Annotated[
+        bool,
+        flag(OUTPUT, "Write all edges, with a column that says which are kept.", "--all"),
+    ] = False,
+    out: ShardedOut = Path("edges.parquet"),
+    shards: Shards = False,
+    edges_per_shard: EdgesPerShard = None,
     as_json: Json = False,
+    device: DeviceName = Device.auto,
 ) -> None:
-    """Write the cleaned graph as an edge list with a keep probability for every edge."""
-    from gdpnet.benchmark.evaluation import describe_cleaning
-
+    """Write the cleaned graph as an edge list with the keep probability of each edge."""
     _check_out(out, shards)
+
+    from gdpnet.cli.inputs import model_and_graph
+    from gdpnet.inference.streaming import denoise_to
+
     model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
     about = {"run": str(run), "graph": name, "out": str(out)}
     if shards:
         options: dict[str, Any] = {"threshold": threshold, "symmetric": not one_way, "all_edges": all_edges}
-        said = denoise_to(
-            model, loaded, out, **options, edges_a_shard=edges_a_shard, progress=ShardProgress()
+        metrics = denoise_to(
+            model.trained_, loaded, out, **options, edges_a_shard=edges_per_shard, progress=ShardProgress()
         )
-        print_metrics(said)
-        print_json(as_json, about | said)
+        print_metrics(metrics)
+        print_json(as_json, about | metrics)
         return
-    cleaned = model.denoise(loaded, threshold=threshold, symmetric=not one_way)
-    weight = None
-    if loaded.edge_weight is not None:
-        weight = np.zeros(loaded.num_edges, dtype=np.float32)
-        weight[cleaned.kept] = cleaned.graph.edge_weight
-    table = decided_edges(
-        edge_table(loaded), cleaned.keep_probability, cleaned.kept, weight, all_edges=all_edges
-    )
-    write_table(table, out)
-    metrics = describe_cleaning(loaded, cleaned)
-    print(
-        f"{int(cleaned.kept.sum()):,} of {loaded.num_edges:,} directed edges kept; {len(table):,} written to {out}"
-    )
-    print(cleaned.reason)
+    chosen, metrics = _write_edges(model, loaded, out, threshold, not one_way, all_edges)
     print_metrics(metrics)
-    said = {"threshold": cleaned.threshold, "reason": cleaned.reason}
-    print_json(as_json, about | said | metrics)
+    print_json(as_json, about | chosen | metrics)
 
 
-@app.command()
 def explain(
     run: RunPath,
     graph: GraphName,
-    node: Annotated[str, typer.Option("--node", help="id of the node")],
-    device: DeviceName = Device.auto,
+    node: Annotated[str, option(DATA, "Id of the node.", "--node", metavar="ID")],
     data_dir: DataDir = None,
     columns: ColumnNames = None,
     directed: Directed = None,
     as_json: Json = False,
+    device: DeviceName = Device.auto,
 ) -> None:
-    """Say how a node's neighbours were decided on, in order, and what each contributed."""
+    """Show which neighbours of a node were kept, in order of the decisions, and what each contributed."""
+    from gdpnet.cli.inputs import model_and_graph
+
     model, loaded, _ = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
-    story = model.explain(loaded, node)
-    said = {
-        "links": "its partners are believed to be in community",
-        "clusters": f"in cluster '{story.cluster}', held for one of community",
+    found = model.explain(loaded, node)
+    predicted = {
+        "links": "neighbours predicted to be in community",
+        "clusters": f"in cluster '{found.cluster}', predicted community",
     }.get(model.config_.task.kind, "predicted")
     print(
-        f"node {story.node}: {said} '{story.predicted}' with probability {story.probability:.3f} "
-        f"({story.probability_alone:.3f} from its own features)"
+        f"node {found.node}: {predicted} '{found.predicted}' with probability {found.probability:.3f} "
+        f"({found.probability_alone:.3f} from its own features)"
     )
-    far = any(one.distance > 1 for one in story.decisions)
-    rows = [
-        (
-            one.neighbour,
-            *([one.distance] if far else []),
-            one.step,
-            one.draw_probability,
-            one.keep_probability,
-            "kept" if one.kept else ("dropped" if one.step is not None else "not reached"),
-            f"{one.contribution:+.3f}" if one.step is not None else "-",
-            *(() if one.weight is None else (one.weight,)),
-        )
-        for one in story.decisions
-    ]
-    header = ["neighbour", *(["hops"] if far else [])]
-    header += ["step", "drawn with", "keep probability", "action", f"adds to '{story.predicted}'"]
-    header += [] if loaded.edge_weight is None else ["weight"]
-    print_table("decisions in order", header, rows)
-    if story.ended_early:
+    print_table("decisions in order", *_decision_table(found, weighted=loaded.edge_weight is not None))
+    if found.ended_early:
         print("the policy ended the episode before all neighbours were reached")
-    print_json(as_json, dataclasses.asdict(story))
+    print_json(as_json, dataclasses.asdict(found))
 
 
-@app.command()
-def datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
-    """List the graphs that are known by name."""
-    rows: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "nodes": known.nodes,
-            "links": known.links,
-            "features": known.features,
-            "classes": known.classes,
-            "train": known.train,
-            "discount": shipped_config(name).ppo.discount,
-            "here": is_present(name, data_dir),
-        }
-        for name, known in DATASETS.items()
-    ]
-    cells = [
-        [*(f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else v for v in row.values())]
-        for row in rows
-    ]
-    for row in cells:
-        row[-2], row[-1] = f"{row[-2]:g}", "yes" if row[-1] else "no"
-    print_table(
-        "datasets", ("name", "nodes", "links", "features", "classes", "training", "discount", "here"), cells
+def _decision_table(found: Explanation, *, weighted: bool) -> tuple[list[str], list[list[Any]]]:
+    """Return header and rows of the decisions; distances and weights only if they say anything."""
+    far = any(one.distance > 1 for one in found.decisions)
+    header = ["neighbour", *(["hops"] if far else [])]
+    header += ["step", "drawn with", "keep probability", "action", f"adds to '{found.predicted}'"]
+    rows: list[list[Any]] = []
+    for one in found.decisions:
+        reached = one.step is not None
+        action = "kept" if one.kept else ("dropped" if reached else "not reached")
+        row = [one.neighbour, *([one.distance] if far else []), one.step, one.draw_probability]
+        row += [one.keep_probability, action, f"{one.contribution:+.3f}" if reached else "-"]
+        rows.append(row + ([one.weight] if weighted else []))
+    return header + (["weight"] if weighted else []), rows
+
+
+def _write_edges(
+    model: GDPNet, graph: Graph, out: Path, threshold: float | None, symmetric: bool, all_edges: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Write the edges of the cleaned graph; return the threshold with its reason, and the metrics."""
+    import numpy as np
+
+    from gdpnet.benchmark.evaluation import describe_cleaning
+    from gdpnet.data.io.files import edge_table
+    from gdpnet.data.io.tables import write_table
+    from gdpnet.inference.streaming import decided_edges
+
+    cleaned = model.denoise(graph, threshold=threshold, symmetric=symmetric)
+    weight = None
+    if graph.edge_weight is not None:
+        weight = np.zeros(graph.num_edges, dtype=np.float32)
+        weight[cleaned.kept] = cleaned.graph.edge_weight
+    table = decided_edges(
+        edge_table(graph), cleaned.keep_probability, cleaned.kept, weight, all_edges=all_edges
     )
-    print(
-        "and 'synthetic', a generated graph whose noise is known; validation has 500 and test 1,000 nodes in each"
-    )
-    print_json(as_json, {"datasets": rows})
+    write_table(table, out)
+    kept = int(cleaned.kept.sum())
+    print(f"{kept:,} of {graph.num_edges:,} directed edges kept; {len(table):,} written to {out}")
+    print(cleaned.reason)
+    return {"threshold": cleaned.threshold, "reason": cleaned.reason}, describe_cleaning(graph, cleaned)
 
 
-def _foretell(model: GDPNet, graph: Graph, pairs: Path | None, out: Path) -> int:
-    """Write how likely each pair of a table is linked; return their number."""
+def _write_pairs(model: GDPNet, graph: Graph, pairs: Path | None, out: Path) -> int:
+    """Write the probability of an edge for each pair of a table; return the number of pairs."""
+    import pyarrow as pa
+
+    from gdpnet.data.io.tables import write_table
+    from gdpnet.data.link_split import read_ends
+
     if pairs is None:
-        raise ConfigError(
-            "a model of task links foretells links: name a table of pairs of nodes with --pairs"
-        )
+        raise ConfigError("a model of task links predicts edges: name a table of node pairs with --pairs")
     ends = read_ends(pairs, graph)
-    chance = model.predict_links(graph, ends)
-    ids = graph.node_ids[ends.numpy()]
-    ids = ids.astype(str) if ids.dtype == np.object_ else ids
-    write_table(pa.table({"source": ids[0], "target": ids[1], "probability": chance}), out)
-    return len(chance)
+    probability = model.predict_links(graph, ends)
+    source, target = _writable(graph.node_ids[ends.numpy()])
+    write_table(pa.table({"source": source, "target": target, "probability": probability}), out)
+    return len(probability)
 
 
-def _node_columns(graph: Graph, asked: Tensor | None) -> dict[str, Any]:
+def _write_nodes(graph: Graph, asked: Tensor | None, table: dict[str, Any], out: Path) -> int:
+    """Write one row per node, with its id first; return the number of rows."""
+    import pyarrow as pa
+
+    from gdpnet.data.io.tables import write_table
+
     ids = graph.node_ids if asked is None else graph.node_ids[asked.numpy()]
-    return {"id": ids.astype(str) if ids.dtype == np.object_ else ids}
+    write_table(pa.table({"id": _writable(ids)} | table), out)
+    return len(ids)
+
+
+def _writable(ids: np.ndarray) -> np.ndarray:
+    return ids.astype(str) if ids.dtype == object else ids
 
 
 def _check_out(path: Path, shards: bool) -> None:
-    """Refuse a file or folder that could not be written before anything is computed."""
-    if shards and path.suffix in SUFFIXES:
-        raise ConfigError(f"with --shards --out must be a folder, found the file name '{path.name}'")
+    """Refuse a file or folder that cannot be written, before anything is computed."""
     if not shards:
-        _check_suffix(path)
-
-
-def _check_suffix(path: Path) -> None:
-    """Refuse a file that is neither CSV nor Parquet."""
-    if path.suffix not in SUFFIXES:
-        raise ConfigError(f"--out must end in {' or '.join(SUFFIXES)}, found '{path.name}'")
+        check_table_file(path)
+    elif path.suffix in SUFFIXES:
+        raise ConfigError(f"with --shards --out must be a folder, found the file name '{path.name}'")

@@ -1,4 +1,4 @@
-"""Weights of edges, carried over to the order in which a graph keeps its edges."""
+"""Edge weights, checked and brought into the order in which a graph keeps its edges."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import both_ways
+from gdpnet._core.csr import symmetrise
 from gdpnet.data.graph import Graph
 from gdpnet.errors import GraphError
 
 MOST = 1_000_000.0
-"""Beyond this a node that weighs one is lost beside its neighbour in single precision."""
+"""The largest weight: beyond it, single precision loses the node itself, which weighs one, in the mean."""
 
 
 def with_weights(
     graph: Graph,
     edge_index: Int[np.ndarray, "2 given"],
-    weight: Float[np.ndarray, "*any"],
+    weight: Float[np.ndarray, "*any"] | None,
     *,
     directed: bool,
 ) -> Graph:
-    """Return the graph with the weights of the edges that it was built from.
+    """Return the graph with the weights of the edges that it was built from, unchanged if there are none.
 
-    Of duplicate edges the first counts; without direction, a link given one way weighs the same both ways.
+    The first of duplicate edges counts; in an undirected graph, an edge given once has its weight in both directions.
     """
+    if weight is None:
+        return graph
     weight = checked_weights(weight, edge_index.shape[1])
     source, target = edge_index[:, edge_index[0] != edge_index[1]]
     value = weight[edge_index[0] != edge_index[1]]
@@ -38,32 +40,36 @@ def with_weights(
     return replace(graph, edge_weight=torch.from_numpy(value[first]))
 
 
-def checked_weights(weight: Float[np.ndarray, "*any"], edges: int) -> Float[np.ndarray, "given"]:
-    """Return weights in single precision, or say which of them cannot be used."""
+def checked_weights(
+    weight: Float[np.ndarray, "*any"], edges: int, before: int = 0
+) -> Float[np.ndarray, "given"]:
+    """Return weights in single precision; refuse unusable ones by their number, counted after ``before`` others."""
     if weight.shape != (edges,):
         raise GraphError(
-            f"there must be one weight an edge ({edges}), found an array of shape {weight.shape}"
+            f"there must be one weight per edge ({edges}), found an array of shape {weight.shape}"
         )
     with np.errstate(over="ignore", under="ignore"):
         single = weight.astype(np.float32)
     for bad, rule in (
         (~np.isfinite(single), "be finite"),
-        (single <= 0, "be above zero (leave out an edge that shall not count)"),
+        (single <= 0, "be above zero (leave out an edge that should not count)"),
         (single > MOST, f"be at most {MOST:,.0f} (the node itself weighs one; divide them by their mean)"),
     ):
         if bad.any():
             place = int(bad.argmax())
-            raise GraphError(f"edge weights must {rule}, found {weight[place]:g} on edge number {place + 1}")
+            raise GraphError(
+                f"edge weights must {rule}, found {weight[place]:g} on edge number {before + place + 1}"
+            )
     return single
 
 
 def times_weights(graph: Graph, share: Float[Tensor, "edges"]) -> Float[Tensor, "edges"]:
-    """Return a share of each edge times the weight that the edge has, one where the graph has no weights."""
+    """Return the share of each edge times its weight; edges of an unweighted graph weigh one."""
     return share if graph.edge_weight is None else share * graph.edge_weight.to(share.device)
 
 
 def mutual_weights(graph: Graph) -> Float[Tensor, "edges"]:
-    """Return the weight of each edge, the mean of both where the two ways of a link differ; one without weights."""
+    """Return the weight of each edge, the mean of both directions if they differ; one if unweighted."""
     if graph.edge_weight is None:
         return torch.ones(graph.num_edges)
-    return both_ways(graph.edge_weight, graph.reverse)
+    return symmetrise(graph.edge_weight, graph.reverse)

@@ -1,40 +1,40 @@
-"""Node features, dense or sparse; on the host sparse ones are never densified."""
+"""Node features, dense or sparse, and the operations that do not depend on which.
+
+Callers use these functions and need not ask whether features are a tensor or :class:`SparseRows`. On the host, sparse
+features are never made dense.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from typing_extensions import TypeIs
 
-from gdpnet._core.csr import cut_rows, find_in_rows, offsets_of, owners_of, ranges, sum_by_owner
+from gdpnet._core.csr import find_in_rows, offsets_of, owners_of, ranges, sum_by_owner
 
 ONE_HOT_NOTE = "nodes have no features, so each got its own number, one-hot"
-"""What is said of a graph that came without features."""
+"""The note on a graph that came without features."""
 
+MOST_DENSE = 1 << 30
+"""Sparse features of up to this many values, zeros included, are made dense on a GPU, which is faster."""
 
 _ROWS = 1 << 16
-"""Dense rows worked on at once, so that what lies between does not grow with the graph."""
-
-_LINKS = 1 << 20
-"""Edges worked on at once, likewise."""
-
-_LINKS_ON_DEVICE = 1 << 24
-"""The same on a GPU, where eight bytes are made for each."""
-
+"""Dense rows that are normalised at a time, which bounds the memory."""
 
 _MOST_KEYS = 1 << 63
-"""Keys of row and column must stay below this; in larger matrices rows are searched without keys."""
+"""Keys of row and column must stay below this; larger matrices are searched without keys."""
 
 
 @dataclass(frozen=True)
 class SparseRows:
-    """A sparse matrix by rows: the columns and values of row i lie at ``row_ptr[i] : row_ptr[i + 1]``."""
+    """A sparse matrix in CSR layout: row i has the columns and values at ``row_ptr[i] : row_ptr[i + 1]``."""
 
     row_ptr: Int[Tensor, "offsets"]
     column: Int[Tensor, "values"]
@@ -43,12 +43,12 @@ class SparseRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Return rows and columns, as a dense tensor would."""
+        """Return the number of rows and columns."""
         return self.row_ptr.numel() - 1, self.width
 
     @property
     def device(self) -> torch.device:
-        """Return where the values lie."""
+        """Return the device of the values."""
         return self.value.device
 
     @property
@@ -62,21 +62,21 @@ class SparseRows:
 
     def with_value(self, value: Float[Tensor, "values"]) -> SparseRows:
         """Return the same pattern with other values."""
-        return type(self)(self.row_ptr, self.column, value, self.width)
+        return replace(self, value=value)
 
     def take(self, rows: Int[Tensor, "taken"]) -> SparseRows:
-        """Return the rows asked for, in that order."""
+        """Return some rows, in the order given."""
         length = self.row_ptr[rows + 1] - self.row_ptr[rows]
         _, position = ranges(self.row_ptr[rows], length)
         return type(self)(offsets_of(length), self.column[position], self.value[position], self.width)
 
     @cached_property
     def keys(self) -> Int[Tensor, "values"]:
-        """Return one number a value, row * width + column."""
+        """Return one number per value, row * width + column."""
         return self.row * self.width + self.column
 
     def find(self, row: Int[Tensor, "n"], wanted: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
-        """Return where each wanted column stands in its row, -1 where it does not; columns of a row must ascend."""
+        """Return the position of each wanted column in its row, -1 if absent; columns of a row must ascend."""
         if self.column.numel() == 0 or self.shape[0] * self.width >= _MOST_KEYS:
             return find_in_rows(self.row_ptr, self.column, row, wanted)
         key = row * self.width + wanted
@@ -85,27 +85,23 @@ class SparseRows:
 
     @property
     def is_one_hot(self) -> bool:
-        """Say whether each row is nothing but a number of its own: what graphs without features get."""
-        rows = self.shape[0]
-        if self.column.numel() != rows or self.width < rows:
+        """Return whether each row is a single one in a column of its own, as for graphs without features."""
+        if self.column.numel() != self.shape[0] or self.width < self.shape[0]:
             return False
-        return (
-            bool((self.row_ptr.diff() == 1).all())
-            and bool((self.value == 1).all())
-            and bool((self.column.diff() > 0).all())
-        )
+        rows, columns = self.row_ptr.diff() == 1, self.column.diff() > 0
+        return all(bool(test.all()) for test in (rows, self.value == 1, columns))
 
     @classmethod
     def identity(cls, nodes: int) -> SparseRows:
-        """Return one-hot features: the node's own number."""
+        """Return one-hot features: the number of each node."""
         return cls(torch.arange(nodes + 1), torch.arange(nodes), torch.ones(nodes), nodes)
 
     @classmethod
     def from_scipy(cls, matrix: sp.spmatrix | sp.sparray) -> SparseRows:
-        """Take over a scipy sparse matrix."""
+        """Convert a scipy sparse matrix."""
         csr = sp.csr_matrix(matrix)
         if not csr.has_canonical_format:
-            csr = csr.copy()  # summing works in place, and the memory is the giver's
+            csr = csr.copy()  # summing works in place, and the memory is the caller's
             csr.sum_duplicates()
         with np.errstate(over="ignore"):  # too large a number becomes infinite, and the graph refuses it
             value = csr.data.astype(np.float32)
@@ -113,19 +109,53 @@ class SparseRows:
         return cls(torch.from_numpy(pointer), torch.from_numpy(column), torch.from_numpy(value), csr.shape[1])
 
     def to_scipy(self) -> sp.csr_matrix:
-        """Return the same matrix as scipy's."""
+        """Return the matrix as a scipy one, on the host."""
         parts = (self.value.cpu().numpy(), self.column.cpu().numpy(), self.row_ptr.cpu().numpy())
         return sp.csr_matrix(parts, shape=self.shape)
 
 
 Features = Tensor | SparseRows
 
-MOST_DENSE = 1 << 30
-"""Sparse rows of up to this many values, zeros counted, are laid out in full on a GPU, where that is faster."""
+
+def is_dense(features: Features | None) -> TypeIs[Tensor]:
+    """Return whether features are a dense tensor."""
+    return isinstance(features, Tensor)
+
+
+def is_sparse(features: Features | None) -> TypeIs[SparseRows]:
+    """Return whether features are sparse rows."""
+    return isinstance(features, SparseRows)
+
+
+def stored_values(features: Features) -> Float[Tensor, "*values"]:
+    """Return the values that are stored; the zeros that sparse rows leave out are not."""
+    return features.value if isinstance(features, SparseRows) else features
+
+
+def to_numpy(features: Features) -> sp.csr_matrix | np.ndarray:
+    """Return features on the host, as a scipy matrix if they are sparse."""
+    return features.to_scipy() if isinstance(features, SparseRows) else features.cpu().numpy()
+
+
+def to_dense(features: Features) -> Float[Tensor, "nodes features"]:
+    """Return features as a dense tensor; sparse ones arrive on the host."""
+    return torch.from_numpy(features.to_scipy().toarray()) if isinstance(features, SparseRows) else features
+
+
+def to_sparse(features: Features) -> SparseRows:
+    """Return features as sparse rows without stored zeros, the columns of each row ascending."""
+    if isinstance(features, SparseRows):
+        matrix = features.to_scipy().copy()
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        return SparseRows.from_scipy(matrix)
+    row, column = features.nonzero(as_tuple=True)
+    pointer = offsets_of(torch.bincount(row, minlength=features.shape[0]))
+    return SparseRows(pointer, column, features[row, column], features.shape[1])
 
 
 def on_device(features: Features, device: torch.device) -> Features:
-    """Bring features to a device; a GPU gets them dense where they fit, as its dense products are the fast ones."""
+    """Move features to a device; a GPU gets them dense if they fit, as dense products are faster there."""
     if isinstance(features, SparseRows) and device.type != "cpu":
         rows, columns = features.shape
         if rows * columns <= MOST_DENSE:
@@ -136,12 +166,12 @@ def on_device(features: Features, device: torch.device) -> Features:
 
 
 def take_rows(features: Features, rows: Int[Tensor, "taken"]) -> Features:
-    """Return the feature rows asked for, in that order."""
+    """Return some feature rows, in the order given."""
     return features.take(rows) if isinstance(features, SparseRows) else features[rows]
 
 
 def slice_rows(features: Features, rows: slice) -> Features:
-    """Return the feature rows of a range."""
+    """Return a range of feature rows."""
     if not isinstance(features, SparseRows):
         return features[rows]
     row_ptr = features.row_ptr[rows.start : rows.stop + 1]
@@ -149,8 +179,17 @@ def slice_rows(features: Features, rows: slice) -> Features:
     return SparseRows(row_ptr - row_ptr[0], features.column[values], features.value[values], features.width)
 
 
+def mask_rows(features: Features, kept: Bool[Tensor, "nodes"]) -> Features:
+    """Set all rows to zero but those that are kept."""
+    if not isinstance(features, SparseRows):
+        return torch.where(kept[:, None], features, 0.0)
+    stays = kept[features.row]
+    row_ptr = offsets_of(torch.where(kept, features.row_ptr.diff(), 0))
+    return SparseRows(row_ptr, features.column[stays], features.value[stays], features.width)
+
+
 def project(features: Features, weight: Float[Tensor, "features out"]) -> Float[Tensor, "nodes out"]:
-    """Multiply feature rows with a weight matrix, X W."""
+    """Multiply feature rows by a weight matrix, X W."""
     if not isinstance(features, SparseRows):
         return features @ weight
     return F.embedding_bag(
@@ -181,7 +220,7 @@ def drop_values(
 
 
 def normalise(features: Features, kind: str) -> Features:
-    """Scale each row to sum one (``row``) or to length one (``l2``); rows of zeros stay."""
+    """Scale each row to an absolute sum of one (``row``) or to length one (``l2``); zero rows stay zero."""
     if kind == "none":
         return features if isinstance(features, SparseRows) else features.float()
     if isinstance(features, SparseRows):
@@ -198,105 +237,3 @@ def normalise(features: Features, kind: str) -> Features:
 def _scale(total: Float[Tensor, "nodes"], kind: str) -> Float[Tensor, "nodes"]:
     length = total if kind == "row" else total.sqrt()
     return torch.where(length > 0, length, torch.ones_like(length))
-
-
-def mix_rows(
-    features: Features,
-    row_ptr: Int[Tensor, "offsets"],
-    neighbour: Int[Tensor, "edges"],
-    weight: Float[Tensor, "edges"],
-) -> Features:
-    """Return for each node the mean of its own row and its neighbours' rows, the latter weighted."""
-    if isinstance(features, SparseRows):
-        return mix_into(features, features, row_ptr, neighbour, weight)
-    mixed = torch.empty_like(features)
-    for first, last in cut_rows(row_ptr, _links_at_once(features)):
-        edges = slice(int(row_ptr[first]), int(row_ptr[last]))
-        links = (row_ptr[first : last + 1] - edges.start, neighbour[edges], weight[edges])
-        part = mix_into(features[first:last], features, *links)
-        assert isinstance(part, Tensor)
-        mixed[first:last] = part
-    return mixed
-
-
-def _links_at_once(features: Features) -> int:
-    return _LINKS if features.device.type == "cpu" else _LINKS_ON_DEVICE
-
-
-def add_rows(
-    features: Features, row_ptr: Int[Tensor, "offsets"], neighbour: Int[Tensor, "edges"]
-) -> Features:
-    """Return for each node the sum of its neighbours' rows; sparse ones must be on the host."""
-    if isinstance(features, SparseRows):
-        return SparseRows.from_scipy(_links(row_ptr, neighbour, features) @ features.to_scipy())
-    total = torch.empty_like(features)
-    for first, last in cut_rows(row_ptr, _links_at_once(features)):
-        edges = slice(int(row_ptr[first]), int(row_ptr[last]))
-        bounds = row_ptr[first : last + 1] - edges.start
-        if features.device.type == "cpu":
-            total[first:last] = torch.from_numpy(
-                _links(bounds, neighbour[edges], features) @ features.numpy()
-            )
-        else:
-            total[first:last] = add_on_device(features, bounds, neighbour[edges])
-    return total
-
-
-def add_on_device(
-    given: Float[Tensor, "nodes features"],
-    row_ptr: Int[Tensor, "offsets"],
-    neighbour: Int[Tensor, "edges"],
-    weight: Float[Tensor, "edges"] | None = None,
-) -> Float[Tensor, "rows features"]:
-    """Add up the rows that some targets' neighbours give, weighted or not, without leaving their device."""
-    return F.embedding_bag(
-        neighbour.long(),  # as the offsets are
-        given,
-        row_ptr,
-        mode="sum",
-        per_sample_weights=weight,
-        include_last_offset=True,
-    )
-
-
-def _links(row_ptr: Tensor, neighbour: Tensor, features: Features) -> sp.csr_matrix:
-    """Return the matrix of some nodes' links, one for each."""
-    ones = np.ones(neighbour.numel(), dtype=np.float32)
-    parts = (ones, neighbour.numpy(), row_ptr.numpy())
-    return sp.csr_matrix(parts, shape=(row_ptr.numel() - 1, features.shape[0]))
-
-
-def mix_into(
-    own: Features,
-    given: Features,
-    row_ptr: Int[Tensor, "offsets"],
-    neighbour: Int[Tensor, "edges"],
-    weight: Float[Tensor, "edges"],
-) -> Features:
-    """Return for each target the mean of its own row and the rows that its neighbours give, the latter weighted.
-
-    Kept sparse unless a dense matrix takes less memory (a value of a sparse row takes three times the bytes).
-    """
-    if own.device.type != "cpu" and isinstance(own, Tensor) and isinstance(given, Tensor):
-        return _mix_dense(own, given, row_ptr, neighbour, weight)
-    parts = (weight.cpu().numpy(), neighbour.cpu().numpy(), row_ptr.cpu().numpy())
-    mixing = sp.csr_matrix(parts, shape=(row_ptr.numel() - 1, given.shape[0]), dtype=np.float32)
-    scale = (1.0 / (1.0 + np.asarray(mixing.sum(axis=1)).ravel())).astype(np.float32)
-    mixing, alone = sp.diags(scale) @ mixing, sp.diags(scale)
-    mixed = alone @ _host(own) + mixing @ _host(given)
-    if not sp.issparse(mixed):
-        return torch.from_numpy(np.asarray(mixed, dtype=np.float32)).to(own.device)
-    if 3 * mixed.nnz > mixed.shape[0] * mixed.shape[1]:
-        return torch.from_numpy(mixed.toarray()).to(own.device)
-    return SparseRows.from_scipy(mixed).to(own.device)
-
-
-def _mix_dense(own: Tensor, given: Tensor, row_ptr: Tensor, neighbour: Tensor, weight: Tensor) -> Tensor:
-    """Mix dense rows without leaving their device."""
-    heard = add_on_device(given, row_ptr, neighbour, weight)
-    total = 1.0 + sum_by_owner(weight, owners_of(row_ptr.diff()), row_ptr.numel() - 1)
-    return (own + heard) / total[:, None]
-
-
-def _host(features: Features) -> sp.csr_matrix | np.ndarray:
-    return features.to_scipy() if isinstance(features, SparseRows) else features.cpu().numpy()

@@ -6,26 +6,23 @@ import hashlib
 
 import torch
 
-from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.arrays import feature_arrays
 
 _PIECE = 1 << 18
-"""Rows of an array that are summed up at once."""
+"""Rows of an array that are hashed at a time."""
 
 
 def fingerprint(graph: Graph) -> str:
-    """Return a short sum of a graph's edges, their weights, features, labels and split."""
+    """Return a checksum of a graph's edges, features, edge weights, labels and split."""
     digest = hashlib.sha256()
-    features = graph.features
-    if isinstance(features, SparseRows):
-        values = [features.row_ptr, features.column, features.value]
-    else:
-        values = [features]
+    arrays = [graph.row_ptr, graph.neighbour, graph.labels, graph.split]
+    arrays += feature_arrays(graph.features).values()
     if graph.edge_weight is not None:
-        values.append(graph.edge_weight)
-    for part in (graph.row_ptr, graph.neighbour, graph.labels, graph.split, *values):
-        for piece in part.split(_PIECE):
-            # node numbers count the same in 32 bits and in 64
+        arrays.append(graph.edge_weight)
+    for array in arrays:
+        for piece in array.split(_PIECE):
+            # node numbers in 32 and in 64 bits must give the same checksum
             wide = piece.long() if piece.dtype == torch.int32 else piece
             digest.update(wide.contiguous().numpy().data)
     return digest.hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The Triton kernel of pair features: a warp an edge finds common neighbours and inner products in one pass."""
+"""The Triton kernel of pair features: one warp per edge finds common neighbours and inner products in one pass."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 _LANES = 32
-"""Neighbours of the shorter list that are looked up at once."""
+"""Neighbours of the shorter list that are looked up at a time."""
 
 COLUMNS = 6
-"""Common neighbours, their rarities' sum, and four inner products: unit unit, near, far, circle circle."""
+"""Common neighbours, their Adamic-Adar sum, and the inner products cosine, near, far and between."""
 
 _MOST_AT_ONCE = 1 << 30
-"""Edges of one launch: programs are numbered in 32 bits."""
+"""Edges per launch: programs are numbered in 32 bits."""
 
 
 def launch_pairs(
     row_ptr: Int[Tensor, "offsets"],
     neighbour: Int[Tensor, "edges"],
     unit: Float[Tensor, "nodes features"],
-    circle: Float[Tensor, "nodes features"],
+    neighbourhood: Float[Tensor, "nodes features"],
     rarity: Float[Tensor, "nodes"],
     target: Int[Tensor, "some"],
     first_edge: int,
 ) -> tuple[Float[Tensor, "columns some"], Int[Tensor, "some"]]:
-    """Return the raw pair features of the edges from ``first_edge`` on, and the edge that runs the other way."""
+    """Return the raw pair features of the edges from ``first_edge`` on, and their reverse edges."""
     count, width = target.numel(), unit.shape[1]
     out = unit.new_empty(COLUMNS, count)
-    back = torch.empty(count, dtype=torch.long, device=unit.device)
+    reverse_edge = torch.empty(count, dtype=torch.long, device=unit.device)
     for begin in range(0, count, _MOST_AT_ONCE):
         _pairs[(min(_MOST_AT_ONCE, count - begin),)](
-            row_ptr, neighbour, unit, circle, rarity, target, out, back,
+            row_ptr, neighbour, unit, neighbourhood, rarity, target, out, reverse_edge,
             first_edge, begin, count,
             WIDTH=width, COLUMNS_P=min(128, max(_LANES, triton.next_power_of_2(width))), LANES=_LANES,
             num_warps=1,
         )  # fmt: skip
-    return out, back
+    return out, reverse_edge
 
 
 @triton.jit
 def _find(neighbour_ptr, low, end, wanted):
-    """Return where each wanted number stands in an ascending row, -1 where it does not."""
+    """Return the position of each wanted number in an ascending row, -1 if absent."""
     high = end
     size = tl.max(end - low, axis=0)
     while size > 0:
@@ -58,14 +58,14 @@ def _find(neighbour_ptr, low, end, wanted):
     return tl.where((low < end) & (there == wanted), low, -1)
 
 
-# a number that happens to be one or a multiple of sixteen is no reason to compile anew
+# without this, Triton compiles again for arguments that are one or multiples of sixteen
 @triton.jit(do_not_specialize=["first_edge", "begin", "count"])
 def _pairs(
-    row_ptr, neighbour_ptr, unit_ptr, circle_ptr, rarity_ptr, target_ptr, out_ptr, back_ptr,
+    row_ptr, neighbour_ptr, unit_ptr, neighbourhood_ptr, rarity_ptr, target_ptr, out_ptr, reverse_ptr,
     first_edge, begin, count,
     WIDTH: tl.constexpr, COLUMNS_P: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """Look at one edge."""
+    """Compute the products of one edge."""
     place = tl.program_id(0).to(tl.int64) + begin
     target = tl.load(target_ptr + place)
     other = tl.load(neighbour_ptr + first_edge + place).to(tl.int64)
@@ -74,8 +74,8 @@ def _pairs(
 
     # the first lane looks for the target among the neighbours of its neighbour
     lane = tl.arange(0, LANES).to(tl.int64)
-    back = _find(neighbour_ptr, other_first + lane * 0, other_end + lane * 0, target)
-    tl.store(back_ptr + place, tl.max(back, axis=0))
+    reverse_edge = _find(neighbour_ptr, other_first + lane * 0, other_end + lane * 0, target)
+    tl.store(reverse_ptr + place, tl.max(reverse_edge, axis=0))
 
     target_is_short = target_end - target_first <= other_end - other_first
     few = tl.where(target_is_short, target_first, other_first)
@@ -103,12 +103,12 @@ def _pairs(
         in_row = column < WIDTH
         target_unit = tl.load(unit_ptr + target * WIDTH + column, mask=in_row, other=0.0)
         other_unit = tl.load(unit_ptr + other * WIDTH + column, mask=in_row, other=0.0)
-        target_circle = tl.load(circle_ptr + target * WIDTH + column, mask=in_row, other=0.0)
-        other_circle = tl.load(circle_ptr + other * WIDTH + column, mask=in_row, other=0.0)
+        target_sum = tl.load(neighbourhood_ptr + target * WIDTH + column, mask=in_row, other=0.0)
+        other_sum = tl.load(neighbourhood_ptr + other * WIDTH + column, mask=in_row, other=0.0)
         cosine += target_unit * other_unit
-        near += target_unit * other_circle
-        far += other_unit * target_circle
-        between += target_circle * other_circle
+        near += target_unit * other_sum
+        far += other_unit * target_sum
+        between += target_sum * other_sum
     out += count
     tl.store(out, tl.sum(cosine, axis=0))
     out += count

@@ -1,4 +1,4 @@
-"""A graph made ready for episodes: on its device, features normalised, pair features and circles computed."""
+"""Prepare a graph for episodes: normalised features, pair features and neighbourhood means, on one device."""
 
 from __future__ import annotations
 
@@ -8,39 +8,49 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import both_ways, find_in_rows, owners_of, sum_rows
+from gdpnet._core.csr import find_in_rows, owners_of, sum_rows, symmetrise
 from gdpnet.config import Config
-from gdpnet.data.features import Features, mix_rows, normalise, on_device
+from gdpnet.data.features import Features, is_dense, normalise, on_device
 from gdpnet.data.graph import Graph
 from gdpnet.data.khop import reach
+from gdpnet.data.neighbour_sums import mix_rows
 from gdpnet.data.pair_features import PAIR_NAMES, PairTables, pair_tables, pairs_between, pairs_of
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A graph on a device, with normalised features and pair features, ready for episodes.
+    """A graph on a device, ready for episodes.
 
-    What is told of edges, ``back`` and ``pairs``, may be told of a block of them alone: of the edges of some targets
-    that follow one another, beginning with edge number ``first_edge``. All else is of the whole graph.
+    The candidates of target v are ``neighbour[row_ptr[v] : row_ptr[v + 1]]``: its neighbours or, with
+    ``policy.hops > 1``, also nodes farther away. An edge is a position in ``neighbour``.
+
+    A large graph is prepared block by block: ``reverse_edge`` and ``pairs`` then describe only the edges of some
+    consecutive targets. All other fields describe the whole graph.
     """
 
     row_ptr: Int[Tensor, "offsets"]
     neighbour: Int[Tensor, "edges"]
-    back: Int[Tensor, "block"]
-    """The edge that runs the other way; -1 where there is none."""
+    reverse_edge: Int[Tensor, "block"]
+    """For each edge of the block, the edge from its target to its neighbour; -1 if there is none."""
     features: Features
+    """One row per node, normalised."""
     pairs: Float[Tensor, "block pairs"]
-    circle: Features
-    """What a node can give: its features, or with two hops their mean over itself and its neighbours."""
-    edge_weight: Float[Tensor, "edges"] | None = None
-    """With two hops, the weight of each edge in that mean."""
-    circle_weight: Float[Tensor, "nodes"] | None = None
-    """With two hops, the whole weight of each node's circle: its own, one, and that of its edges."""
+    """For each edge of the block, the pair features of target and neighbour, which the policy observes."""
+    neighbourhood: Features
+    """The message that each node sends before the target's share is taken out.
+
+    With one hop it is the node's features; with two, their weighted mean over the node and its neighbours.
+    """
+    mean_weight: Float[Tensor, "edges"] | None = None
+    """The weight of each edge in that mean: the share that is kept times ``graph_weight``; None with one hop."""
+    neighbourhood_weight: Float[Tensor, "nodes"] | None = None
+    """The total weight of that mean per node: one for the node itself plus its edges' ``mean_weight``."""
     first_edge: int = 0
+    """The number of the block's first edge."""
     edge: Int[Tensor, "graph_edges"] | None = None
-    """Where candidates may be farther away than neighbours, the place of each edge of the graph among them."""
-    given_weight: Float[Tensor, "edges"] | None = None
-    """The weight of each edge as the graph gives it; nothing where all edges weigh one."""
+    """The position of each edge of the graph among the candidates; None if candidates are the neighbours."""
+    graph_weight: Float[Tensor, "edges"] | None = None
+    """The edge weights of the graph itself, one for farther candidates; None for an unweighted graph."""
 
     @property
     def num_nodes(self) -> int:
@@ -49,19 +59,19 @@ class Prepared:
 
     @property
     def learned_pairs(self) -> int:
-        """Return how many of the pair features, the last ones, compare what the circles of both nodes say."""
+        """Return how many of the pair features, the last ones, depend on what was learned and selected."""
         columns = self.pairs.shape[1] - (self.edge is not None)
-        return max(0, columns - len(PAIR_NAMES["structure"])) if self.edge_weight is not None else 0
+        return max(0, columns - len(PAIR_NAMES["structure"])) if self.mean_weight is not None else 0
 
     @property
     def device(self) -> torch.device:
-        """Return where the graph lies."""
+        """Return the device."""
         return self.row_ptr.device
 
     @property
     def block(self) -> slice:
-        """Return the edges that ``back`` and ``pairs`` are told of."""
-        return slice(self.first_edge, self.first_edge + self.back.numel())
+        """Return the edges of the block."""
+        return slice(self.first_edge, self.first_edge + self.reverse_edge.numel())
 
     @property
     def block_target(self) -> Int[Tensor, "block"]:
@@ -75,84 +85,87 @@ class Prepared:
 
     @property
     def linked(self) -> Float[Tensor, "edges"]:
-        """Return one for each candidate that is a direct neighbour, zero for those farther away."""
+        """Return one for each candidate that is a direct neighbour, zero for a farther one."""
         if self.edge is None:
             return torch.ones(self.neighbour.numel(), device=self.device)
         return torch.zeros(self.neighbour.numel(), device=self.device).index_fill_(0, self.edge, 1.0)
 
     def on_edges(self, value: Float[Tensor, "block"]) -> Float[Tensor, "graph_edges"]:
-        """Return of the numbers of all candidates those of the graph's own edges."""
+        """Return, from one value per candidate, the values of the graph's own edges."""
         return value if self.edge is None else value[self.edge]
 
     def weighed(self, share: Float[Tensor, "edges"]) -> Float[Tensor, "edges"]:
-        """Return how much of each edge counts in a mean: what is kept of it times the weight it came with."""
-        return share if self.given_weight is None else share * self.given_weight
+        """Return the weight of each edge in a mean: the share of it that is kept times its graph weight."""
+        return share if self.graph_weight is None else share * self.graph_weight
 
-    def both_ways(self, value: Float[Tensor, "edges"]) -> Float[Tensor, "block"]:
-        """Give both directions of a link the mean of their two values; one without a way back keeps its own."""
-        return both_ways(value, self.back, self.first_edge)
+    def symmetrise(self, value: Float[Tensor, "edges"]) -> Float[Tensor, "block"]:
+        """Give both directions of an edge the mean of their values; a one-way edge keeps its own."""
+        return symmetrise(value, self.reverse_edge, self.first_edge)
 
     def share_of_target(
         self, edge: Int[Tensor, "n"], node: Int[Tensor, "n"]
     ) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]] | None:
-        """Return the weight of each edge's target in its neighbour's circle, and the circle's whole weight."""
-        if self.edge_weight is None or self.circle_weight is None:
+        """Return, per edge, the target's weight in its neighbour's mean and the total weight of that mean."""
+        if self.mean_weight is None or self.neighbourhood_weight is None:
             return None
-        back = self.back[edge - self.first_edge]
-        return torch.where(back >= 0, self.edge_weight[back.clamp(min=0)], 0.0), self.circle_weight[node]
+        reverse_edge = self.reverse_edge[edge - self.first_edge]
+        own = torch.where(reverse_edge >= 0, self.mean_weight[reverse_edge.clamp(min=0)], 0.0)
+        return own, self.neighbourhood_weight[node]
 
 
 def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:
-    """Normalise features, compute pair features, and bring everything to the device.
+    """Normalise features, compute pair features, and move everything to the device.
 
-    A GPU computes them itself where features lie there in full and candidates are direct neighbours.
+    A GPU computes the pair features itself if dense features fit on it and candidates are direct neighbours.
     """
     far = config.policy.hops > 1 and config.training.selection
     graph, place = replace(graph, neighbour=graph.neighbour.long()), torch.device("cpu")
     if not far and device.type != "cpu":
         features = on_device(graph.features, device)
-        if isinstance(features, Tensor):
+        if is_dense(features):
             graph, place = replace(graph, features=features), device
     prepared, tables = prepare_nodes(graph, config, place)
     if far:
         prepared = _within_reach(prepared, tables, config)
     else:
         prepared = with_block(prepared, tables, 0, graph.num_nodes)
-    names = ("row_ptr", "neighbour", "back", "pairs", "edge", "given_weight")
+    names = ("row_ptr", "neighbour", "reverse_edge", "pairs", "edge", "graph_weight")
     parts = {name: getattr(prepared, name) for name in names}
     moved = {name: part.to(device) for name, part in parts.items() if part is not None}
     features = on_device(prepared.features, device)
-    return in_first_circles(replace(prepared, **moved, features=features, circle=features), config)
+    return with_full_neighbourhoods(
+        replace(prepared, **moved, features=features, neighbourhood=features), config
+    )
 
 
 def _within_reach(prepared: Prepared, tables: PairTables, config: Config) -> Prepared:
-    """Make candidates of the nodes within some hops, tell how far away each is, and let those from afar weigh one."""
+    """Add the nodes within ``policy.hops`` as candidates; their distance becomes the first pair feature."""
     wide = reach(tables.row_ptr, tables.neighbour, config.policy.hops, config.policy.far_candidates)
     target = owners_of(wide.row_ptr.diff())
-    beyond, weight = (wide.distance - 1).float()[:, None], prepared.given_weight
+    beyond, weight = (wide.distance - 1).float()[:, None], prepared.graph_weight
     return replace(
         prepared,
         row_ptr=wide.row_ptr,
         neighbour=wide.neighbour,
-        back=find_in_rows(wide.row_ptr, wide.neighbour, wide.neighbour, target),
+        reverse_edge=find_in_rows(wide.row_ptr, wide.neighbour, wide.neighbour, target),
         pairs=torch.cat([beyond, pairs_between(tables, target, wide.neighbour)], dim=1),
         edge=wide.edge,
-        given_weight=None if weight is None else torch.ones(len(target)).index_copy(0, wide.edge, weight),
+        graph_weight=None if weight is None else torch.ones(len(target)).index_copy(0, wide.edge, weight),
     )
 
 
 def bring_dense(graph: Graph, device: torch.device) -> Graph:
-    """Bring the edges and dense features of a graph to a GPU whole; one with sparse features stays."""
-    if device.type == "cpu" or not isinstance(graph.features, Tensor):
+    """Move edges and dense features to a GPU; a graph with sparse features stays where it is."""
+    if device.type == "cpu" or not is_dense(graph.features):
         return graph
     there = {name: getattr(graph, name).to(device) for name in ("row_ptr", "neighbour", "features")}
     return replace(graph, **there)
 
 
 def prepare_nodes(graph: Graph, config: Config, device: torch.device) -> tuple[Prepared, PairTables]:
-    """Prepare what belongs to nodes alone, and the tables that blocks of edges are prepared from.
+    """Prepare the node features, and the tables from which blocks of edges are prepared.
 
-    Dense features are worked on where they will lie; what is made of sparse ones is made on the host.
+    Dense features are processed on the device, sparse ones on the host.
     """
     graph = bring_dense(graph, device)
     features = normalise(graph.features, config.features.normalise)
@@ -165,40 +178,42 @@ def prepare_nodes(graph: Graph, config: Config, device: torch.device) -> tuple[P
     row_ptr, weight = tables.row_ptr, graph.edge_weight
     weight = None if weight is None else weight.to(device, torch.float32)
     prepared = Prepared(row_ptr, tables.neighbour, row_ptr[:0], features, nothing, features)
-    return replace(prepared, given_weight=weight), tables
+    return replace(prepared, graph_weight=weight), tables
 
 
 def with_block(prepared: Prepared, tables: PairTables, first: int, last: int) -> Prepared:
-    """Tell of the edges of the targets from ``first`` up to ``last``."""
-    pairs, back = pairs_of(tables, first, last)
-    return replace(prepared, pairs=pairs, back=back, first_edge=tables.edges_of(first, last).start)
+    """Set the block to the edges of the targets from ``first`` up to ``last``."""
+    pairs, reverse_edge = pairs_of(tables, first, last)
+    return replace(
+        prepared, pairs=pairs, reverse_edge=reverse_edge, first_edge=tables.edges_of(first, last).start
+    )
 
 
-def in_first_circles(prepared: Prepared, config: Config) -> Prepared:
-    """With two hops, let every node give the mean over itself and all its neighbours, before any is selected."""
+def with_full_neighbourhoods(prepared: Prepared, config: Config) -> Prepared:
+    """Compute neighbourhood means over all neighbours, as used before any selection; unchanged with one hop."""
     if config.representation.hops == 1:
         return prepared
-    return with_circle(prepared, prepared.linked)
+    return with_neighbourhoods(prepared, prepared.linked)
 
 
-def with_circle(prepared: Prepared, weight: Float[Tensor, "edges"]) -> Prepared:
-    """Let every node give the mean over itself and its neighbours, each weighted by what is kept of its edge."""
+def with_neighbourhoods(prepared: Prepared, weight: Float[Tensor, "edges"]) -> Prepared:
+    """Compute neighbourhood means in which each edge counts by ``weight``, the share of it that is kept."""
     weight = prepared.weighed(weight)
-    circle = mix_rows(prepared.features, prepared.row_ptr, prepared.neighbour, weight)
+    neighbourhood = mix_rows(prepared.features, prepared.row_ptr, prepared.neighbour, weight)
     whole = 1.0 + sum_rows(weight, prepared.row_ptr)
-    return replace(prepared, circle=circle, edge_weight=weight, circle_weight=whole)
+    return replace(prepared, neighbourhood=neighbourhood, mean_weight=weight, neighbourhood_weight=whole)
 
 
-def given_to_target(
-    circle: Float[Tensor, "n *width"],
+def message_to_target(
+    neighbourhood: Float[Tensor, "n *width"],
     target: Float[Tensor, "n *width"],
     share: tuple[Float[Tensor, "n"], Float[Tensor, "n"]] | None,
 ) -> Float[Tensor, "n *width"]:
-    """Take the target's own part out of the mean that its neighbour gives, so that nothing comes back to it.
+    """Take the target's own features out of its neighbour's mean, so that it receives nothing of itself.
 
-    With W the weight of the neighbour's circle and k the target's in it: (W mean - k target) / (W - k).
+    With W the total weight of the neighbour's mean and k the target's weight in it: (W mean - k target) / (W - k).
     """
     if share is None:
-        return circle
-    own, whole = (part.reshape(-1, *[1] * (circle.dim() - 1)) for part in share)
-    return (circle * whole - target * own) / (whole - own).clamp(min=0.5)
+        return neighbourhood
+    own, whole = (part.reshape(-1, *[1] * (neighbourhood.dim() - 1)) for part in share)
+    return (neighbourhood * whole - target * own) / (whole - own).clamp(min=0.5)

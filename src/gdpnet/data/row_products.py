@@ -1,4 +1,4 @@
-"""What two rows have in common: the columns that both hold, and their inner products."""
+"""The columns that two rows share, and inner products of rows, for many pairs of rows at once."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import ranges
-from gdpnet.data.features import Features, SparseRows
+from gdpnet.data.features import Features, SparseRows, is_sparse
 
 _CHUNK = 1 << 20
+"""Values that are processed at a time, which bounds the memory."""
 
 MOST_LAID_OUT = 1 << 25
-"""Sparse rows of up to this many values, zeros counted, are laid out in full: a value is then found by one read."""
+"""Sparse rows of up to this many values, zeros included, are also kept dense: a value is then found by one read."""
 
 
 class Rows(NamedTuple):
-    """Rows of ascending columns, and how to find columns in them: places of ``(row, wanted)``, -1 for none."""
+    """Rows of ascending columns; ``find(row, wanted)`` returns the positions of columns in rows, -1 if absent."""
 
     row_ptr: Int[Tensor, "offsets"]
     column: Int[Tensor, "values"]
@@ -30,7 +31,7 @@ class Rows(NamedTuple):
 def matches(
     left: Rows, left_row: Int[Tensor, "edges"], right: Rows, right_row: Int[Tensor, "edges"]
 ) -> Iterator[tuple[Int[Tensor, "m"], Int[Tensor, "m"], Int[Tensor, "m"]]]:
-    """Yield the columns that both rows of an edge hold: the edge, and the places on the left and on the right."""
+    """Yield each column that both rows of an edge hold: the edge, and its positions on the left and on the right."""
     for swapped, part, edge, few_place in _shorter_rows(left.row_ptr, left_row, right.row_ptr, right_row):
         few, many, many_row = (right, left, left_row) if swapped else (left, right, right_row)
         many_place = many.find(many_row[part][edge], few.column[few_place])
@@ -41,15 +42,15 @@ def matches(
 
 @dataclass(frozen=True)
 class SparseSide:
-    """Sparse rows as one side of inner products, with all their values in full where these are few enough."""
+    """Sparse rows as one side of inner products, with a dense copy if it is small enough."""
 
     rows: SparseRows
-    full: Float[Tensor, "all"] | None
+    dense: Float[Tensor, "all"] | None
 
     def at(self, row: Int[Tensor, "n"], column: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
-        """Return the values at some places, zero where a row holds none."""
-        if self.full is not None:
-            return self.full.index_select(0, row * self.rows.width + column)
+        """Return the values at some rows and columns, zero if none is stored."""
+        if self.dense is not None:
+            return self.dense.index_select(0, row * self.rows.width + column)
         place = self.rows.find(row, column)
         return torch.where(place >= 0, self.rows.value[place.clamp(min=0)], 0.0)
 
@@ -58,8 +59,8 @@ Side = Tensor | SparseSide
 
 
 def side_of(features: Features) -> Side:
-    """Make feature rows ready for inner products."""
-    if isinstance(features, Tensor):
+    """Prepare feature rows for inner products."""
+    if not is_sparse(features):
         return features
     size = features.shape[0] * features.width
     if size > MOST_LAID_OUT or features.value.numel() == 0:
@@ -87,7 +88,7 @@ def row_dots(
 def _sparse_row_dots(
     left: SparseSide, left_row: Int[Tensor, "edges"], right: SparseSide, right_row: Int[Tensor, "edges"]
 ) -> Float[Tensor, "edges"]:
-    """Multiply each value of the shorter row with what the longer one has there, and add up in double precision."""
+    """Multiply each value of the shorter row by the longer row's value there; add up in double precision."""
     result = torch.zeros(left_row.numel(), dtype=torch.double, device=left_row.device)
     pointers = (left.rows.row_ptr, left_row, right.rows.row_ptr, right_row)
     for swapped, part, edge, place in _shorter_rows(*pointers):
@@ -105,10 +106,10 @@ def _shorter_rows(
     right_ptr: Int[Tensor, "right"],
     right_row: Int[Tensor, "edges"],
 ) -> Iterator[tuple[bool, Int[Tensor, "part"], Int[Tensor, "values"], Int[Tensor, "values"]]]:
-    """Yield the values of each edge's shorter row, about a million at a time; a hub costs what its neighbours do.
+    """Yield the values of each edge's shorter row, about a million at a time, so that a hub costs no more.
 
-    Whether the right rows are the shorter ones, some edges, and for each value its edge's number among those and its
-    place.
+    Each item has: whether the right rows are the shorter ones, some edges, and for each value the index of its edge
+    among those and its position.
     """
     sides = [
         (ptr[row], ptr[row + 1] - ptr[row]) for ptr, row in ((left_ptr, left_row), (right_ptr, right_row))
@@ -122,7 +123,7 @@ def _shorter_rows(
 
 
 def _parts_of(edges: Int[Tensor, "edges"], length: Int[Tensor, "edges"]) -> list[Int[Tensor, "part"]]:
-    """Cut a list of edges into parts whose rows hold about a million values together."""
+    """Split edges into parts whose rows hold about a million values each."""
     if edges.numel() == 0:
         return []
     part = length.cumsum(0) // _CHUNK

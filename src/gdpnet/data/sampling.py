@@ -1,4 +1,4 @@
-"""Draw without replacement, in many rows at once; the work grows with what is drawn, not with what could be."""
+"""Sample without replacement in many rows at once; the work grows with the sample, not with the population."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from jaxtyping import Bool, Int
 
 def distinct(
     rng: np.random.Generator, size: Int[np.ndarray, "rows"], count: Int[np.ndarray, "rows"]
-) -> tuple[Int[np.ndarray, "drawn"], Int[np.ndarray, "drawn"]]:
-    """Draw for each row i ``count[i]`` different numbers below ``size[i]``, every set of them as likely.
+) -> tuple[Int[np.ndarray, "sampled"], Int[np.ndarray, "sampled"]]:
+    """Sample ``count[i]`` distinct numbers below ``size[i]`` for each row i, uniformly.
 
-    Returns the row of each number and the number; both ascend. Rows of which over half is wanted are
-    shuffled, so that in the others a drawn number is new at least every second time.
+    Returns the row of each number and the number; both ascend. Rows of which more than half is sampled are shuffled
+    whole, so that rejection in the other rows accepts at least every second number.
     """
     end = np.cumsum(size)
     start = end - size
@@ -31,7 +31,7 @@ def distinct(
 def is_among(
     value: Int[np.ndarray, "*values"], ascending: Int[np.ndarray, "_"]
 ) -> Bool[np.ndarray, "*values"]:
-    """Say of each value whether it is one of those given in ascending order."""
+    """Return whether each value is in an ascending array."""
     if ascending.size == 0:
         return np.zeros(value.shape, dtype=bool)
     place = np.searchsorted(ascending, value)
@@ -39,16 +39,16 @@ def is_among(
 
 
 def untaken(
-    owner: Int[np.ndarray, "asked"],
-    rank: Int[np.ndarray, "asked"],
+    owner: Int[np.ndarray, "wanted"],
+    rank: Int[np.ndarray, "wanted"],
     row_ptr: Int[np.ndarray, "offsets"],
     taken: Int[np.ndarray, "taken"],
     width: int,
-) -> Int[np.ndarray, "asked"]:
-    """Return the number that is the ``rank``-th free one of its row, where some below ``width`` are taken.
+) -> Int[np.ndarray, "wanted"]:
+    """Return the ``rank``-th free number below ``width`` of each row, where some numbers are taken.
 
-    The taken numbers of a row ascend. The j-th of them, t_j, has t_j - j free ones before it; so the free
-    number of rank r is r plus the count of those j with t_j - j <= r.
+    The taken numbers of a row ascend. The j-th of them, t_j, has t_j - j free numbers before it; so the free number
+    of rank r is r plus the count of j with t_j - j <= r.
     """
     row = np.repeat(np.arange(row_ptr.size - 1), np.diff(row_ptr))
     before = taken - (np.arange(taken.size) - row_ptr[row])
@@ -57,10 +57,10 @@ def untaken(
 
 
 def _by_order(
-    rng: np.random.Generator, start: np.ndarray, size: np.ndarray, count: np.ndarray, asked: np.ndarray
+    rng: np.random.Generator, start: np.ndarray, size: np.ndarray, count: np.ndarray, whole: np.ndarray
 ) -> np.ndarray:
-    """Shuffle the whole of the rows asked for and take the first of each."""
-    length = np.where(asked, size, 0)
+    """Shuffle whole rows and take the first numbers of each."""
+    length = np.where(whole, size, 0)
     owner = np.repeat(np.arange(size.size), length)
     place = np.arange(owner.size) - np.repeat(np.cumsum(length) - length, length)
     shuffled = np.lexsort((rng.random(owner.size), owner))
@@ -70,14 +70,14 @@ def _by_order(
 def _by_rejection(
     rng: np.random.Generator, start: np.ndarray, size: np.ndarray, count: np.ndarray
 ) -> np.ndarray:
-    """Draw with replacement what is still missing, until nothing is."""
+    """Sample missing numbers with replacement until there are enough distinct ones."""
     kept = np.empty(0, dtype=np.int64)
     missing = count.copy()
     end = start + size
     while missing.any():
         owner = np.repeat(np.arange(size.size), missing)
-        drawn = np.unique(start[owner] + rng.integers(0, size[owner]))
-        fresh = drawn[~is_among(drawn, kept)]
+        sampled = np.unique(start[owner] + rng.integers(0, size[owner]))
+        fresh = sampled[~is_among(sampled, kept)]
         kept = np.sort(np.concatenate([kept, fresh]), kind="stable")
         missing -= np.bincount(np.searchsorted(end, fresh, side="right"), minlength=size.size)
     return kept

@@ -1,4 +1,4 @@
-"""What a model reads of a node: features of its own, its number (one-hot), or what the links around it say."""
+"""The feature columns that a model reads: the graph's own, one-hot node numbers, or structural features."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gdpnet.config import Config
-from gdpnet.data.graph import Graph, id_text
+from gdpnet.data.graph import Graph
 from gdpnet.data.structural_features import WIDTH, with_structure
+from gdpnet.data.validation import id_text
 from gdpnet.errors import GraphError
 
 OWN, ONE_HOT, STRUCTURAL = "own", "one-hot", "structural"
+"""Kinds of feature columns."""
 
 
 def as_read(graph: Graph, config: Config) -> Graph:
-    """Return the graph as it is, or with what its links say in place of features that it does not have."""
+    """Return the graph, with structural features if it has none and the settings ask for them."""
     structural = config.features.missing == STRUCTURAL and not graph.has_features
     return with_structure(graph) if structural else graph
 
@@ -28,35 +30,38 @@ class Columns:
     kind: str
     width: int
     names: tuple[str, ...] | None = None
-    """The user's names of the columns, in order, where there were any."""
+    """The user's names of the columns, in order, if there are any."""
     nodes: str | None = None
-    """A sum of the node ids, in order, where a column stands for a node."""
+    """A checksum of the node ids, in order, for one-hot features."""
 
     @classmethod
     def of(cls, graph: Graph, config: Config) -> Columns:
-        """Say what a model of this configuration reads of a graph that it is trained on."""
+        """Return the columns that a model reads of the graph it is trained on."""
         if graph.has_features:
             names = graph.feature_names
             fits = names is not None and len(names) == graph.num_features
             return cls(OWN, graph.num_features, names if fits else None)
         if config.features.missing == STRUCTURAL:
             return cls(STRUCTURAL, WIDTH)
-        return cls(ONE_HOT, graph.num_features, nodes=_sum_of_ids(graph))
+        return cls(ONE_HOT, graph.num_features, nodes=_checksum_of_ids(graph))
 
     def check(self, graph: Graph) -> None:
-        """Refuse a graph whose nodes cannot be read so."""
+        """Refuse a graph that does not have these columns."""
         if self.kind == STRUCTURAL:
             if graph.has_features:
                 raise GraphError(
-                    "the model reads the links of graphs without features (--features structural), this graph has "
-                    f"{graph.num_features} features"
+                    "the model was trained on structural features (--features structural) and needs a graph without "
+                    f"features, found {graph.num_features}"
                 )
         elif self.kind == ONE_HOT:
-            if graph.has_features or graph.num_features != self.width or _sum_of_ids(graph) != self.nodes:
+            if (
+                graph.has_features
+                or graph.num_features != self.width
+                or _checksum_of_ids(graph) != self.nodes
+            ):
                 raise GraphError(
-                    "the model was trained on one-hot features, a column for each node of its own graph, and this "
-                    "graph has features, other nodes or another order of them; train with --features structural "
-                    "for a model that reads new nodes and other graphs"
+                    "the model was trained on one-hot features and needs the same nodes in the same order, without "
+                    "features; train with --features structural for a model that reads new nodes and other graphs"
                 )
         elif graph.num_features != self.width:
             raise GraphError(
@@ -77,7 +82,7 @@ class Columns:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return plain values for a model file."""
         return asdict(self)
 
     @classmethod
@@ -92,7 +97,7 @@ class Columns:
         )
 
 
-def _sum_of_ids(graph: Graph) -> str:
+def _checksum_of_ids(graph: Graph) -> str:
     digest = hashlib.sha256()
     for node_id in id_text(graph.node_ids).tolist():
         digest.update(f"{len(node_id)} {node_id}".encode())

@@ -1,6 +1,6 @@
 """Neighbour selection as a Gymnasium environment; importing this registers it.
 
-``gymnasium.make("gdpnet.envs:gdpnet/NeighbourSelection-v0")`` imports and makes it in one go.
+``gymnasium.make("gdpnet.envs:gdpnet/NeighbourSelection-v0")`` imports, registers and makes it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ except ModuleNotFoundError as error:
         "gdpnet.envs needs gymnasium, which is not installed: pip install 'gdpnet[gym]'", name="gymnasium"
     ) from None
 
-from gdpnet.envs.context import World, make_world
+from gdpnet.envs.context import Context, make_context
 from gdpnet.envs.env import NeighbourSelection
 from gdpnet.envs.vector_env import NeighbourSelectionVector
 
 ENVIRONMENT = "gdpnet/NeighbourSelection-v0"
-"""The id under which Gymnasium knows the environment, single and as a vector."""
+"""The id of the environment in Gymnasium, single and vectorised."""
 
 gymnasium.register(
     ENVIRONMENT,
@@ -27,4 +27,4 @@ gymnasium.register(
     vector_entry_point="gdpnet.envs.vector_env:NeighbourSelectionVector",
 )
 
-__all__ = ["ENVIRONMENT", "NeighbourSelection", "NeighbourSelectionVector", "World", "make_world"]
+__all__ = ["ENVIRONMENT", "Context", "NeighbourSelection", "NeighbourSelectionVector", "make_context"]

@@ -1,4 +1,4 @@
-"""What episodes are played on: a graph as a fitted classifier sees it, and the nodes that may be targets."""
+"""The setup of an environment: a graph encoded by a fitted classifier, and the nodes that may be targets."""
 
 from __future__ import annotations
 
@@ -11,59 +11,63 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from gdpnet._core.random import Key
 from gdpnet.config import Config, RewardSettings
 from gdpnet.data.datasets.synthetic import synthetic_graph
-from gdpnet.data.graph import SPLITS, UNKNOWN, Graph
+from gdpnet.data.graph import Graph
 from gdpnet.data.io.open import open_graph
 from gdpnet.data.prepare import Prepared, prepare
+from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.observation import make_view
-from gdpnet.inference.select import look_around
+from gdpnet.inference.select import select_context
 from gdpnet.selection.episodes import View
-from gdpnet.training.data import make_scene, split_for_training
+from gdpnet.training.data import make_training_data, split_for_training
+from gdpnet.training.tasks import LabelTask
 
-QUICK = Config().with_values(
+QUICK_CONFIG = Config().with_values(
     {
         "training": {"selection": False, "epochs": 20, "warmup": 0},
         "representation": {"width": 32},
-        "reader": {"use": False},
+        "hopwise": {"use": False},
+        "gcn": {"use": False},
     }
 )
-"""Settings of the classifier that is fitted where none is given: two seconds on the generated graph."""
+"""Settings of the default classifier, which takes two seconds to fit on the synthetic graph."""
 
-PLAYED = ("train", "validation", "test")
+TARGET_SPLITS = ("train", "validation", "test")
 """Splits whose nodes may be targets."""
 
 
 @dataclass(frozen=True)
-class World:
-    """A graph, what is seen of it, its targets, and what a decision earns."""
+class Context:
+    """A graph, the view of its nodes, its targets, and the settings of the reward."""
 
     graph: Graph
     prepared: Prepared
     view: View
     targets: Int[Tensor, "targets"]
-    """Nodes that an episode may be about: labelled, with neighbours."""
+    """Possible targets: labelled nodes with neighbours."""
     labels: Int[Tensor, "nodes"]
     row_shift: Int[Tensor, "nodes"]
-    """What is added to a target's number, and its neighbours', to give the rows of the member that speaks of it."""
+    """Added to the number of a target, and of its neighbours, to give their rows in the target's fold model."""
     reward: RewardSettings
     extras: bool
-    """Whether more is shown than [h_v, h_u]."""
+    """Whether observations hold more than [h_v, h_u]."""
     split: str = "train"
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> World:
-        """Return the world itself: it never changes, and Gymnasium copies the arguments of an environment often."""
+    def __deepcopy__(self, memo: dict[int, Any]) -> Context:
+        """Return the context itself: it is immutable, and Gymnasium often copies an environment's arguments."""
         return self
 
     def number_of(self, node_id: Any) -> int:
-        """Return the number of a target from its id, or say why it cannot be one."""
+        """Return the number of a target from its id; raise if it cannot be a target."""
         number = self.graph.node_number(str(node_id))
         if int(self.graph.degree[number]) == 0:
             raise GraphError(
-                f"a target must have a neighbour to decide on, found none of node '{node_id}' in what the split "
-                f"'{self.split}' sees"
+                f"a target must have a neighbour to decide on, found none of node '{node_id}' in the graph of the "
+                f"split '{self.split}'"
             )
         if not bool((self.targets == number).any()):
             raise GraphError(
@@ -72,93 +76,96 @@ class World:
         return number
 
 
-def wanted_target(options: dict[str, Any] | None) -> Any:
-    """Return the target that the options of a reset name, nothing if they name none."""
+def target_option(options: dict[str, Any] | None) -> Any:
+    """Return the target named by the options of a reset, or None."""
     unknown = set(options or {}) - {"target"}
     if unknown:
-        raise ConfigError(f"options of a reset may name a target, found '{min(unknown, key=str)}'")
+        raise ConfigError(f"reset takes the option 'target' only, found '{min(unknown, key=str)}'")
     return (options or {}).get("target")
 
 
-def make_world(
+def make_context(
     model: GDPNet, graph: Graph, *, split: str = "train", reward: RewardSettings | None = None
-) -> World:
-    """Make what episodes are played on from a fitted model and a graph.
+) -> Context:
+    """Make the context of an environment from a fitted model and a graph.
 
-    For ``train`` it is what training plays: the graph of the training nodes, each target as seen by the member
-    that never learned its label; the graph must then be the one that the model was fitted on. Nodes of the other
-    splits are played on the whole graph as the first member sees them. With two hops neighbours give the mean over
-    what the model's own policy selects for them, or over all theirs where it has none.
+    The split ``train`` is set up as in training: on the subgraph of the training nodes, each target encoded by the
+    fold model that never learned its label; the graph must be the one that the model was fitted on. Nodes of the
+    other splits are targets on the whole graph, encoded by the first fold model. With two hops, the message of a
+    neighbour is the mean over the neighbours that the model's policy selects for it, or over all without a policy.
     """
-    if split not in PLAYED:
-        raise ConfigError(f"split must be one of {', '.join(PLAYED)}, found '{split}'")
-    model.check_graph(graph)
+    if split not in TARGET_SPLITS:
+        raise ConfigError(f"split must be one of {', '.join(TARGET_SPLITS)}, found '{split}'")
+    model.predictor(graph)  # refuses a graph with other feature columns
     if model.config_.task.kind != "classification":
-        raise ConfigError(f"an environment is of task classification, found {model.config_.task.kind}")
-    # a model without selection prepares no pair features; here somebody selects
+        raise ConfigError(
+            f"the model of an environment must be trained for classification, found {model.config_.task.kind}"
+        )
+    # a model without selection prepares no pair features, which the environment observes
     config = model.config_.with_values({"training": {"selection": True, "injected": 0.0}})
-    played, prepared, targets, member = _cut(model, graph, split, config)
-    labels = model.labels_of(played).to(model.device_)
+    subgraph, prepared, targets, fold_model = _split_graph(model, graph, split, config)
+    labels = model.trained_.labels_of(subgraph).to(model.device_)
     targets = targets[(labels[targets] != UNKNOWN) & (prepared.row_ptr.diff()[targets] > 0)]
     if targets.numel() == 0:
-        raise GraphError(f"a labelled node of the split '{split}' must have a neighbour, found none that has")
-    if model.policy_ is not None:
-        prepared = look_around(
-            model.policy_, model.aggregators_, prepared, targets, config, model.seed, member
+        raise GraphError(f"a labelled node of the split '{split}' must have a neighbour, found no such node")
+    networks, key = model.networks_, Key.of(model.seed).fold_in("predict")
+    if networks.policy is not None:
+        prepared = select_context(
+            networks.policy, networks.aggregators, prepared, targets, config, key, fold_model
         )[1]
-    return World(
-        graph=played,
+    return Context(
+        graph=subgraph,
         prepared=prepared,
-        view=make_view(model.aggregators_, prepared, slice(None)),
+        view=make_view(networks.aggregators, prepared, slice(None)),
         targets=targets,
         labels=labels,
-        row_shift=member * prepared.num_nodes,
+        row_shift=fold_model * prepared.num_nodes,
         reward=config.reward if reward is None else reward,
         extras=config.policy.state != "paper",
         split=split,
     )
 
 
-def _cut(
+def _split_graph(
     model: GDPNet, graph: Graph, split: str, config: Config
 ) -> tuple[Graph, Prepared, Int[Tensor, "targets"], Int[Tensor, "nodes"]]:
-    """Return the graph that a split is played on, made ready, its nodes, and the member that speaks of each."""
+    """Return the graph of a split, prepared, the split's nodes, and the fold model of every node."""
     if split == "train":
-        graph = model.part_of(graph)
-        scene = make_scene(graph, config, model.seed, model.device_)
-        return graph.induced(scene.seen.cpu()), scene.train, scene.targets, scene.member
+        graph = LabelTask.part_of(graph, model.config_, model.seed)
+        data = make_training_data(graph, config, model.seed, model.device_)
+        return graph.induced(data.seen.cpu()), data.train, data.targets, data.fold_model
     code = split_for_training(graph, model.seed)
     targets = (code == SPLITS.index(split)).nonzero().flatten().to(model.device_)
-    member = torch.zeros(graph.num_nodes, dtype=torch.long, device=model.device_)
-    return graph, prepare(model.as_read(graph), config, model.device_), targets, member
+    fold_model = torch.zeros(graph.num_nodes, dtype=torch.long, device=model.device_)
+    return graph, prepare(model.trained_.as_read(graph), config, model.device_), targets, fold_model
 
 
-def open_world(
-    world: World | None,
+def open_context(
+    context: Context | None,
     model: GDPNet | str | Path | None,
     graph: Graph | str | Path | None,
     split: str,
     reward: RewardSettings | None,
-) -> World:
-    """Return the world that was given, or make one; without model and graph, of the generated graph."""
-    if world is not None:
+) -> Context:
+    """Return the given context, or make one; the default graph is the synthetic one."""
+    if context is not None:
         if model is not None or graph is not None or reward is not None:
-            raise ConfigError("an environment is made of a world, or of a model and a graph, found both")
-        return world
+            raise ConfigError("an environment takes a context, or a model and a graph, found both")
+        return context
     if model is None and graph is None:
-        return _default_world(split, reward)
+        return _default_context(split, reward)
     if graph is None:
-        raise ConfigError("an environment of a model must have a graph to be played on, found none")
+        raise ConfigError("an environment with a model must also have a graph, found none")
     graph = graph if isinstance(graph, Graph) else open_graph(str(graph))
     if model is None:
         model = _quick_model(graph)
     elif not isinstance(model, GDPNet):
         model = GDPNet.load(model)
-    return make_world(model, graph, split=split, reward=reward)
+    return make_context(model, graph, split=split, reward=reward)
 
 
 def _quick_model(graph: Graph) -> GDPNet:
-    return GDPNet.from_config(QUICK, device="cpu").fit(graph)
+    return GDPNet.from_config(QUICK_CONFIG, device="cpu").fit(graph)
 
 
 @lru_cache(maxsize=1)
@@ -168,6 +175,6 @@ def _default_model() -> tuple[GDPNet, Graph]:
 
 
 @lru_cache(maxsize=8)
-def _default_world(split: str, reward: RewardSettings | None) -> World:
+def _default_context(split: str, reward: RewardSettings | None) -> Context:
     model, graph = _default_model()
-    return make_world(model, graph, split=split, reward=reward)
+    return make_context(model, graph, split=split, reward=reward)

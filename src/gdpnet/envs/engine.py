@@ -1,6 +1,6 @@
-"""Episodes side by side, a row of every tensor each; both environments are thin doors to this.
+"""The engine of both environments: a fixed number of parallel episodes, one row of every tensor each.
 
-An episode has a fixed number of slots, and its candidates lie in them in a random order. A slot is open until its
+An episode has a fixed number of slots, which hold its candidates in a random order. A slot is open until its
 candidate was decided on. An episode is over when no slot is open.
 """
 
@@ -18,84 +18,84 @@ from torch import Tensor
 from gdpnet._core.csr import offsets_of, ranges
 from gdpnet._core.random import keys, uniforms
 from gdpnet.data.prepare import Prepared
-from gdpnet.envs.context import World
+from gdpnet.envs.context import Context
 from gdpnet.errors import ConfigError
-from gdpnet.selection.episodes import Episodes, Met, shuffled_rank
+from gdpnet.selection.episodes import Encoded, Episodes, shuffled_rank
 from gdpnet.selection.policy import agreement
 from gdpnet.training.rewards import gain_if_kept, score_alone
 
 ORDERS = ("learned", "random")
 
 LIMIT = 1000.0
-"""Numbers of an observation are held within this, far beyond any met: a space must be finite and fit all graphs."""
+"""Bound of the observations, far above any in practice: a space must be finite and fit all graphs."""
 
-_WHICH, _DEAL = 11, 12
+_TARGET, _ORDER = 11, 12
 
 _SEED_BITS = 0x7FFFFFFF
 
 
 class Result(NamedTuple):
-    """What came of one action an episode."""
+    """The result of one action per episode."""
 
     reward: Float[Tensor, "episodes"]
     invalid: Bool[Tensor, "episodes"]
-    """Whether the action named a slot that was not open, which ends an episode."""
+    """Whether the action named a slot that is not open, which ends the episode."""
 
 
 class Engine:
-    """Play a fixed number of episodes in step."""
+    """Play a fixed number of episodes in parallel."""
 
-    def __init__(self, world: World, order: str, slots: int, episodes: int) -> None:
+    def __init__(self, context: Context, order: str, slots: int, episodes: int) -> None:
         if order not in ORDERS:
             raise ConfigError(f"order must be one of {', '.join(ORDERS)}, found '{order}'")
         if slots < 1 or episodes < 1:
             raise ConfigError(
                 f"max_candidates and the number of environments must be 1 or more, found {slots} and {episodes}"
             )
-        self.world, self.learned, self.slots, self.episodes = world, order == "learned", slots, episodes
-        none = torch.zeros(0, dtype=torch.long, device=world.prepared.device)
-        met = world.view.meet(_episodes_of(world, none, none.view(0, slots)))
-        width, classes = met.given.shape[1], met.beliefs.shape[1]
-        self.everyone = torch.arange(episodes, device=none.device)
-        self.seed, self.number = torch.zeros_like(self.everyone), torch.zeros_like(self.everyone)
-        self.target = torch.full_like(self.everyone, -1)
-        self.given = met.given.new_zeros(episodes, slots, width)
-        self.shown = met.given.new_zeros(episodes, slots, self._show(met).shape[1])
-        self.beliefs = met.given.new_zeros(episodes, slots, classes)
-        self.score = met.given.new_zeros(episodes, slots)
-        self.weight = met.given.new_zeros(episodes, slots)
-        self.edge = self.everyone.new_full((episodes, slots), -1)
+        self.context, self.learned, self.slots, self.episodes = context, order == "learned", slots, episodes
+        none = torch.zeros(0, dtype=torch.long, device=context.prepared.device)
+        encoded = context.view.encode(_episodes_of(context, none, none.view(0, slots)))
+        width, classes = encoded.message.shape[1], encoded.probabilities.shape[1]
+        self.rows = torch.arange(episodes, device=none.device)
+        self.seed, self.number = torch.zeros_like(self.rows), torch.zeros_like(self.rows)
+        self.target = torch.full_like(self.rows, -1)
+        self.message = encoded.message.new_zeros(episodes, slots, width)
+        self.columns = encoded.message.new_zeros(episodes, slots, self._fixed_columns(encoded).shape[1])
+        self.probabilities = encoded.message.new_zeros(episodes, slots, classes)
+        self.score = encoded.message.new_zeros(episodes, slots)
+        self.weight = encoded.message.new_zeros(episodes, slots)
+        self.edge = self.rows.new_full((episodes, slots), -1)
         self.open = torch.zeros_like(self.edge, dtype=torch.bool)
         self.kept = torch.zeros_like(self.open)
-        self.sums = met.given.new_zeros(episodes, width)
+        self.sums = encoded.message.new_zeros(episodes, width)
 
     @property
     def actions(self) -> int:
-        """Return the number of actions: keep or drop each slot or end, or in a random order drop or keep."""
+        """Return the number of actions: keep or drop each slot, or end; in a random order drop or keep."""
         return 2 * self.slots + 1 if self.learned else 2
 
     @property
     def target_columns(self) -> int:
-        """Return the size of an observation's first part, the target's."""
-        return self.sums.shape[1] + 2 * self.world.extras
+        """Return the number of columns of the target, the first in an observation."""
+        return self.sums.shape[1] + 2 * self.context.extras
 
     @property
     def candidate_columns(self) -> int:
-        """Return the size of what an observation says of one candidate."""
-        return self.shown.shape[2] + self.world.extras + self.learned
+        """Return the number of columns of one candidate."""
+        return self.columns.shape[2] + self.context.extras + self.learned
 
     @property
     def over(self) -> Bool[Tensor, "episodes"]:
-        """Say which episodes are over."""
+        """Return which episodes are over."""
         return ~self.open.any(dim=1)
 
     @property
     def counts(self) -> Float[Tensor, "episodes"]:
-        """Return how many neighbours each episode has kept, by their weights where they have any."""
+        """Return the total weight of the neighbours that each episode has kept."""
         return (self.kept * self.weight).sum(dim=1)
 
     def spaces(self) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
-        """Return what one episode's observations and actions may be."""
+        """Return the observation space and the action space of one episode."""
         rows = self.slots if self.learned else 1
         size = self.target_columns + rows * self.candidate_columns
         return (
@@ -104,157 +104,159 @@ class Engine:
         )
 
     def reseed(self, seeds: Sequence[int | None]) -> None:
-        """Begin the random numbers of rows anew; those without a seed go on with theirs.
+        """Restart the random numbers of the rows that get a seed; the others continue.
 
-        What is drawn for an episode depends on its row's seed and its number since then, and on nothing else.
+        The draws of an episode depend only on the seed of its row and the number of episodes since then.
         """
-        who = [row for row, seed in enumerate(seeds) if seed is not None]
-        self.seed[who] = self.seed.new_tensor([seed & _SEED_BITS for seed in seeds if seed is not None])
-        self.number[who] = 0
+        index = [row for row, seed in enumerate(seeds) if seed is not None]
+        self.seed[index] = self.seed.new_tensor([seed & _SEED_BITS for seed in seeds if seed is not None])
+        self.number[index] = 0
 
-    def begin(self, who: Int[Tensor, "some"], target: Int[Tensor, "some"] | None = None) -> None:
-        """Begin an episode in some rows, on the targets named or on ones drawn."""
-        world = self.world
-        key = keys(_WHICH, self.seed[who], self.number[who])
-        self.number[who] += 1
+    def begin(self, index: Int[Tensor, "some"], target: Int[Tensor, "some"] | None = None) -> None:
+        """Begin an episode in some rows, on the given targets or on random ones."""
+        context = self.context
+        key = keys(_TARGET, self.seed[index], self.number[index])
+        self.number[index] += 1
         if target is None:
-            # in double precision: in single the largest draw times many targets would round up to one too far
-            target = world.targets[(uniforms(key, 0).double() * world.targets.numel()).long()]
-        edge = _deal(world.prepared, target, key, self.slots)
-        taken, row = edge >= 0, target + world.row_shift[target]
-        met = world.view.meet(_episodes_of(world, target, edge))
-        owner = taken.nonzero()[:, 0]
-        label = world.labels[target[owner]]
-        score = score_alone(world.view, world.reward, row[owner], label, met.given, met.counted)
+            # in double precision: in single precision a product with many targets could round up to their number
+            target = context.targets[(uniforms(key, 0).double() * context.targets.numel()).long()]
+        edge = _assign_slots(context.prepared, target, key, self.slots)
+        filled, row = edge >= 0, target + context.row_shift[target]
+        encoded = context.view.encode(_episodes_of(context, target, edge))
+        owner = filled.nonzero()[:, 0]
+        label = context.labels[target[owner]]
+        score = score_alone(context.view, context.reward, row[owner], label, encoded.message, encoded.counted)
         for table, rows in (
-            (self.given, met.given),
-            (self.shown, self._show(met)),
-            (self.beliefs, met.beliefs),
+            (self.message, encoded.message),
+            (self.columns, self._fixed_columns(encoded)),
+            (self.probabilities, encoded.probabilities),
             (self.score, score),
-            (self.weight, met.counted),
+            (self.weight, encoded.counted),
         ):
-            table[who] = table.new_zeros(who.numel(), *table.shape[1:]).masked_scatter_(
-                taken.view(*taken.shape, *[1] * (rows.dim() - 1)), rows
+            table[index] = table.new_zeros(index.numel(), *table.shape[1:]).masked_scatter_(
+                filled.view(*filled.shape, *[1] * (rows.dim() - 1)), rows
             )
-        self.target[who], self.edge[who], self.open[who] = target, edge, taken
-        self.kept[who], self.sums[who] = False, 0.0
+        self.target[index], self.edge[index], self.open[index] = target, edge, filled
+        self.kept[index], self.sums[index] = False, 0.0
 
     @torch.no_grad()
     def act(self, action: Int[Tensor, "episodes"]) -> Result:
-        """Decide on one candidate of every episode; one that is over stays so and earns nothing."""
-        slot, keep = self._read(action)
+        """Decide on one candidate of every episode; an episode that is over does not change and has reward zero."""
+        slot, keep = self._decode(action)
         named = slot < self.slots
         slot = slot.clamp(max=self.slots - 1)
-        valid = named & self.open[self.everyone, slot]
+        valid = named & self.open[self.rows, slot]
         kept = valid & keep
         reward = (
             torch.where(kept, self._gain(slot), 0.0) if bool(kept.any()) else torch.zeros_like(self.counts)
         )
-        self.sums += self.given[self.everyone, slot] * kept[:, None]
-        self.kept[self.everyone, slot] |= kept
-        self.open[self.everyone, slot] = False
+        self.sums += self.message[self.rows, slot] * kept[:, None]
+        self.kept[self.rows, slot] |= kept
+        self.open[self.rows, slot] = False
         self.open &= valid[:, None]
         return Result(reward, named & ~valid)
 
     @torch.no_grad()
     def observe(self) -> Float[Tensor, "episodes columns"]:
-        """Return what is to be seen of every episode: the target's part, then its candidates', zeros where closed."""
+        """Return one observation per episode: the target, then its candidates, zeros for closed slots."""
         counts = self.counts
-        state, beliefs = self.world.view.observe(self._row, self.sums, counts)
-        shown, others, seen = self.shown, self.beliefs, self.open
+        state, probabilities = self.context.view.observe(self._row, self.sums, counts)
+        columns, others, seen = self.columns, self.probabilities, self.open
         if not self.learned:
             slot = self._next_slot
-            shown, others = shown[self.everyone, slot, None], others[self.everyone, slot, None]
+            columns, others = columns[self.rows, slot, None], others[self.rows, slot, None]
             seen = seen.any(dim=1, keepdim=True)
-        target, candidates = [state], [shown]
-        if self.world.extras:
-            target += [beliefs.amax(dim=1, keepdim=True), counts.log1p()[:, None]]
-            mine = beliefs[:, None].expand_as(others)
-            candidates += [agreement(mine.flatten(0, 1), others.flatten(0, 1)).view(*seen.shape, 1)]
+        target, candidates = [state], [columns]
+        if self.context.extras:
+            target += [probabilities.amax(dim=1, keepdim=True), counts.log1p()[:, None]]
+            own = probabilities[:, None].expand_as(others)
+            candidates += [agreement(own.flatten(0, 1), others.flatten(0, 1)).view(*seen.shape, 1)]
         if self.learned:
             candidates += [seen[:, :, None].to(state.dtype)]
         rows = torch.cat(candidates, dim=2) * seen[:, :, None]
         return torch.cat([*target, rows.flatten(1)], dim=1).clamp(-LIMIT, LIMIT)
 
     def action_mask(self) -> Bool[Tensor, "episodes actions"]:
-        """Say which actions name something open; ending always does."""
+        """Return which actions are valid: those on open slots, and ending."""
         if not self.learned:
             return torch.ones(self.episodes, 2, dtype=torch.bool, device=self.open.device)
         return torch.cat([self.open, self.open, torch.ones_like(self.open[:, :1])], dim=1)
 
     @property
     def _row(self) -> Int[Tensor, "episodes"]:
-        return self.target + self.world.row_shift[self.target]
+        return self.target + self.context.row_shift[self.target]
 
     @property
     def _next_slot(self) -> Int[Tensor, "episodes"]:
-        """Return the first open slot, which in a random order is the one to decide on."""
+        """Return the first open slot, the one to decide on in a random order."""
         return self.open.to(torch.uint8).argmax(dim=1)
 
-    def _read(
+    def _decode(
         self, action: Int[Tensor, "episodes"]
     ) -> tuple[Int[Tensor, "episodes"], Bool[Tensor, "episodes"]]:
-        """Return the slot of each action, the number of slots for the end, and whether it keeps."""
+        """Return the slot of each action (for the end, the number of slots) and whether it keeps."""
         if int(action.min()) < 0 or int(action.max()) >= self.actions:
-            raise ConfigError(f"an action must lie between 0 and {self.actions - 1}, found {action.tolist()}")
+            raise ConfigError(f"an action must be between 0 and {self.actions - 1}, found {action.tolist()}")
         if not self.learned:
             return self._next_slot, action == 1
         ends = action == 2 * self.slots
         return torch.where(ends, self.slots, action % self.slots), action < self.slots
 
     def _gain(self, slot: Int[Tensor, "episodes"]) -> Float[Tensor, "episodes"]:
-        world = self.world
+        context = self.context
         return gain_if_kept(
-            world.view,
-            world.reward,
+            context.view,
+            context.reward,
             self._row,
-            world.labels[self.target],
-            self.given[self.everyone, slot],
-            self.weight[self.everyone, slot],
+            context.labels[self.target],
+            self.message[self.rows, slot],
+            self.weight[self.rows, slot],
             sums=self.sums,
             counts=self.counts,
-            score=self.score[self.everyone, slot],
+            score=self.score[self.rows, slot],
             kept_scores=(self.score * self.kept).sum(dim=1),
         )
 
-    def _show(self, met: Met) -> Float[Tensor, "candidates columns"]:
-        """Return what is seen of a candidate whatever was kept."""
-        if not self.world.extras:
-            return met.embedded
-        return torch.cat([met.embedded, met.pairs, met.beliefs.amax(dim=1, keepdim=True)], dim=1)
+    def _fixed_columns(self, encoded: Encoded) -> Float[Tensor, "candidates columns"]:
+        """Return the columns of a candidate that do not depend on the state."""
+        if not self.context.extras:
+            return encoded.embedded
+        return torch.cat(
+            [encoded.embedded, encoded.pairs, encoded.probabilities.amax(dim=1, keepdim=True)], dim=1
+        )
 
 
-def _deal(
+def _assign_slots(
     prepared: Prepared, target: Int[Tensor, "n"], key: Int[Tensor, "n"], slots: int
 ) -> Int[Tensor, "n slots"]:
-    """Deal each target's edges to its slots in a random order; -1 stands for none.
+    """Assign each target's edges to its slots in a random order; -1 marks an empty slot.
 
-    Of more neighbours than slots a random part is dealt, as large as the equal parts that training plays one after
-    the other.
+    If there are more neighbours than slots, a random part of them is assigned, as large as the parts of equal size
+    that training plays.
     """
     start = prepared.row_ptr[target]
     degree = prepared.row_ptr[target + 1] - start
     owner, edge = ranges(start, degree)
-    rank = shuffled_rank(owner, keys(_DEAL, key[owner], edge), degree)
+    rank = shuffled_rank(owner, keys(_ORDER, key[owner], edge), degree)
     parts = (degree + slots - 1) // slots
-    dealt = rank < ((degree + parts - 1) // parts.clamp(min=1))[owner]
+    assigned = rank < ((degree + parts - 1) // parts.clamp(min=1))[owner]
     table = edge.new_full((target.numel(), slots), -1)
-    table[owner[dealt], rank[dealt]] = edge[dealt]
+    table[owner[assigned], rank[assigned]] = edge[assigned]
     return table
 
 
-def _episodes_of(world: World, target: Int[Tensor, "n"], edge: Int[Tensor, "n slots"]) -> Episodes:
-    """Lay out the edges that were dealt as the engine's episodes, for the view to look at."""
-    taken = edge >= 0
-    flat, owner = edge[taken], taken.nonzero()[:, 0]
-    shift = world.row_shift[target]
+def _episodes_of(context: Context, target: Int[Tensor, "n"], edge: Int[Tensor, "n slots"]) -> Episodes:
+    """Return the assigned edges as episodes, to be encoded by the view."""
+    filled = edge >= 0
+    flat, owner = edge[filled], filled.nonzero()[:, 0]
+    shift = context.row_shift[target]
     return Episodes(
         target=target,
         target_row=target + shift,
-        offsets=offsets_of(taken.sum(dim=1)),
-        row=world.prepared.neighbour[flat] + shift[owner],
+        offsets=offsets_of(filled.sum(dim=1)),
+        row=context.prepared.neighbour[flat] + shift[owner],
         edge=flat,
-        # keys of a roll-out's draws; here whoever plays draws
+        # keys are for the draws of a roll-out; here the agent decides
         key=torch.zeros_like(flat),
         ending_key=torch.zeros_like(target),
     )

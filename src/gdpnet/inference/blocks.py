@@ -1,8 +1,9 @@
-"""Decide on a graph a block of targets at a time: nothing wider than a few bytes is held for every edge.
+"""Decide on a graph one block of targets at a time, in bounded memory.
 
-Held whole are tables of nodes (features, sums over neighbours, projections) and, of each edge, the keep probability
-that its target first gave it and its weight in its target's circle, four bytes each. Decisions are those of
-`inference.select` for all nodes: random draws are keyed by seed, target and neighbour, so that blocks do not matter.
+Held for the whole graph are tables of nodes (features, sums over neighbours, projections) and two numbers per
+edge: the keep probability from the context pass, and the weight in the target's neighbourhood mean. Decisions
+are those of `gdpnet.inference.select` for all nodes: random draws are keyed by target and neighbour, so the
+division into blocks does not matter.
 """
 
 from __future__ import annotations
@@ -13,119 +14,106 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gdpnet._core.csr import both_ways, cut_rows
-from gdpnet._core.stopwatch import Phases
-from gdpnet.config import Config
+from gdpnet._core.csr import cut_rows, symmetrise
+from gdpnet._core.random import Key
+from gdpnet._core.stopwatch import Stopwatch
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import (
     Prepared,
     bring_dense,
-    in_first_circles,
     prepare_nodes,
     with_block,
-    with_circle,
+    with_full_neighbourhoods,
+    with_neighbourhoods,
 )
-from gdpnet.inference.ensemble import represent
+from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.observation import NodeRows, project_nodes
-from gdpnet.inference.select import CIRCLE_EPISODES, Selected, decide, keep_all
-from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.hopwise import Reader
-from gdpnet.selection.policy import Policy
+from gdpnet.inference.select import Selected, decide, keep_all
 
 _EDGES_AT_ONCE = 1 << 15
-"""Edges whose targets are represented at once; every member of the bank takes part."""
+"""Edges whose targets are embedded at once, by every fold model."""
 
 Block = tuple[int, int]
 """The targets from the first number up to the second."""
 
 
 class Blockwise:
-    """A trained policy and bank on a graph; `look` at every block, then `enter` its circles, then `decide`."""
+    """A model on a graph: `decide_context` on all blocks, `finish_context`, then `decide` on all blocks."""
 
-    def __init__(
-        self,
-        policy: Policy | None,
-        aggregators: Aggregators,
-        graph: Graph,
-        config: Config,
-        seed: int,
-        device: torch.device,
-        phases: Phases | None = None,
-    ) -> None:
-        self.policy, self.aggregators, self.config, self.seed = policy, aggregators, config, seed
-        self.device, self.phases = device, phases or Phases()
-        graph = bring_dense(graph, device)
+    def __init__(self, model: TrainedModel, graph: Graph, stopwatch: Stopwatch | None = None) -> None:
+        self.model, self.config, self.key = model, model.config, Key.of(model.seed).fold_in("predict")
+        self.policy, self.aggregators = model.networks.policy, model.networks.aggregators
+        self.device, self.stopwatch = model.device, stopwatch or Stopwatch()
+        graph = bring_dense(model.as_read(graph), self.device)
         self._mark("read")
-        self.prepared, self.tables = prepare_nodes(graph, config, device)
+        self.prepared, self.tables = prepare_nodes(graph, self.config, self.device)
         self._mark("node tables")
         self.rows: NodeRows | None = None
         self.first: Float[Tensor, "edges"] | None = None
 
     @property
-    def looks_first(self) -> bool:
-        """Return whether all nodes decide once before the decisions that count."""
+    def needs_context(self) -> bool:
+        """Return whether there is a context pass before the final decisions."""
         return self.policy is not None and (
-            self.config.representation.hops == 2 or self.config.inference.both_ways
+            self.config.representation.hops == 2 or self.config.inference.symmetrise
         )
 
-    def look(self, block: Block) -> Selected:
-        """Let the targets of a block decide while every node still gives all its neighbours."""
+    def decide_context(self, block: Block) -> Selected:
+        """Let the targets of a block decide while every neighbourhood still holds all neighbours."""
         assert self.policy is not None
         if self.rows is None:
-            self._project(in_first_circles(self.prepared, self.config), keep_circle=False)
-            self._mark("circles")
-        chosen = self._play(block, self.seed + 1, CIRCLE_EPISODES)
-        self._mark("first look")
+            self._project(with_full_neighbourhoods(self.prepared, self.config), keep_neighbourhoods=False)
+            self._mark("neighbourhoods")
+        chosen = self._play(block, "context", self.config.inference.context_episodes)
+        self._mark("context")
         return chosen
 
-    def enter(
+    def finish_context(
         self,
         probability: Float[Tensor, "edges"] | None,
         weight: Float[Tensor, "edges"] | None,
         *,
-        represents: bool,
+        embeds: bool,
     ) -> None:
-        """Take in what all nodes decided on first; with two hops, let every node give what was selected for it.
+        """Use the context decisions of all nodes: with two hops, as weights of the neighbourhood means.
 
-        Tables that only representing needs are dropped unless asked for.
+        Tables that only embedding needs are dropped unless ``embeds``.
         """
         device = self.prepared.device
         self.first, self.rows = None if probability is None else probability.to(device), None
-        prepared = replace(self.prepared, circle=self.prepared.features)
+        prepared = replace(self.prepared, neighbourhood=self.prepared.features)
         if self.config.representation.hops == 2:
-            if weight is None:  # there is no policy, and everything is kept
-                prepared = in_first_circles(prepared, self.config)
+            if weight is None:  # without a policy everything is kept
+                prepared = with_full_neighbourhoods(prepared, self.config)
             else:
-                prepared = with_circle(prepared, self._mutual(weight.to(device)))
-        self._project(prepared, keep_circle=represents)
-        self._mark("circles")
+                prepared = with_neighbourhoods(prepared, self._mutual(weight.to(device)))
+        self._project(prepared, keep_neighbourhoods=embeds)
+        self._mark("neighbourhoods")
 
     def decide(self, block: Block) -> Selected:
-        """Let the targets of a block decide for good."""
+        """Let the targets of a block make the final decisions."""
         if self.policy is None:
             return keep_all(self._block(block))
-        chosen = self._play(block, self.seed)
-        chosen = chosen.hearing(self.first) if self.first is not None else chosen
+        chosen = self._play(block, "decide")
+        chosen = chosen.averaged_with_reverse(self.first) if self.first is not None else chosen
         self._mark("decide")
         return chosen
 
-    def represent(
-        self, chosen: Selected, block: Block, reader: Reader | None
-    ) -> Float[Tensor, "targets width"]:
-        """Return the representations of a block's targets from what was decided."""
+    def embed(self, chosen: Selected, block: Block) -> Float[Tensor, "targets width"]:
+        """Return the embeddings of a block's targets with their selected neighbours."""
         weight = chosen.weight(self.config.inference.mode)
         bounds = self.prepared.row_ptr[block[0] : block[1] + 1]
         parts = []
         for first, last in cut_rows(bounds, _EDGES_AT_ONCE):
             targets = torch.arange(block[0] + first, block[0] + last, device=self.prepared.device)
-            parts.append(represent(self.aggregators, chosen.prepared, targets, weight, reader)[0])
+            parts.append(self.model.ensemble.local(chosen.prepared, targets, weight)[0])
         return torch.cat(parts)
 
-    def both_ways(self, value: Float[Tensor, "edges"], block: Block) -> Float[Tensor, "block"]:
-        """Give each edge of a block the mean of its value and of that of the edge the other way."""
-        return both_ways(value, self.tables.back_of(*block), self.tables.edges_of(*block).start)
+    def symmetrise(self, value: Float[Tensor, "edges"], block: Block) -> Float[Tensor, "block"]:
+        """Return the mean of the values of each edge of a block and of its reverse edge."""
+        return symmetrise(value, self.tables.reverse_edges_of(*block), self.tables.edges_of(*block).start)
 
-    def _play(self, block: Block, seed: int, most_episodes: int | None = None) -> Selected:
+    def _play(self, block: Block, stream: str, most_episodes: int | None = None) -> Selected:
         assert self.policy is not None
         prepared = self._block(block)
         targets = torch.arange(*block, device=prepared.device)
@@ -135,28 +123,30 @@ class Blockwise:
             prepared,
             targets,
             self.config,
-            seed,
+            self.key.fold_in(stream).seed32,
             most_episodes=most_episodes,
             rows=self.rows,
         )
 
     def _block(self, block: Block) -> Prepared:
-        self._mark("write")  # whatever lies between two blocks
+        self._mark("write")  # the time since the last block
         prepared = with_block(self.prepared, self.tables, *block)
         self._mark("pair features")
         return prepared
 
     def _mark(self, phase: str) -> None:
-        self.phases.mark(phase, self.device)
+        self.stopwatch.mark(phase, self.device)
 
     def _mutual(self, weight: Float[Tensor, "edges"]) -> Float[Tensor, "edges"]:
-        if not self.config.inference.both_ways:
+        if not self.config.inference.symmetrise:
             return weight
         blocks = cut_rows(self.prepared.row_ptr, 1 << 20)
-        return torch.cat([self.both_ways(weight, block) for block in blocks])
+        return torch.cat([self.symmetrise(weight, block) for block in blocks])
 
-    def _project(self, prepared: Prepared, *, keep_circle: bool) -> None:
-        """Project all nodes; the circles themselves can go then, unless they are represented from."""
+    def _project(self, prepared: Prepared, *, keep_neighbourhoods: bool) -> None:
+        """Project all nodes; the neighbourhood means can be dropped then, unless embedding needs them."""
         if self.policy is not None:
             self.rows = project_nodes(self.aggregators, prepared)
-        self.prepared = prepared if keep_circle else replace(prepared, circle=prepared.features)
+        self.prepared = (
+            prepared if keep_neighbourhoods else replace(prepared, neighbourhood=prepared.features)
+        )

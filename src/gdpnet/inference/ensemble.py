@@ -1,71 +1,147 @@
-"""Represent nodes by AGG, the reader or both, from neighbours that were selected already."""
+"""The ensemble of heads: aggregators, hop-wise network and GCN, each with its weight."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of, ranges
-from gdpnet.data.features import Features, mix_into, take_rows
-from gdpnet.data.prepare import Prepared, given_to_target
+from gdpnet.data.features import Features, take_rows
+from gdpnet.data.neighbour_sums import mix_into
+from gdpnet.data.prepare import Prepared, message_to_target
+from gdpnet.inference.gcn_head import gcn_probabilities, receptive_field
+from gdpnet.inference.networks import Networks
+from gdpnet.inference.select import Selected
+from gdpnet.inference.threshold import KEEP_ALL
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
-from gdpnet.representation.hopwise import Reader
+from gdpnet.representation.hopwise import HopwiseNetwork
 
 _EDGES_AT_ONCE = 1 << 17
+_TARGETS_AT_ONCE = 1 << 14
+
+
+class HeadWeights(NamedTuple):
+    """The weight of each head in the ensemble; they add up to one."""
+
+    aggregator: float = 1.0
+    hopwise: float = 0.0
+    gcn: float = 0.0
+
+    def with_hopwise(self, share: float) -> HeadWeights:
+        """Give the hop-wise head a share of the aggregator's weight."""
+        return self._replace(aggregator=self.aggregator * (1.0 - share), hopwise=self.aggregator * share)
+
+    def with_gcn(self, weight: float) -> HeadWeights:
+        """Give the GCN head a weight, taken from the others in proportion."""
+        return HeadWeights(self.aggregator * (1.0 - weight), self.hopwise * (1.0 - weight), weight)
+
+
+class Ensemble:
+    """Class probabilities are the weighted mean over the heads; embeddings are those of one head.
+
+    The aggregator and the hop-wise head see the selected neighbours of a target (`local`). The GCN head sees the
+    cleaned graph.
+    """
+
+    def __init__(self, networks: Networks, weights: HeadWeights, threshold: float) -> None:
+        self.networks, self.weights, self.threshold = networks, weights, threshold
+
+    @property
+    def uses_gcn(self) -> bool:
+        """Return whether the GCN head has a part in predictions."""
+        return self.weights.gcn > 0
+
+    def receptive_field(self, prepared: Prepared, nodes: Int[Tensor, "nodes"]) -> Int[Tensor, "needed"]:
+        """Return the nodes whose decisions affect the probabilities of some nodes.
+
+        If the cleaned graph keeps every edge, the GCN head reads all edges alike, whatever was decided.
+        """
+        if self.networks.gcn is None or not self.uses_gcn or self.threshold == KEEP_ALL:
+            return nodes
+        return receptive_field(prepared, nodes, len(self.networks.gcn.weights))
+
+    @torch.no_grad()
+    def local(
+        self, prepared: Prepared, targets: Int[Tensor, "targets"], edge_weight: Float[Tensor, "block"]
+    ) -> tuple[Float[Tensor, "targets width"], Float[Tensor, "targets classes"]]:
+        """Return embeddings of some targets, and class probabilities without the GCN head.
+
+        Embeddings are those of the first aggregator, or of the hop-wise network where that replaced it.
+        """
+        aggregators, hopwise = self.networks.aggregators, self.networks.hopwise
+        weight, other = self.weights.aggregator, self.weights.hopwise
+        found = []
+        if weight > 0 or hopwise is None:
+            found.append(aggregate(aggregators, prepared, targets, edge_weight))
+        if other > 0 and hopwise is not None:
+            found.append(_read_hops(hopwise, prepared, targets, edge_weight))
+        embedded, probabilities = found[0]
+        if len(found) == 2:
+            probabilities = torch.lerp(probabilities, found[1][1], other / (weight + other))
+        return embedded, probabilities
+
+    @torch.no_grad()
+    def probabilities(
+        self, selected: Selected, targets: Int[Tensor, "targets"], mode: str
+    ) -> Float[Tensor, "targets classes"]:
+        """Return the class probabilities of some targets whose edges are decided on."""
+        found = self.local(selected.prepared, targets, selected.weight(mode))[1]
+        return self.add_gcn(found, selected, targets)
+
+    def add_gcn(
+        self,
+        probabilities: Float[Tensor, "targets classes"],
+        selected: Selected,
+        targets: Int[Tensor, "targets"],
+        isolated: int | None = None,
+    ) -> Float[Tensor, "targets classes"]:
+        """Mix the GCN head's probabilities into those of the others; a node may be isolated for it."""
+        gcn = self.networks.gcn
+        if gcn is None or not self.uses_gcn:
+            return probabilities
+        found = gcn_probabilities(gcn, selected, self.threshold, targets, isolated)
+        return torch.lerp(probabilities, found, self.weights.gcn)
 
 
 @torch.no_grad()
-def represent(
+def aggregate(
     aggregators: Aggregators,
     prepared: Prepared,
     targets: Int[Tensor, "targets"],
     edge_weight: Float[Tensor, "block"],
-    reader: Reader | None = None,
-    batch: int = 16384,
 ) -> tuple[Float[Tensor, "targets width"], Float[Tensor, "targets classes"]]:
-    """Return the representations of some targets from their weighted neighbours, and their log-probabilities.
-
-    AGG has the say, or the reader, or both vote. Representations are those of member 0 of AGG, unless the reader
-    alone has the say; the probability of a class is the mean over all members.
-    """
-    embeddings, chances = [], []
-    for part in torch.split(targets, batch):
-        hidden, votes = _say(aggregators, prepared, part, edge_weight, reader)
-        embeddings.append(hidden)
-        chances.append(votes.log())
-    if not embeddings:
-        return aggregators.bias.new_zeros(0, aggregators.width), aggregators.bias.new_zeros(
-            0, aggregators.classes
-        )
-    return torch.cat(embeddings), torch.cat(chances)
+    """Return the first aggregator's embeddings of some targets, and the mean of all aggregators' probabilities."""
+    embedded, probabilities = [], []
+    for part in torch.split(targets, _TARGETS_AT_ONCE):
+        hidden, found = embed_fold_models(aggregators, prepared, part, edge_weight)
+        embedded.append(hidden[:, 0])
+        probabilities.append(found.mean(dim=1))
+    return torch.cat(embedded), torch.cat(probabilities)
 
 
-def _say(
-    aggregators: Aggregators,
+def _read_hops(
+    hopwise: HopwiseNetwork,
     prepared: Prepared,
     targets: Int[Tensor, "targets"],
     edge_weight: Float[Tensor, "block"],
-    reader: Reader | None,
 ) -> tuple[Float[Tensor, "targets width"], Float[Tensor, "targets classes"]]:
-    """Return the representations and class probabilities of some targets, by those who have the say."""
-    share = 0.0 if reader is None else float(reader.share)
-    if reader is None or share < 1.0:
-        hidden, votes = see(aggregators, prepared, targets, edge_weight)
-        chance = votes.mean(dim=1)
-        if reader is None:
-            return hidden[:, 0], chance
-    read = reader.embed(rings_of(prepared, targets, edge_weight))
-    said = reader.votes(read).mean(dim=1)
-    return (read[:, 0], said) if share == 1.0 else (hidden[:, 0], torch.lerp(chance, said, share))
+    embedded, probabilities = [], []
+    for part in torch.split(targets, _TARGETS_AT_ONCE):
+        hidden = hopwise.embed(hop_features(prepared, part, edge_weight))
+        embedded.append(hidden[:, 0])
+        probabilities.append(hopwise.fold_probabilities(hidden).mean(dim=1))
+    return torch.cat(embedded), torch.cat(probabilities)
 
 
-def rings_of(
+def hop_features(
     prepared: Prepared, targets: Int[Tensor, "targets"], edge_weight: Float[Tensor, "block"]
 ) -> list[Features]:
-    """Return what a reader reads of some targets: their features, and the means over what was selected, ring by ring.
+    """Return the input of the hop-wise network: features of the targets, and their means over each hop.
 
-    The second ring, with two hops alone, is the mean over the first ring's mean and what the neighbours give.
+    With two-hop neighbourhoods the last entry is the mean over the first hop and the neighbours' own means.
     """
     start = prepared.row_ptr[targets]
     owner, edge = ranges(start, prepared.row_ptr[targets + 1] - start)
@@ -74,41 +150,41 @@ def rings_of(
     links = (row_ptr, prepared.neighbour[edge], weight)
     own = take_rows(prepared.features, targets)
     first = mix_into(own, prepared.features, *links)
-    if prepared.edge_weight is None:
+    if prepared.mean_weight is None:
         return [own, first]
-    return [own, first, mix_into(first, prepared.circle, *links)]
+    return [own, first, mix_into(first, prepared.neighbourhood, *links)]
 
 
 def _weighing(
     prepared: Prepared, edge: Int[Tensor, "n"], owner: Int[Tensor, "n"], share: Float[Tensor, "n"]
 ) -> tuple[Int[Tensor, "m"], Int[Tensor, "m"], Float[Tensor, "m"]]:
-    """Return the edges of which anything is kept, with their owners, and their weights in a mean."""
+    """Return the edges with a positive weight, their owners, and their weights in a mean."""
     kept = share > 0
     edge, owner, weight = edge[kept], owner[kept], share[kept]
-    return edge, owner, weight if prepared.given_weight is None else weight * prepared.given_weight[edge]
+    return edge, owner, weight if prepared.graph_weight is None else weight * prepared.graph_weight[edge]
 
 
-def see(
+def embed_fold_models(
     aggregators: Aggregators,
     prepared: Prepared,
     targets: Int[Tensor, "targets"],
     edge_weight: Float[Tensor, "block"],
-) -> tuple[Float[Tensor, "targets members width"], Float[Tensor, "targets members classes"]]:
-    """Return every member's embeddings and class probabilities."""
+) -> tuple[Float[Tensor, "targets fold_models width"], Float[Tensor, "targets fold_models classes"]]:
+    """Return the embeddings and class probabilities of every fold model."""
     owner, edge = ranges(prepared.row_ptr[targets], prepared.row_ptr[targets + 1] - prepared.row_ptr[targets])
     edge, owner, weight = _weighing(prepared, edge, owner, edge_weight[edge - prepared.first_edge])
     own_rows = take_rows(prepared.features, targets)
     own = aggregators.project_own(own_rows)
-    single = own if aggregators.self_weight is None else aggregators.project_given(own_rows)
+    single = own if aggregators.self_weight is None else aggregators.project_message(own_rows)
     total, whole = torch.zeros_like(own), own.new_zeros(targets.numel())
     for some, of, by in zip(
         edge.split(_EDGES_AT_ONCE), owner.split(_EDGES_AT_ONCE), weight.split(_EDGES_AT_ONCE), strict=True
     ):
         nodes, place = torch.unique(prepared.neighbour[some], return_inverse=True)
-        circle = aggregators.project_given(take_rows(prepared.circle, nodes))
+        neighbourhood = aggregators.project_message(take_rows(prepared.neighbourhood, nodes))
         share = prepared.share_of_target(some, prepared.neighbour[some])
-        given = given_to_target(circle[place], single[of], share)
-        added, weighed = add_neighbours(given, of, by, targets.numel())
+        message = message_to_target(neighbourhood[place], single[of], share)
+        added, weighed = add_neighbours(message, of, by, targets.numel())
         total, whole = total + added, whole + weighed
     embedded = aggregators.embed(own, total, whole, aggregators.bias)
-    return embedded, aggregators.believe(aggregators.logits(embedded), dim=2)
+    return embedded, aggregators.to_probabilities(aggregators.logits(embedded), dim=2)

@@ -1,34 +1,29 @@
-"""Why: the decisions of one node's episode, in order, and what each neighbour contributed."""
+"""Explain a prediction: the decisions on one node's neighbours, in order, and what each contributed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from gdpnet.config import Config
+from gdpnet._core.random import Key
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import Prepared
-from gdpnet.inference.ensemble import represent
-from gdpnet.inference.gcn_head import SHARE
+from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.observation import make_view
-from gdpnet.inference.select import look_around, play_of, roll_outs
-from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.hopwise import Reader
+from gdpnet.inference.select import Selected, play_of, roll_outs, select_context
 from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.play import Play
-from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Rollout
 
 
 @dataclass(frozen=True)
 class Decision:
-    """One neighbour: when it was drawn, how surely, what was done with it and what it brought."""
+    """One neighbour: when it was drawn, its probabilities, the action, and its contribution."""
 
     step: int | None
-    """Place in the order from 1; nothing if the episode ended before."""
+    """Position in the order, from 1; None if the episode ended before."""
     neighbour: str
     distance: int
     """Hops from the node; one for a direct neighbour."""
@@ -36,82 +31,74 @@ class Decision:
     keep_probability: float
     kept: bool
     contribution: float
-    """Change of the predicted class's probability, to AGG's first member, by keeping this neighbour at this point."""
+    """Change of the predicted class's probability by the first aggregator if this neighbour is kept."""
     weight: float | None = None
-    """Weight of the link, where the graph has weights."""
+    """Weight of the edge, if the graph is weighted."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """How a node came to its prediction."""
+    """The prediction of one node and the decisions behind it."""
 
     node: str
     predicted: str
-    """The class; where no label was read, the community that AGG believes in, which earned the rewards: the node's
-    own for clusters, that of its partners for links."""
+    """The class; without labels the likeliest community, of the node (clusters) or its partners (links)."""
     probability: float
-    """Probability of the predicted class, by the vote of all that has a say: AGG, a reader, convolutions."""
+    """Probability of the predicted class, by the whole ensemble."""
     probability_alone: float
-    """The same from the node's own features."""
+    """The same from the node's own features alone."""
     ended_early: bool
     decisions: tuple[Decision, ...]
     cluster: str | None = None
-    """The cluster that `predict` gives, where the task is clusters; communities have numbers of their own."""
+    """The cluster that `predict` returns, for the task clusters; communities are numbered separately."""
 
 
 @torch.no_grad()
 def explain_node(
-    policy: Policy | None,
-    aggregators: Aggregators,
-    prepared: Prepared,
-    graph: Graph,
-    node: int,
-    config: Config,
-    classes: np.ndarray,
-    seed: int,
-    reader: Reader | None = None,
-    deep: tuple[Tensor, Tensor] | None = None,
+    model: TrainedModel, prepared: Prepared, graph: Graph, node: int, decided: Selected | None
 ) -> Explanation:
-    """Play the node's greedy episode and tell what happened.
+    """Play the node's greedy episode and describe it.
 
-    The greedy episode keeps or drops for good; the weights that `predict` uses by default are averages over
-    sampled episodes, so that the two may differ where the policy is unsure. ``deep`` is what convolutions believe of
-    the node without links and with those of the cleaned graph, where they vote.
+    Predictions average over sampled episodes by default, so the greedy episode may differ where the policy is
+    unsure. ``decided`` are the decisions that the GCN head reads, if it is used.
     """
+    config, policy, aggregators = model.config, model.networks.policy, model.networks.aggregators
     target = torch.tensor([node], device=prepared.device)
+    key = Key.of(model.seed).fold_in("predict")
     play = play_of(config, greedy=True)
-    if policy is not None:
-        _, prepared = look_around(policy, aggregators, prepared, target, config, seed)
-    view = make_view(aggregators, prepared)
     if policy is None:
+        view = make_view(aggregators, prepared)
         rollouts = [_keep_all(view, prepared, target, play)]
     else:
+        _, prepared = select_context(policy, aggregators, prepared, target, config, key)
+        view = make_view(aggregators, prepared)
+        seed = key.fold_in("decide").seed32
         rollouts = list(roll_outs(policy, view, prepared, target, config, play, seed))
-    nobody = torch.zeros(prepared.neighbour.numel(), device=prepared.device)
-    weight = nobody.clone()
+    nothing = torch.zeros(prepared.neighbour.numel(), device=prepared.device)
+    weight = nothing.clone()
     for rollout in rollouts:
         weight[rollout.episodes.edge] = rollout.selected.float()
-    alone, final = (
-        represent(aggregators, prepared, target, kept, reader)[1][0].exp() for kept in (nobody, weight)
-    )
-    if deep is not None:
-        alone, final = torch.lerp(alone, deep[0], SHARE), torch.lerp(final, deep[1], SHARE)
-    predicted = int(final.argmax())
+    ensemble = model.ensemble
+    alone, final = (ensemble.local(prepared, target, kept)[1] for kept in (nothing, weight))
+    if decided is not None:
+        alone = ensemble.add_gcn(alone, decided, target, isolated=node)
+        final = ensemble.add_gcn(final, decided, target)
+    predicted = int(final[0].argmax())
     decisions = [
         part for rollout in rollouts for part in _decisions(rollout, view, prepared, graph, predicted)
     ]
     return Explanation(
         node=str(graph.node_ids[node]),
-        predicted=str(classes[predicted]),
-        probability=float(final[predicted]),
-        probability_alone=float(alone[predicted]),
+        predicted=str(model.classes[predicted]),
+        probability=float(final[0, predicted]),
+        probability_alone=float(alone[0, predicted]),
         ended_early=any(bool(rollout.is_ending.any()) for rollout in rollouts),
         decisions=tuple(decisions),
     )
 
 
 def _keep_all(view: View, prepared: Prepared, target: Tensor, play: Play) -> Rollout:
-    """Play the episode of a model without selection: every neighbour in the order of its number, all kept."""
+    """Return the episode of a model without selection: all neighbours kept, ordered by node number."""
     bound = max(prepared.neighbour.numel(), 1)
     episodes = begin_episodes(prepared.row_ptr, prepared.neighbour, target, max_candidates=bound, seed=0)
     step = torch.arange(episodes.row.numel(), device=prepared.device)
@@ -119,7 +106,7 @@ def _keep_all(view: View, prepared: Prepared, target: Tensor, play: Play) -> Rol
     kept = torch.ones_like(step, dtype=torch.bool)
     return Rollout(
         episodes=episodes,
-        met=view.meet(episodes),
+        encoded=view.encode(episodes),
         play=play,
         episode=torch.zeros_like(step),
         step=step,
@@ -136,16 +123,16 @@ def _keep_all(view: View, prepared: Prepared, target: Tensor, play: Play) -> Rol
 def _decisions(
     rollout: Rollout, view: View, prepared: Prepared, graph: Graph, predicted: int
 ) -> list[Decision]:
-    """List the visited neighbours in order, then those that the episode never reached."""
+    """List the visited neighbours in order, then those that the episode did not reach."""
     sums, counts = rollout.states
     visited = ~rollout.is_ending
     drawn = rollout.candidate[visited]
     row = rollout.episodes.target_row[rollout.episode[visited]]
     sums, counts = sums[visited], counts[visited]
     before = view.observe(row, sums, counts)[1][:, predicted]
-    after = view.observe(row, sums + rollout.met.given[drawn], counts + rollout.met.counted[drawn])[1][
-        :, predicted
-    ]
+    after = view.observe(row, sums + rollout.encoded.message[drawn], counts + rollout.encoded.counted[drawn])[
+        1
+    ][:, predicted]
     names = graph.node_ids[prepared.neighbour[rollout.episodes.edge].cpu().numpy()]
     keep = rollout.keep_probability
     away = _distances(rollout, prepared)
@@ -157,17 +144,17 @@ def _decisions(
         (after - before).tolist(),
         strict=True,
     )
-    weight = rollout.met.weight
-    weighs = [None] * len(names) if weight is None else weight.tolist()
+    weight = rollout.encoded.weight
+    weights = [None] * len(names) if weight is None else weight.tolist()
     listed = [
         Decision(
-            step + 1, str(names[place]), away[place], chance, float(keep[place]), kept, gain, weighs[place]
+            step + 1, str(names[place]), away[place], draw, float(keep[place]), kept, gain, weights[place]
         )
-        for step, place, chance, kept, gain in columns
+        for step, place, draw, kept, gain in columns
     ]
     missed = sorted(set(range(len(names))) - set(drawn.tolist()))
     return listed + [
-        Decision(None, str(names[place]), away[place], None, float(keep[place]), False, 0.0, weighs[place])
+        Decision(None, str(names[place]), away[place], None, float(keep[place]), False, 0.0, weights[place])
         for place in missed
     ]
 

@@ -1,4 +1,4 @@
-"""What graph convolutions over the cleaned graph say of some nodes."""
+"""Predictions of the GCN head, which convolves over the cleaned graph."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ from gdpnet._core.csr import ranges
 from gdpnet.data.prepare import Prepared
 from gdpnet.inference.select import Selected
 from gdpnet.inference.threshold import edge_weights
-from gdpnet.representation.gcn import LAYERS, Convolutions, Mixing
-
-SHARE = 0.5
-"""The weight of their vote."""
+from gdpnet.representation.gcn import GCN, NormalisedAdjacency
 
 
-def mixing_of(chosen: Selected, threshold: float, apart: int | None = None) -> Mixing:
-    """Return how nodes hear one another in the cleaned graph, which has the graph's own links alone.
+def cleaned_adjacency(chosen: Selected, threshold: float, isolated: int | None = None) -> NormalisedAdjacency:
+    """Return the adjacency matrix of the cleaned graph, normalised; candidates beyond neighbours are not in it.
 
-    A node that is set ``apart`` hears nobody and is not heard.
+    The edges of a node that is ``isolated`` are left out.
     """
     prepared = chosen.prepared
-    probability = prepared.both_ways(chosen.probability)
+    probability = prepared.symmetrise(chosen.probability)
     weight = prepared.weighed(edge_weights(probability, threshold)) * prepared.linked
-    if apart is not None:
-        weight = torch.where((prepared.block_target == apart) | (prepared.neighbour == apart), 0.0, weight)
-    return Mixing.of(prepared.row_ptr, prepared.neighbour, weight)
+    if isolated is not None:
+        weight = torch.where(
+            (prepared.block_target == isolated) | (prepared.neighbour == isolated), 0.0, weight
+        )
+    return NormalisedAdjacency.of(prepared.row_ptr, prepared.neighbour, weight)
 
 
-def within_hearing(prepared: Prepared, targets: Int[Tensor, "targets"]) -> Int[Tensor, "around"]:
-    """Return the nodes whose decisions have a part in what convolutions say of some targets.
+def receptive_field(
+    prepared: Prepared, targets: Int[Tensor, "targets"], layers: int
+) -> Int[Tensor, "around"]:
+    """Return the nodes whose decisions affect the GCN's output for some targets.
 
-    A hop a layer, and one more: what a node gives is scaled by all its edges, each with both its nodes' opinions.
+    One hop per layer, and one more: messages are scaled by the degree, which depends on both ends of every edge.
     """
     around = torch.unique(targets)
-    for _ in range(LAYERS + 1):
+    for _ in range(layers + 1):
         if around.numel() == prepared.num_nodes:
             break
         start = prepared.row_ptr[around]
@@ -45,12 +46,14 @@ def within_hearing(prepared: Prepared, targets: Int[Tensor, "targets"]) -> Int[T
 
 
 @torch.no_grad()
-def read_deeply(
-    network: Convolutions,
+def gcn_probabilities(
+    network: GCN,
     chosen: Selected,
     threshold: float,
     targets: Int[Tensor, "targets"],
-    apart: int | None = None,
+    isolated: int | None = None,
 ) -> Float[Tensor, "targets classes"]:
-    """Return what convolutions believe of some targets; what is `within_hearing` of them must be decided on."""
-    return network.believe(chosen.prepared.features, mixing_of(chosen, threshold, apart))[targets]
+    """Return class probabilities of some targets; their `receptive_field` must be decided on."""
+    return network.to_probabilities(chosen.prepared.features, cleaned_adjacency(chosen, threshold, isolated))[
+        targets
+    ]

@@ -15,15 +15,15 @@ from torch import Tensor
 from gdpnet._core.files import atomic_path
 from gdpnet.errors import ModelFileError
 
-FORMAT_VERSION = 4
-"""Raised when an older reader could not read a newer file."""
+FORMAT_VERSION = 5
+"""Increased when older releases could not read new files."""
 
-_READABLE = ("3", "4")
-"""Versions that can be read; files of version 3 tell of no convolutions."""
+_READABLE = ("3", "4", "5")
+"""Versions that can be read; `gdpnet.inference.model` upgrades older ones."""
 
 
 def write_tensors(path: Path, kind: str, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Write named tensors and what is known about them, all or nothing."""
+    """Write named tensors and their metadata atomically."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(about, sort_keys=True)
     metadata = {
@@ -38,7 +38,7 @@ def write_tensors(path: Path, kind: str, tensors: dict[str, Tensor], about: dict
 
 
 def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what `write_tensors` wrote; anything else, or anything changed since, is refused."""
+    """Read a file of `write_tensors`; refuse any other, and one that was changed since."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -54,7 +54,7 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
     version = metadata.get("format_version", "")
     if version not in _READABLE:
         raise ModelFileError(
-            f"{path} has format version '{version}', this version of GDPNet reads {' and '.join(_READABLE)}"
+            f"{path} has format version '{version}', this version of GDPNet reads {', '.join(_READABLE)}"
         )
     text = metadata.get("about", "")
     if metadata.get("sha256") != checksum(tensors, text):
@@ -66,7 +66,7 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
 
 
 def checksum(tensors: dict[str, Tensor], text: str) -> str:
-    """Return the SHA-256 of a text and of tensors on the host, by name."""
+    """Return the SHA-256 of a text and of named tensors on the host."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]

@@ -1,51 +1,62 @@
-"""The networks of a model, built anew from the tensors that were learned."""
+"""All networks of a model as one module."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gdpnet.config import Config
 from gdpnet.data.pair_features import pair_names
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.gcn import LAYERS, Convolutions
-from gdpnet.representation.hopwise import Reader
+from gdpnet.representation.gcn import GCN
+from gdpnet.representation.hopwise import HopwiseNetwork
 from gdpnet.representation.infomax import Encoder
-from gdpnet.representation.propagation import Linker
+from gdpnet.representation.propagation import LinkPredictor
 from gdpnet.selection.policy import Policy
 
 
-@dataclass(frozen=True)
-class Networks:
-    """What was learned, on its device."""
+class Networks(nn.Module):
+    """The policy, the aggregators, and the networks that were fitted after them, if any.
 
-    policy: Policy | None
-    aggregators: Aggregators
-    reader: Reader | None
-    convolutions: Convolutions | None
-    linker: Linker | None
-    encoder: Encoder | None
+    ``state_dict`` names everything that was learned. ``basis`` are the directions that features are projected on,
+    and ``centres`` the cluster centres, for the tasks that use them.
+    """
+
+    basis: Tensor | None
     centres: Tensor | None
 
+    def __init__(
+        self,
+        aggregators: Aggregators,
+        policy: Policy | None = None,
+        *,
+        hopwise: HopwiseNetwork | None = None,
+        gcn: GCN | None = None,
+        link_predictor: LinkPredictor | None = None,
+        encoder: Encoder | None = None,
+        centres: Tensor | None = None,
+        basis: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.aggregators = aggregators
+        self.policy = policy
+        self.hopwise = hopwise
+        self.gcn = gcn
+        self.link_predictor = link_predictor
+        self.encoder = encoder
+        self.register_buffer("centres", centres)
+        self.register_buffer("basis", basis)
+
+    @property
+    def device(self) -> torch.device:
+        """Return the device that the weights are on."""
+        return self.aggregators.bias.device
+
     def tensors(self) -> dict[str, Tensor]:
-        """Return all that was learned by name, as `build_networks` takes it."""
-        named = {
-            "aggregators": self.aggregators,
-            "policy": self.policy,
-            "reader": self.reader,
-            "convolutions": self.convolutions,
-            "linker": self.linker,
-            "encoder": self.encoder,
-        }
-        found = {
-            f"{name}.{key}": value
-            for name, network in named.items()
-            if network is not None
-            for key, value in network.state_dict().items()
-        }
-        return found if self.centres is None else found | {"centres": self.centres}
+        """Return everything that was learned, on the host."""
+        return {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
 
 
 def make_policy(config: Config, pairs: int) -> Policy:
@@ -54,81 +65,58 @@ def make_policy(config: Config, pairs: int) -> Policy:
     return Policy(config.representation.width, pairs, config.policy.hidden, extras=extras)
 
 
-def build_networks(
-    config: Config, weights: dict[str, Tensor], *, exclusive: bool, device: torch.device
-) -> Networks:
-    """Build every network that the weights tell of; their shapes say how wide it is."""
-    return Networks(
-        _policy(config, weights, device) if config.training.selection else None,
-        _aggregators(config, weights, exclusive, device),
-        _reader(config, tensors_under(weights, "reader."), exclusive, device),
-        _convolutions(tensors_under(weights, "convolutions."), exclusive, device),
-        _linker(tensors_under(weights, "linker."), device),
-        _encoder(tensors_under(weights, "encoder."), device),
-        weights["centres"].to(device) if "centres" in weights else None,
+def build_networks(config: Config, tensors: Mapping[str, Tensor], *, exclusive: bool) -> Networks:
+    """Build the networks that some tensors belong to, and load them; shapes give the widths."""
+    tensors = dict(tensors)
+    fold_models, outputs = tensors["aggregators.head_bias"].shape
+    networks = Networks(
+        Aggregators(
+            tensors["aggregators.weight"].shape[0],
+            config.representation.width,
+            outputs,
+            fold_models,
+            self_weight=config.representation.self_weight,
+            exclusive=exclusive,
+        ),
+        _policy(config),
+        hopwise=_hopwise(config, tensors, exclusive),
+        gcn=_gcn(config, tensors, exclusive),
+        link_predictor=_link_predictor(config, tensors),
+        encoder=Encoder(*tensors["encoder.weight"].shape) if "encoder.weight" in tensors else None,
+        centres=tensors.get("centres"),
+        basis=tensors.get("basis"),
     )
+    if not config.training.selection:  # training keeps a policy beside what it trains; it decides nothing
+        tensors = {name: value for name, value in tensors.items() if not name.startswith("policy.")}
+    networks.load_state_dict(tensors)
+    return networks
 
 
-def tensors_under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with a prefix, without it."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-def _policy(config: Config, weights: dict[str, Tensor], device: torch.device) -> Policy:
-    policy = make_policy(config, len(pair_names(config.policy.state, config.policy.hops)))
-    policy.load_state_dict(tensors_under(weights, "policy."))
-    return policy.to(device)
-
-
-def _aggregators(
-    config: Config, weights: dict[str, Tensor], exclusive: bool, device: torch.device
-) -> Aggregators:
-    members, outputs = weights["aggregators.head_bias"].shape
-    aggregators = Aggregators(
-        weights["aggregators.weight"].shape[0],
-        config.representation.width,
-        outputs,
-        members,
-        self_weight=config.representation.self_weight,
-        exclusive=exclusive,
-    )
-    aggregators.load_state_dict(tensors_under(weights, "aggregators."))
-    return aggregators.to(device)
-
-
-def _reader(
-    config: Config, weights: dict[str, Tensor], exclusive: bool, device: torch.device
-) -> Reader | None:
-    if not weights:
+def _policy(config: Config) -> Policy | None:
+    if not config.training.selection:
         return None
-    rings, features, columns = weights["weight"].shape
-    width, classes = config.representation.width, weights["head_bias"].shape[1]
-    reader = Reader(features, width, classes, columns // width, rings, exclusive=exclusive)
-    reader.load_state_dict({"share": reader.share} | weights)  # older files have none
-    return reader.to(device)
+    return make_policy(config, len(pair_names(config.policy.state, config.policy.hops)))
 
 
-def _convolutions(weights: dict[str, Tensor], exclusive: bool, device: torch.device) -> Convolutions | None:
-    if not weights:
+def _hopwise(config: Config, tensors: Mapping[str, Tensor], exclusive: bool) -> HopwiseNetwork | None:
+    if "hopwise.weight" not in tensors:
         return None
-    features, width = weights["weights.0"].shape
-    classes = weights[f"weights.{LAYERS - 1}"].shape[1]
-    convolutions = Convolutions(features, width, classes, exclusive=exclusive)
-    convolutions.load_state_dict(weights)
-    return convolutions.to(device)
+    hops, features, columns = tensors["hopwise.weight"].shape
+    width, classes = config.representation.width, tensors["hopwise.head_bias"].shape[1]
+    return HopwiseNetwork(features, width, classes, columns // width, hops, exclusive=exclusive)
 
 
-def _linker(weights: dict[str, Tensor], device: torch.device) -> Linker | None:
-    if not weights:
+def _gcn(config: Config, tensors: Mapping[str, Tensor], exclusive: bool) -> GCN | None:
+    if "gcn.weights.0" not in tensors:
         return None
-    linker = Linker(*weights["weight"].shape)
-    linker.load_state_dict(weights)
-    return linker.to(device)
+    layers = config.gcn.layers
+    features, width = tensors["gcn.weights.0"].shape
+    classes = tensors[f"gcn.weights.{layers - 1}"].shape[1]
+    return GCN(features, width, classes, layers=layers, exclusive=exclusive)
 
 
-def _encoder(weights: dict[str, Tensor], device: torch.device) -> Encoder | None:
-    if not weights:
+def _link_predictor(config: Config, tensors: Mapping[str, Tensor]) -> LinkPredictor | None:
+    if "link_predictor.weight" not in tensors:
         return None
-    encoder = Encoder(*weights["weight"].shape)
-    encoder.load_state_dict(weights)
-    return encoder.to(device)
+    features, width = tensors["link_predictor.weight"].shape
+    return LinkPredictor(features, width, config.links.length)

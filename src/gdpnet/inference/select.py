@@ -1,4 +1,4 @@
-"""Let a trained policy decide: which neighbours of some nodes are kept, and how surely."""
+"""Run episodes of a policy: which neighbours of some nodes are kept, and with which probability."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import ranges
+from gdpnet._core.random import Key
 from gdpnet.config import Config
-from gdpnet.data.prepare import Prepared, with_circle
+from gdpnet.data.prepare import Prepared, with_neighbourhoods
 from gdpnet.inference.observation import NodeRows, make_view
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.engines.triton_shared import can_share, play_shared
@@ -28,12 +29,9 @@ _MOST_CANDIDATES_ON_DEVICE = 1 << 24
 
 T = TypeVar("T")
 
-CIRCLE_EPISODES = 2
-"""Sampled episodes of the nodes around a target: fewer than its own, as they enter only as a mean over many."""
-
 
 def play_of(config: Config, *, greedy: bool) -> Play:
-    """Return how this configuration plays an episode."""
+    """Return how episodes are played with this configuration."""
     return Play(greedy, config.policy.order == "learned", config.policy.early_stop)
 
 
@@ -48,7 +46,7 @@ def roll_outs(
     row_shift: Int[Tensor, "targets"] | None = None,
     copies: int = 1,
 ) -> Iterator[Rollout]:
-    """Play all targets, each as often as asked, as many at once as memory allows."""
+    """Play ``copies`` episodes per target, in batches that fit into memory."""
     number = torch.arange(copies, device=targets.device).repeat(targets.numel())
     targets = targets.repeat_interleave(copies)
     shift = torch.zeros_like(targets) if row_shift is None else row_shift.repeat_interleave(copies)
@@ -71,14 +69,14 @@ def roll_outs(
 
 
 def _batches(prepared: Prepared, targets: Int[Tensor, "targets"], most: int) -> list[int]:
-    """Return the numbers of targets to play together, so that they have about ``most`` candidates."""
+    """Return the number of targets in each batch, so that it has about ``most`` candidates."""
     degree = prepared.row_ptr[targets + 1] - prepared.row_ptr[targets]
     part = (degree.cumsum(0) - 1).clamp(min=0) // most
     return torch.unique_consecutive(part, return_counts=True)[1].tolist() if targets.numel() else []
 
 
 def _in_halves(episodes: Episodes, play_all: Callable[[Episodes], T]) -> Iterator[tuple[Episodes, T]]:
-    """Play a batch; where the device has too little memory for it, play its halves, and say so once."""
+    """Play a batch; if the device runs out of memory, warn once and play its halves."""
     try:
         played = play_all(episodes)
     except torch.OutOfMemoryError:
@@ -100,25 +98,25 @@ def _say_that_memory_is_short() -> None:
 
 @dataclass(frozen=True)
 class Selected:
-    """What the policy made of each edge of a block, those of some targets; other edges have probability one."""
+    """Decisions on the edges of a block; edges that were not decided on have probability one."""
 
     probability: Float[Tensor, "block"]
     kept: Bool[Tensor, "block"]
     decided: Bool[Tensor, "block"]
-    """Whether the edge's target was asked."""
+    """Whether the edge was decided on, by its target."""
     prepared: Prepared
-    """The graph as the decisions saw it: with two hops, neighbours give the mean over what they selected."""
+    """The graph that was decided on; with two hops, neighbourhood means are over selected neighbours."""
 
     def weight(self, mode: str) -> Float[Tensor, "block"]:
-        """Return the weight of each edge in AGG: kept or not if greedy, its probability if sampled."""
+        """Return the weight of each edge in AGG: zero or one if greedy, its probability if sampled."""
         return self.kept.float() if mode == "greedy" else self.probability
 
-    def hearing(self, first: Float[Tensor, "edges"]) -> Selected:
-        """Take in what the neighbour of each link first decided about it: the mean of both counts."""
-        back = self.prepared.back
-        heard = (self.probability + first[back.clamp(min=0)]) / 2
-        theirs = self.decided & (back >= 0)
-        return replace(self, probability=torch.where(theirs, heard, self.probability))
+    def averaged_with_reverse(self, first: Float[Tensor, "edges"]) -> Selected:
+        """Average each probability with the context decision ``first`` on the reverse edge."""
+        reverse_edge = self.prepared.reverse_edge
+        mean = (self.probability + first[reverse_edge.clamp(min=0)]) / 2
+        has_reverse = self.decided & (reverse_edge >= 0)
+        return replace(self, probability=torch.where(has_reverse, mean, self.probability))
 
 
 def select(
@@ -127,54 +125,60 @@ def select(
     prepared: Prepared,
     targets: Int[Tensor, "targets"],
     config: Config,
-    seed: int,
-    member: Int[Tensor, "nodes"] | None = None,
+    key: Key,
+    fold_model: Int[Tensor, "nodes"] | None = None,
 ) -> Selected:
-    """Decide on every edge of some targets, greedily or by sampled episodes; keep all where there is no policy.
+    """Decide on every edge of some targets, greedily or by sampled episodes; keep all without a policy.
 
-    The nodes around the targets select first: with two hops what they give is then clean, and what the neighbour
-    of a link decided about the target counts as a second opinion on that link. Every node plays as the first
-    member sees it, or as the member that is named for it, such as one that never learned its label.
+    The nodes around the targets decide first (`select_context`). If ``symmetrise`` is set, their decisions on
+    reverse edges are averaged with those of the targets. Each node is seen by the first aggregator, or by its
+    ``fold_model``, such as one that has not learned its label.
     """
     if policy is None:
         return keep_all(prepared)
-    first, prepared = look_around(policy, aggregators, prepared, targets, config, seed, member)
-    chosen = decide(policy, aggregators, prepared, targets, config, seed, member)
-    return chosen if first is None or not config.inference.both_ways else chosen.hearing(first.probability)
+    first, prepared = select_context(policy, aggregators, prepared, targets, config, key, fold_model)
+    seed = key.fold_in("decide").seed32
+    chosen = decide(policy, aggregators, prepared, targets, config, seed, fold_model)
+    return (
+        chosen
+        if first is None or not config.inference.symmetrise
+        else chosen.averaged_with_reverse(first.probability)
+    )
 
 
 def keep_all(prepared: Prepared) -> Selected:
-    """Keep every edge, as a model without a policy does; nodes farther away than neighbours are not heard then."""
-    everything = torch.ones(prepared.back.numel(), device=prepared.device)
+    """Keep every edge, as without a policy; candidates that are not direct neighbours are dropped."""
+    everything = torch.ones(prepared.reverse_edge.numel(), device=prepared.device)
     linked = everything if prepared.edge is None else prepared.linked
     return Selected(linked, linked > 0, everything > 0, prepared)
 
 
-def look_around(
+def select_context(
     policy: Policy,
     aggregators: Aggregators,
     prepared: Prepared,
     targets: Int[Tensor, "targets"],
     config: Config,
-    seed: int,
-    member: Int[Tensor, "nodes"] | None = None,
+    key: Key,
+    fold_model: Int[Tensor, "nodes"] | None = None,
 ) -> tuple[Selected | None, Prepared]:
-    """Let the nodes around some targets select first; return what they did, and the graph as it then is.
+    """Let the nodes around some targets decide first; return their decisions and the resulting graph.
 
-    With two hops the neighbours of the targets then give the mean over what was selected for them.
+    With two hops its neighbourhood means are over the selected neighbours.
     """
-    two_hops, both_ways = config.representation.hops == 2, config.inference.both_ways
-    if not (two_hops or both_ways):
+    two_hops, symmetrise = config.representation.hops == 2, config.inference.symmetrise
+    if not (two_hops or symmetrise):
         return None, prepared
     around = torch.cat([targets, _neighbours_of(prepared, targets)])
-    if two_hops and both_ways:
+    if two_hops and symmetrise:
         around = torch.cat([around, _neighbours_of(prepared, torch.unique(around))])
-    everyone = torch.unique(around)
-    first = decide(policy, aggregators, prepared, everyone, config, seed + 1, member, CIRCLE_EPISODES)
+    nodes = torch.unique(around)
+    seed, episodes = key.fold_in("context").seed32, config.inference.context_episodes
+    first = decide(policy, aggregators, prepared, nodes, config, seed, fold_model, episodes)
     if not two_hops:
         return first, prepared
     weight = first.weight(config.inference.mode)
-    return first, with_circle(prepared, prepared.both_ways(weight) if both_ways else weight)
+    return first, with_neighbourhoods(prepared, prepared.symmetrise(weight) if symmetrise else weight)
 
 
 def _neighbours_of(prepared: Prepared, nodes: Int[Tensor, "nodes"]) -> Int[Tensor, "neighbours"]:
@@ -189,34 +193,34 @@ def decide(
     targets: Int[Tensor, "targets"],
     config: Config,
     seed: int,
-    member: Int[Tensor, "nodes"] | None = None,
+    fold_model: Int[Tensor, "nodes"] | None = None,
     most_episodes: int | None = None,
     rows: NodeRows | None = None,
 ) -> Selected:
-    """Play the targets in the world as it is and gather what became of their edges, which a block must hold."""
-    edges = prepared.back.numel()
-    view = make_view(aggregators, prepared, slice(0, 1) if member is None else slice(None), rows)
-    shift = None if member is None else member[targets] * prepared.num_nodes
+    """Run episodes of the targets without a context pass; the block must hold all their edges."""
+    edges = prepared.reverse_edge.numel()
+    view = make_view(aggregators, prepared, slice(0, 1) if fold_model is None else slice(None), rows)
+    shift = None if fold_model is None else fold_model[targets] * prepared.num_nodes
     greedy = config.inference.mode == "greedy"
     episodes = 1 if greedy else min(config.inference.episodes, most_episodes or config.inference.episodes)
     total = torch.zeros(edges, device=prepared.device)
     kept = torch.zeros(edges, device=prepared.device)
     decided = torch.zeros(edges, dtype=torch.bool, device=prepared.device)
     play = play_of(config, greedy=greedy)
-    plain = shift is None and prepared.given_weight is None
+    plain = shift is None and prepared.graph_weight is None
     if plain and can_share(view, prepared.device, config.policy.max_candidates):
         played = _play_copies(policy, view, prepared, targets, config, play, seed, episodes)
     else:
-        found = roll_outs(policy, view, prepared, targets, config, play, seed, shift, copies=episodes)
-        played = ((each.episodes.edge, each.keep_probability, each.selected.float()) for each in found)
-    for edge, chance, times in played:
+        rollouts = roll_outs(policy, view, prepared, targets, config, play, seed, shift, copies=episodes)
+        played = ((each.episodes.edge, each.keep_probability, each.selected.float()) for each in rollouts)
+    for edge, keep_probability, times_kept in played:
         place = edge - prepared.first_edge
-        total.index_add_(0, place, chance)
-        kept.index_add_(0, place, times)
+        total.index_add_(0, place, keep_probability)
+        kept.index_add_(0, place, times_kept)
         decided[place] = True
     probability = torch.where(decided, total / episodes, 1.0)
-    kept_often = kept > 0 if greedy else probability > 0.5
-    return Selected(probability, kept_often | ~decided, decided, prepared)
+    is_kept = kept > 0 if greedy else probability > 0.5
+    return Selected(probability, is_kept | ~decided, decided, prepared)
 
 
 def _play_copies(
@@ -229,7 +233,7 @@ def _play_copies(
     seed: int,
     copies: int,
 ) -> Iterator[tuple[Int[Tensor, "some"], Float[Tensor, "some"], Float[Tensor, "some"]]]:
-    """Play all targets on a GPU, every copy over the same rows; yield edges, summed keep chances, times kept."""
+    """Play all copies of a target together on a GPU; yield edges, summed keep probabilities, times kept."""
     most = candidates_at_once(policy, prepared.device)
     for some in torch.split(targets, _batches(prepared, targets, most)):
         episodes = begin_episodes(
@@ -241,17 +245,16 @@ def _play_copies(
             shared_keys=True,
         )
         for few in split_episodes(episodes, 2 * most):
-            for batch, (chance, times) in _in_halves(
+            for batch, (keep_probability, times_kept) in _in_halves(
                 few, lambda batch: play_shared(policy, view, batch, play, copies)
             ):
-                yield batch.edge, chance, times
+                yield batch.edge, keep_probability, times_kept
 
 
 def candidates_at_once(policy: Policy, device: torch.device) -> int:
-    """Return how many candidates a GPU plays together: half of its free memory, sixteen million at most.
+    """Return how many candidates fit into half of a GPU's free memory, sixteen million at most.
 
-    A candidate has three rows as wide as a representation and one as wide as the policy's first layer, and about
-    half a kilobyte of numbers beside them.
+    A candidate takes three rows of embedding width, one of the policy's first layer, and half a kilobyte.
     """
     if device.type != "cuda":
         return _CANDIDATES_AT_ONCE

@@ -1,7 +1,7 @@
-"""A folder of shards: one Parquet file for a range of targets each; a stopped run goes on with those missing.
+"""A folder of shards, one Parquet file per range of targets; a resumed run writes the missing ones.
 
-``shards.json`` says what the shards are of. While a run is under way ``work`` holds what later steps need of earlier
-ones, a file a shard too; it is deleted at the end.
+``shards.json`` describes the shards. During a run ``work`` holds intermediate results, one file per shard; it
+is deleted at the end.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ ABOUT = "shards.json"
 
 @dataclass(frozen=True)
 class ShardFolder:
-    """A folder of shards, and the ranges of targets that they are of."""
+    """A folder of shards, and the range of targets of each."""
 
     path: Path
     about: dict[str, Any]
     blocks: list[tuple[int, int]]
 
     def part(self, number: int) -> Path:
-        """Return the file of a shard."""
+        """Return the path of a shard."""
         return self.path / f"part-{number:05d}.parquet"
 
     @property
     def missing(self) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Return the shards that are not there yet, each with its number."""
+        """Yield the number and the range of each missing shard."""
         for number, block in enumerate(self.blocks):
             if not self.part(number).is_file():
                 yield number, block
 
     @property
     def summary(self) -> dict[str, Any] | None:
-        """Return what was said at the end of the run, if it has ended."""
+        """Return the summary of the run, if it is complete."""
         found: dict[str, Any] | None = _read(self.path / ABOUT).get("summary")
         return found
 
     def write(self, number: int, table: Any) -> None:
-        """Write a shard whole or not at all."""
+        """Write a shard atomically."""
         write_table(table, self.part(number))
 
     def column(
@@ -67,10 +67,10 @@ class ShardFolder:
         writing: Background,
         device: torch.device,
     ) -> Float[Tensor, "rows edges"]:
-        """Return some numbers of every edge, block by block: computed, or read where a stopped run left them.
+        """Return rows of values of all edges, block by block: computed, or read if a stopped run saved them.
 
-        ``compute`` gives the rows of numbers of one block's edges; ``offsets`` says where each block's edges begin.
-        What is computed is written for a later run to go on with.
+        ``compute`` returns the values of one block, and ``offsets`` holds the first edge of each block.
+        Computed values are saved for a resumed run.
         """
         whole: Tensor | None = None
         for number, block in enumerate(self.blocks):
@@ -87,7 +87,7 @@ class ShardFolder:
         return whole
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """Say that everything is there, and delete what was needed on the way."""
+        """Write the summary, and delete intermediate and temporary files."""
         write_json(self.path / ABOUT, self.about | {"summary": summary})
         shutil.rmtree(self.path / "work", ignore_errors=True)
         for left in self.path.glob(".part-*.tmp"):
@@ -95,25 +95,25 @@ class ShardFolder:
 
     @contextmanager
     def saying_what_stays(self) -> Iterator[None]:
-        """Add to an error of writing how much is there and how to go on."""
+        """Add to errors how many shards are finished and how to resume."""
         try:
             yield
         except GDPNetError as error:
             total = len(self.blocks)
             done = total - sum(1 for _ in self.missing)
             raise GDPNetError(
-                f"{error}; {done} of {total} shards are finished and stay valid; the same command goes on from there"
+                f"{error}; {done} of {total} shards are finished and stay valid; run the command again to resume"
             ) from error
 
 
 def _save(path: Path, values: np.ndarray) -> None:
-    """Write an array whole or not at all."""
+    """Write an array atomically."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.save(file, values)
 
 
 def open_shards(path: Path, about: dict[str, Any], blocks: list[tuple[int, int]]) -> ShardFolder:
-    """Begin a folder of shards, or go on with the one that is there if it is of the same things."""
+    """Start a folder of shards, or resume one of the same model, graph and settings."""
     about = {"format": FORMAT, "version": VERSION} | about | {"shards": [list(block) for block in blocks]}
     shards = ShardFolder(path, about, blocks)
     if path.exists() and not path.is_dir():
@@ -140,9 +140,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _check_same(path: Path, there: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Refuse to mix what does not belong together."""
+    """Refuse a folder of another model, graph, command or other settings."""
     for key, value in wanted.items():
         if there.get(key) != value:
             what = {"model": "another model", "graph": "another graph", "kind": "another command"}.get(key)
-            told = what or f"other settings ({key})"
-            raise RunFolderError(f"{path} holds shards of {told}; choose another --out, or delete it")
+            found = what or f"other settings ({key})"
+            raise RunFolderError(f"{path} holds shards of {found}; choose another --out, or delete it")

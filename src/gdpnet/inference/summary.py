@@ -1,4 +1,4 @@
-"""Count what a cleaning keeps, shard by shard: shares, and the ROC AUC against known noise, in bounded memory."""
+"""Summarise a cleaned graph shard by shard: shares kept, and the ROC AUC against known noise."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 BINS = 1 << 16
-"""Bins of the keep probability; edges of one bin count as equals."""
+"""Bins of the keep probability; edges in one bin count as ties."""
 
 
 class Tally:
-    """Edges by keep probability, by whether they are known to be noise, and by whether they were kept."""
+    """Counts of edges by keep probability, by known noise, and by whether they were kept."""
 
     def __init__(self) -> None:
         self.bins = np.zeros((2, BINS), dtype=np.int64)
@@ -24,25 +24,25 @@ class Tally:
         kept: Bool[np.ndarray, "edges"],
         spurious: Bool[np.ndarray, "edges"] | None,
     ) -> None:
-        """Count some edges; without known noise all of them count as genuine."""
+        """Count some edges, all as genuine without known noise."""
         noise = np.zeros(kept.size, dtype=np.int64) if spurious is None else spurious.astype(np.int64)
         place = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
         self.bins += np.bincount(noise * BINS + place, minlength=2 * BINS).reshape(2, BINS)
         self.kept += np.bincount(noise * 2 + kept, minlength=4).reshape(2, 2)
 
     def merge(self, other: Tally) -> None:
-        """Take in what another tally counted."""
+        """Add the counts of another tally."""
         self.bins += other.bins
         self.kept += other.kept
 
     def summary(self) -> dict[str, Any]:
-        """Return the share kept, and against known noise what was removed, kept and told apart."""
+        """Return the share kept and, with known noise, shares by truth and the ROC AUC."""
         edges, kept = int(self.kept.sum()), int(self.kept[:, 1].sum())
         result: dict[str, Any] = {"edges": edges, "kept": kept, "kept_share": kept / edges if edges else None}
         genuine, spurious = self.kept.sum(axis=1).tolist()
         if genuine and spurious:
             result["spurious_removed"] = int(self.kept[1, 0]) / spurious
             result["genuine_kept"] = int(self.kept[0, 1]) / genuine
-            below = np.cumsum(self.bins[1]) - self.bins[1] / 2  # equals count half
+            below = np.cumsum(self.bins[1]) - self.bins[1] / 2  # ties count half
             result["keep_auc"] = float((self.bins[0] / genuine * (below / spurious)).sum())
         return result

@@ -1,4 +1,4 @@
-"""The threshold of the cleaned graph: what it is, why, and what edges weigh at it."""
+"""The threshold of the cleaned graph, the reason for it, and the edge weights that follow."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from torch import Tensor
 KEEP_ALL = 0.0
 """The threshold that keeps every edge, each with weight one."""
 
-WITHOUT_VALIDATION = 0.5
-
 
 @dataclass(frozen=True)
 class Choice:
-    """The threshold that was chosen, and the validation F1 of every candidate, if there was a choice."""
+    """The chosen threshold, and the validation F1 of every candidate, if there was a choice."""
 
     threshold: float
     scores: tuple[tuple[float, float], ...] = ()
 
     @property
     def reason(self) -> str:
-        """Say in one sentence what was chosen and why."""
+        """Return one sentence that says what was chosen and why."""
         if not self.scores and self.threshold == KEEP_ALL:
             return "everything is kept: the model was trained without selection"
         if not self.scores:
@@ -44,12 +42,12 @@ class Choice:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Choice:
-        """Read what `to_dict` returned."""
+        """Build a choice from the values of `to_dict`."""
         return cls(float(values["threshold"]), tuple((float(a), float(b)) for a, b in values["scores"]))
 
 
 def edge_weights(probability: Float[Tensor, "edges"], threshold: float) -> Float[Tensor, "edges"]:
-    """Return the weight of each edge in the cleaned graph: none below the threshold, its probability above."""
+    """Return the edge weights of the cleaned graph: zero below the threshold, the probability above."""
     if threshold == KEEP_ALL:
         return torch.ones_like(probability)
     return torch.where(probability >= threshold, probability, 0.0)

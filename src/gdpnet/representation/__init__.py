@@ -1,1 +1,1 @@
-"""Phase two: learn from the selected neighbours."""
+"""Phase two: represent each node from its selected neighbours."""

@@ -1,8 +1,8 @@
-"""AGG: the mean of a node and its selected neighbours, a linear map, a nonlinearity; and a head a class.
+"""AGG: the mean of a node and its selected neighbours, a linear map, a nonlinearity, and a classification head.
 
-Several aggregators of the same shape, *members*, lie side by side in one bank. Member 0 learns from every training
-node; decisions and embeddings are its own. With cross-fitting, member k never learns from the nodes of fold k, so
-that what it says of them is honest. All members vote on the class of a node.
+An ensemble holds several aggregators of the same shape, the *fold models*. Fold model 0 learns from every training
+node and makes the decisions and embeddings. With cross-fitting, fold model k never learns from the nodes of fold k,
+so that its predictions for them are out-of-sample. The class probabilities of a node are the mean over all of them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gdpnet.data.features import Features, project
 
 
 class Aggregators(nn.Module):
-    """A bank of aggregators: h = relu(W mean({x_v} + kept x_u) + b), and logits from h.
+    """An ensemble of aggregators: h = relu(W mean({x_v} + kept x_u) + b), and logits from h.
 
-    Since W is linear, nodes are projected once, Z = X W, and the mean is taken of d-wide rows. With
-    ``self_weight`` the node itself has another matrix: h = relu(x_v W_self + mean(kept z_u) + b). Beliefs add up to
-    one if they are ``exclusive``; otherwise each stands for itself.
+    Since W is linear, nodes are projected once, Z = X W, and means are taken over rows of Z. With ``self_weight`` the
+    node itself has another matrix: h = relu(x_v W_self + mean(kept z_u) + b). Class probabilities come from a softmax
+    if they are ``exclusive``, else from a sigmoid each.
     """
 
     def __init__(
@@ -28,78 +28,83 @@ class Aggregators(nn.Module):
         features: int,
         width: int,
         classes: int,
-        members: int,
+        fold_models: int,
         *,
         self_weight: bool,
         exclusive: bool = True,
     ) -> None:
         super().__init__()
-        self.width, self.members, self.classes, self.exclusive = width, members, classes, exclusive
-        self.weight = nn.Parameter(torch.zeros(features, members * width))
-        self.self_weight = nn.Parameter(torch.zeros(features, members * width)) if self_weight else None
-        self.bias = nn.Parameter(torch.zeros(members, width))
-        self.head_weight = nn.Parameter(torch.zeros(members, width, classes))
-        self.head_bias = nn.Parameter(torch.zeros(members, classes))
+        self.width, self.fold_models, self.classes, self.exclusive = width, fold_models, classes, exclusive
+        self.weight = nn.Parameter(torch.zeros(features, fold_models * width))
+        self.self_weight = nn.Parameter(torch.zeros(features, fold_models * width)) if self_weight else None
+        self.bias = nn.Parameter(torch.zeros(fold_models, width))
+        self.head_weight = nn.Parameter(torch.zeros(fold_models, width, classes))
+        self.head_bias = nn.Parameter(torch.zeros(fold_models, classes))
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw the weights of one member and give them to all, so that their spaces stay comparable."""
+        """Draw the weights of one fold model and copy them to all, so that their embeddings stay comparable."""
         matrices = [self.weight] if self.self_weight is None else [self.weight, self.self_weight]
         with torch.no_grad():
             for matrix in matrices:
                 one = torch.empty(matrix.shape[0], self.width)
                 nn.init.xavier_uniform_(one, generator=generator)
-                matrix.copy_(one.repeat(1, self.members))
+                matrix.copy_(one.repeat(1, self.fold_models))
             head = torch.empty(self.width, self.classes)
             nn.init.xavier_uniform_(head, generator=generator)
             self.head_weight.copy_(head.expand_as(self.head_weight))
 
     def project_own(
-        self, features: Features, members: slice = slice(None)
-    ) -> Float[Tensor, "nodes members width"]:
-        """Return what each node is for itself, before bias and nonlinearity."""
-        return self._project(features, self.weight if self.self_weight is None else self.self_weight, members)
+        self, features: Features, fold_models: slice = slice(None)
+    ) -> Float[Tensor, "nodes fold_models width"]:
+        """Return the projection of each node for its own embedding, before bias and nonlinearity."""
+        return self._project(
+            features, self.weight if self.self_weight is None else self.self_weight, fold_models
+        )
 
-    def project_given(
-        self, features: Features, members: slice = slice(None)
-    ) -> Float[Tensor, "nodes members width"]:
-        """Return what each node gives to its neighbours, before bias and nonlinearity."""
-        return self._project(features, self.weight, members)
+    def project_message(
+        self, features: Features, fold_models: slice = slice(None)
+    ) -> Float[Tensor, "nodes fold_models width"]:
+        """Return the message of each node to its neighbours, before bias and nonlinearity."""
+        return self._project(features, self.weight, fold_models)
 
-    def _project(self, features: Features, weight: Tensor, members: slice) -> Tensor:
-        picked = range(self.members)[members]
+    def _project(self, features: Features, weight: Tensor, fold_models: slice) -> Tensor:
+        picked = range(self.fold_models)[fold_models]
         columns = slice(picked[0] * self.width, (picked[-1] + 1) * self.width)
         return project(features, weight[:, columns]).unflatten(1, (len(picked), self.width))
 
     def embed(
         self,
-        own: Float[Tensor, "n *members width"],
-        total: Float[Tensor, "n *members width"],
+        own: Float[Tensor, "n *fold_models width"],
+        total: Float[Tensor, "n *fold_models width"],
         weight: Float[Tensor, "n"],
         bias: Float[Tensor, "*any width"],
-    ) -> Float[Tensor, "n *members width"]:
-        """Return h from a node's own row, the sum of its neighbours' rows, and the weight of that sum."""
+    ) -> Float[Tensor, "n *fold_models width"]:
+        """Return h from a node's own row, the sum of its neighbours' messages, and their total weight."""
         weight = weight.reshape(-1, *[1] * (own.dim() - 1))
         if self.self_weight is None:
             return torch.relu_((own + total).div_(1.0 + weight).add_(bias))
         return torch.relu_((total / weight.clamp(min=1e-6)).add_(own).add_(bias))
 
-    def logits(self, embedded: Float[Tensor, "n members width"]) -> Float[Tensor, "n members classes"]:
-        """Return each member's class scores."""
+    def logits(
+        self, embedded: Float[Tensor, "n fold_models width"]
+    ) -> Float[Tensor, "n fold_models classes"]:
+        """Return the class scores of each fold model."""
         return torch.einsum("nmd,mdc->nmc", embedded, self.head_weight) + self.head_bias
 
-    def believe(self, scores: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
-        """Turn scores into beliefs, classes lying along one dimension."""
+    def to_probabilities(self, scores: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
+        """Turn scores into class probabilities along one dimension."""
         return torch.softmax(scores, dim=dim) if self.exclusive else torch.sigmoid(scores)
 
 
 def add_neighbours(
-    given: Float[Tensor, "edges *width"],
+    message: Float[Tensor, "edges *width"],
     owner: Int[Tensor, "edges"],
     weight: Float[Tensor, "edges"] | None,
     targets: int,
 ) -> tuple[Float[Tensor, "targets *width"], Float[Tensor, "targets"]]:
-    """Add up what each target's neighbours give, weighted; return the sums and the weights' sums."""
+    """Return the weighted sum of each target's messages, and the sum of their weights."""
     if weight is None:
-        return sum_by_owner(given, owner, targets), torch.bincount(owner, minlength=targets).to(given.dtype)
-    weighted = given * weight.reshape(-1, *[1] * (given.dim() - 1))
+        counts = torch.bincount(owner, minlength=targets).to(message.dtype)
+        return sum_by_owner(message, owner, targets), counts
+    weighted = message * weight.reshape(-1, *[1] * (message.dim() - 1))
     return sum_by_owner(weighted, owner, targets), sum_by_owner(weight, owner, targets)

@@ -1,4 +1,7 @@
-"""Graph convolutions over a cleaned graph, which hear farther than AGG: three hops."""
+"""A graph convolutional network over a cleaned graph; its receptive field is larger than that of AGG.
+
+torch_geometric's `GCN` is not used: its linear layers need dense features, and its dropout takes no generator.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,16 @@ from torch import Tensor, nn
 
 from gdpnet._core.csr import offsets_of, owners_of, sum_rows
 from gdpnet.data.features import SparseRows
-from gdpnet.data.features import drop_values as drop
-from gdpnet.representation.sparse import Matrix, Table, times
-
-LAYERS = 3
+from gdpnet.representation.sparse import Matrix, Table, drop_values, times
 
 
 @dataclass(frozen=True)
-class Mixing:
-    """How nodes hear one another: D^(-1/2) (A + I) D^(-1/2), with A the weights of the edges and D the row sums."""
+class NormalisedAdjacency:
+    """The matrix D^(-1/2) (A + I) D^(-1/2), with A the weights of the edges and D the row sums of A + I."""
 
     matrix: Matrix
-    scale: Float[Tensor, "nodes 1"]
+    """Its entries off the diagonal."""
+    diagonal: Float[Tensor, "nodes 1"]
 
     @classmethod
     def of(
@@ -30,26 +31,28 @@ class Mixing:
         row_ptr: Int[Tensor, "offsets"],
         neighbour: Int[Tensor, "edges"],
         weight: Float[Tensor, "edges"],
-    ) -> Mixing:
-        """Lay out the edges that weigh anything."""
+    ) -> NormalisedAdjacency:
+        """Normalise the edges of non-zero weight."""
         kept, nodes = weight != 0.0, row_ptr.numel() - 1
-        total = sum_rows(weight, row_ptr)
-        lengths = torch.bincount(owners_of(row_ptr.diff())[kept], minlength=nodes)
-        rows = SparseRows(offsets_of(lengths), neighbour[kept], weight[kept], nodes)
-        return cls(Matrix.of(rows, row_ptr.device), (1.0 + total).rsqrt()[:, None])
+        owner, neighbour = owners_of(row_ptr.diff())[kept], neighbour[kept]
+        scale = (1.0 + sum_rows(weight, row_ptr)).rsqrt()
+        value = weight[kept] * scale[owner] * scale[neighbour]
+        rows = SparseRows(offsets_of(torch.bincount(owner, minlength=nodes)), neighbour, value, nodes)
+        return cls(Matrix.of(rows, row_ptr.device), scale.square()[:, None])
 
-    def __call__(self, given: Float[Tensor, "nodes width"]) -> Float[Tensor, "nodes width"]:
-        """Return what every node hears."""
-        scaled = given * self.scale
-        return (times(self.matrix, scaled) + scaled) * self.scale
+    def __call__(self, message: Float[Tensor, "nodes width"]) -> Float[Tensor, "nodes width"]:
+        """Return the normalised sum of every node's own message and its neighbours'."""
+        return torch.addcmul(times(self.matrix, message), self.diagonal, message)
 
 
-class Convolutions(nn.Module):
-    """H <- mix(H W) + b, with relu between; the last layer has a column a class."""
+class GCN(nn.Module):
+    """H <- P H W + b with relu in between, P the normalised adjacency; the last layer has one column per class."""
 
-    def __init__(self, features: int, width: int, classes: int, *, exclusive: bool = True) -> None:
+    def __init__(
+        self, features: int, width: int, classes: int, *, layers: int = 3, exclusive: bool = True
+    ) -> None:
         super().__init__()
-        sizes = list(pairwise([features, *[width] * (LAYERS - 1), classes]))
+        sizes = list(pairwise([features, *[width] * (layers - 1), classes]))
         self.weights = nn.ParameterList(torch.zeros(*size) for size in sizes)
         self.biases = nn.ParameterList(torch.zeros(size[1]) for size in sizes)
         self.exclusive = exclusive
@@ -60,27 +63,23 @@ class Convolutions(nn.Module):
             nn.init.xavier_uniform_(weight, generator=generator)
 
     def forward(
-        self, rows: Table, mix: Mixing, dropout: float = 0.0, generator: torch.Generator | None = None
+        self,
+        rows: Table,
+        adjacency: NormalisedAdjacency,
+        dropout: float = 0.0,
+        generator: torch.Generator | None = None,
     ) -> Float[Tensor, "nodes classes"]:
-        """Return the class scores of every node; a share of every layer's inputs is dropped if asked for."""
-        found: Tensor | None = None
+        """Return the class scores of every node, with dropout on the input of every layer."""
+        inputs: Table = rows
         for weight, bias in zip(self.weights, self.biases, strict=True):
-            inputs = rows if found is None else torch.relu(found)
-            found = mix(times(_dropped(inputs, dropout, generator), weight)) + bias
-        assert found is not None
-        return found
+            scores = (
+                adjacency(times(drop_values(inputs, dropout, generator is not None, generator), weight))
+                + bias
+            )
+            inputs = torch.relu(scores)
+        return scores
 
-    def believe(self, rows: Table, mix: Mixing) -> Float[Tensor, "nodes classes"]:
+    def to_probabilities(self, rows: Table, adjacency: NormalisedAdjacency) -> Float[Tensor, "nodes classes"]:
         """Return the class probabilities of every node."""
-        scores = self(rows, mix)
+        scores = self(rows, adjacency)
         return torch.softmax(scores, dim=1) if self.exclusive else torch.sigmoid(scores)
-
-
-def _dropped(rows: Table, share: float, generator: torch.Generator | None) -> Table:
-    if share == 0.0 or generator is None:
-        return rows
-    return (
-        drop(rows, share, generator)
-        if isinstance(rows, Tensor)
-        else rows.with_value(drop(rows.value, share, generator))
-    )

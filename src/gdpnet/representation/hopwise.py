@@ -1,8 +1,8 @@
-"""The reader: a network on a node's own features and on the means over each of its rings, told apart.
+"""The hop-wise network, with one weight matrix per hop.
 
-AGG has one matrix for a node and its neighbours alike; where features alone say much, that is a loss. The reader has
-one matrix a ring: h = relu(sum over r of R_r W_r + b), where R_0 are the node's features, R_1 their mean over the
-node and what was selected for it, R_2 the mean over those of what they give.
+AGG shares one matrix between a node and its neighbours, which loses information if the node's own features are
+predictive. Here h = relu(sum over r of R_r W_r + b), where R_0 are the node's features, R_1 their mean over the node
+and its selected neighbours, and R_2 the mean of those neighbours' messages.
 """
 
 from __future__ import annotations
@@ -16,48 +16,45 @@ from torch import Tensor, nn
 from gdpnet.data.features import Features, project
 
 
-class Reader(nn.Module):
-    """A bank of readers of the same shape, which vote; representations are those of the first.
-
-    ``share`` is the weight of their vote: one where they alone have the say, less where AGG votes too.
-    """
+class HopwiseNetwork(nn.Module):
+    """An ensemble of hop-wise networks of the same shape; embeddings are those of the first."""
 
     def __init__(
-        self, features: int, width: int, classes: int, members: int, rings: int, *, exclusive: bool = True
+        self, features: int, width: int, classes: int, fold_models: int, hops: int, *, exclusive: bool = True
     ) -> None:
         super().__init__()
-        self.width, self.members, self.exclusive = width, members, exclusive
-        self.weight = nn.Parameter(torch.zeros(rings, features, members * width))
-        self.bias = nn.Parameter(torch.zeros(members, width))
-        self.head_weight = nn.Parameter(torch.zeros(members, width, classes))
-        self.head_bias = nn.Parameter(torch.zeros(members, classes))
-        self.share: Tensor
-        self.register_buffer("share", torch.ones(()))
+        self.width, self.fold_models, self.exclusive = width, fold_models, exclusive
+        self.weight = nn.Parameter(torch.zeros(hops, features, fold_models * width))
+        self.bias = nn.Parameter(torch.zeros(fold_models, width))
+        self.head_weight = nn.Parameter(torch.zeros(fold_models, width, classes))
+        self.head_bias = nn.Parameter(torch.zeros(fold_models, classes))
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw the weights, each member its own; the rings of a member share one fan-in."""
-        rings, features, _ = self.weight.shape
+        """Draw the weights of each fold model separately; its hops share one fan-in."""
+        hops, features, _ = self.weight.shape
         with torch.no_grad():
-            for member in range(self.members):
-                one = torch.empty(rings * features, self.width)
+            for fold_model in range(self.fold_models):
+                one = torch.empty(hops * features, self.width)
                 nn.init.xavier_uniform_(one, generator=generator)
-                columns = slice(member * self.width, (member + 1) * self.width)
-                self.weight[:, :, columns] = one.view(rings, features, self.width)
-                nn.init.xavier_uniform_(self.head_weight[member], generator=generator)
+                columns = slice(fold_model * self.width, (fold_model + 1) * self.width)
+                self.weight[:, :, columns] = one.view(hops, features, self.width)
+                nn.init.xavier_uniform_(self.head_weight[fold_model], generator=generator)
 
-    def embed(self, rings: Sequence[Features]) -> Float[Tensor, "nodes members width"]:
-        """Return h of every member."""
-        parts = [project(rows, weight) for rows, weight in zip(rings, self.weight, strict=True)]
-        hidden = torch.stack(parts).sum(dim=0).unflatten(1, (self.members, self.width))
+    def embed(self, hops: Sequence[Features]) -> Float[Tensor, "nodes fold_models width"]:
+        """Return h of every fold model."""
+        parts = [project(rows, weight) for rows, weight in zip(hops, self.weight, strict=True)]
+        hidden = torch.stack(parts).sum(dim=0).unflatten(1, (self.fold_models, self.width))
         return torch.relu(hidden + self.bias)
 
     def logits(
-        self, embedded: Float[Tensor, "nodes members width"]
-    ) -> Float[Tensor, "nodes members classes"]:
-        """Return each member's class scores."""
+        self, embedded: Float[Tensor, "nodes fold_models width"]
+    ) -> Float[Tensor, "nodes fold_models classes"]:
+        """Return the class scores of each fold model."""
         return torch.einsum("nmd,mdc->nmc", embedded, self.head_weight) + self.head_bias
 
-    def votes(self, embedded: Float[Tensor, "nodes members width"]) -> Float[Tensor, "nodes members classes"]:
-        """Return each member's class probabilities."""
+    def fold_probabilities(
+        self, embedded: Float[Tensor, "nodes fold_models width"]
+    ) -> Float[Tensor, "nodes fold_models classes"]:
+        """Return the class probabilities of each fold model."""
         logits = self.logits(embedded)
         return torch.softmax(logits, dim=2) if self.exclusive else torch.sigmoid(logits)

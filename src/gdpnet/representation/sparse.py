@@ -1,4 +1,8 @@
-"""A sparse matrix whose transpose is laid out too, so that gradients cost what the product costs."""
+"""A sparse matrix that also stores its transpose, so that a gradient costs as much as the product.
+
+`torch_geometric.EdgeIndex.matmul` and torch's CSR tensors give the same products, but take more than twice as long
+(forward and backward on a CPU, a graph of Cora's size), and torch warns that CSR tensors are in beta state.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +15,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of
+from gdpnet.data import features
 from gdpnet.data.features import Features, SparseRows, project
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Sparse rows, and for each column its rows (``row_of``) and where their values lie (``order``)."""
+    """Sparse rows, the rows of the transpose, and the position of each of its values in the first."""
 
     rows: SparseRows
-    column_ptr: Int[Tensor, "offsets"]
-    row_of: Int[Tensor, "values"]
+    transpose: SparseRows
     order: Int[Tensor, "values"]
 
     @property
@@ -39,59 +43,56 @@ class Matrix:
 
     @classmethod
     def of(cls, rows: SparseRows, device: torch.device) -> Matrix:
-        """Lay out a matrix and its transpose on a device."""
+        """Return a matrix with its transpose on a device."""
         order = torch.argsort(rows.column, stable=True)
-        lengths = torch.bincount(rows.column, minlength=rows.width)
-        row_of = rows.row[order]
-        return cls(rows.to(device), offsets_of(lengths).to(device), row_of.to(device), order.to(device))
+        row_ptr = offsets_of(torch.bincount(rows.column, minlength=rows.width))
+        transpose = SparseRows(row_ptr, rows.row[order], rows.value[order], rows.shape[0])
+        return cls(rows.to(device), transpose.to(device), order.to(device))
 
 
 Table = Tensor | SparseRows | Matrix
-"""Feature rows as a network reads them: dense, sparse, or sparse with their transpose."""
+"""Feature rows: dense, sparse, or sparse with their transpose."""
 
 
-def table_of(features: Features, device: torch.device) -> Table:
-    """Bring feature rows to a device; sparse ones stay sparse."""
-    return Matrix.of(features, device) if isinstance(features, SparseRows) else features.to(device)
+def table_of(rows: Features, device: torch.device) -> Table:
+    """Move feature rows to a device; sparse ones stay sparse."""
+    return Matrix.of(rows, device) if isinstance(rows, SparseRows) else rows.to(device)
 
 
 def times(table: Table, weight: Float[Tensor, "columns out"]) -> Float[Tensor, "rows out"]:
-    """Multiply a table with a dense matrix; the gradient goes to the dense one alone."""
+    """Multiply a table with a dense matrix; only the dense matrix gets a gradient."""
     if isinstance(table, Matrix):
         product: Tensor = _Product.apply(weight, table)
         return product
     return project(table, weight)
 
 
-def drop_values(table: Table, share: float, training: bool) -> Table:
-    """Set a random share of the values to zero while training, and scale up the rest."""
+def drop_values(
+    table: Table, share: float, training: bool, generator: torch.Generator | None = None
+) -> Table:
+    """Apply dropout to the values while training, with the random numbers of a generator if there is one."""
     if not training or share == 0.0:
         return table
-    if isinstance(table, Tensor):
-        return F.dropout(table, share)
-    return table.with_value(F.dropout(table.value, share))
+    value = table if isinstance(table, Tensor) else table.value
+    dropped = F.dropout(value, share) if generator is None else features.drop_values(value, share, generator)
+    return dropped if isinstance(table, Tensor) else table.with_value(dropped)
 
 
 class _Product(torch.autograd.Function):
-    """A sparse matrix times a dense one: A B, whose gradient for B is Aᵀ times the gradient of the product."""
+    """The product A B of a sparse and a dense matrix; the gradient of B is Aᵀ times that of the product."""
 
     @staticmethod
     def forward(ctx: Any, dense: Tensor, matrix: Matrix) -> Tensor:
         ctx.matrix = matrix
-        rows = matrix.rows
-        return _row_sums(rows.row_ptr, rows.column, rows.value, dense)
+        return _multiply(matrix.rows, dense)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None]:
         matrix = ctx.matrix
-        value = matrix.value[matrix.order]
-        return _row_sums(matrix.column_ptr, matrix.row_of, value, gradients[0].contiguous()), None
+        transpose = matrix.transpose.with_value(matrix.value[matrix.order])
+        return _multiply(transpose, gradients[0].contiguous()), None
 
 
-def _row_sums(row_ptr: Tensor, column: Tensor, value: Tensor, dense: Tensor) -> Tensor:
-    """Add up, for each row, the dense rows that its columns name."""
-    if column.numel() == 0:
-        return dense.new_zeros(row_ptr.numel() - 1, dense.shape[1])
-    return F.embedding_bag(
-        column, dense, row_ptr, mode="sum", per_sample_weights=value, include_last_offset=True
-    )
+def _multiply(rows: SparseRows, dense: Tensor) -> Tensor:
+    # not every backend of project accepts a matrix without values
+    return project(rows, dense) if rows.column.numel() else dense.new_zeros(rows.shape[0], dense.shape[1])

@@ -1,7 +1,7 @@
-"""What a representation is for: its truth, its loss, and f_c, the score of a target under its beliefs.
+"""Tasks: the ground truth, the loss, and f_c, the score of a target under its predicted probabilities.
 
-A task is what differs between learning classes, sets of labels, partners or anything of a user's own. Selection
-never sees one: it is handed rewards, which `gdpnet.training.rewards` makes of f_c.
+The shipped tasks are classes, sets of labels, clusters and edges; users may write their own. Selection does not know
+the task: it gets rewards, which `gdpnet.training.rewards` computes from f_c.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from gdpnet.data.graph import Graph
 
 @runtime_checkable
 class Task(Protocol):
-    """What representations are learned for; the shipped ones are below, a user may write another."""
+    """The interface of a task."""
 
     @property
     def exclusive(self) -> bool:
-        """Say whether the beliefs about a node add up to one (softmax), or each stands for itself (sigmoid)."""
+        """Return whether a node's probabilities sum to one (softmax) or are independent (sigmoid)."""
 
     def outputs(self, graph: Graph) -> int:
-        """Return how many beliefs there are about a node."""
+        """Return the number of outputs per node."""
 
     def truth(self, graph: Graph) -> Shaped[Tensor, "nodes *any"]:
-        """Return what is known of each node, a row each; rows of nodes without a label are never read."""
+        """Return the ground truth, one row per node; rows of nodes without a label are never read."""
 
     def loss(
         self,
-        logits: Float[Tensor, "n members outputs"],
+        logits: Float[Tensor, "n fold_models outputs"],
         truth: Shaped[Tensor, "n *any"],
-        learns: Bool[Tensor, "n members"],
+        learns: Bool[Tensor, "n fold_models"],
     ) -> Float[Tensor, ""]:
-        """Return the members' losses added up, each averaged over the nodes that it may learn from."""
+        """Return the sum of the fold models' losses, each averaged over the nodes it may learn from."""
 
     def score(
-        self, beliefs: Float[Tensor, "n outputs"], truth: Shaped[Tensor, "n *any"], kind: str
+        self, probabilities: Float[Tensor, "n outputs"], truth: Shaped[Tensor, "n *any"], kind: str
     ) -> Float[Tensor, "n"]:
-        """Return f_c of each target, within 0 and 1: a ``hit``, or a graded ``probability``, above zero."""
+        """Return f_c of each target, between 0 and 1: a ``hit``, or a ``probability`` above zero."""
 
-    def quality(self, beliefs: Float[Tensor, "n outputs"], truth: Shaped[Tensor, "n *any"]) -> float:
-        """Return how good beliefs are, greater is better; the best epoch is chosen by it."""
+    def quality(self, probabilities: Float[Tensor, "n outputs"], truth: Shaped[Tensor, "n *any"]) -> float:
+        """Return the quality of predictions, higher is better; it selects the best epoch."""
 
 
 class Classification:
-    """One class a node: cross-entropy, f_c the hit or the probability of the true class, micro-F1."""
+    """One class per node: cross-entropy; f_c is the hit or the probability of the true class; micro-F1."""
 
     exclusive = True
 
@@ -63,42 +63,48 @@ class Classification:
 
     def loss(
         self,
-        logits: Float[Tensor, "n members classes"],
+        logits: Float[Tensor, "n fold_models classes"],
         truth: Int[Tensor, "n"],
-        learns: Bool[Tensor, "n members"],
+        learns: Bool[Tensor, "n fold_models"],
     ) -> Float[Tensor, ""]:
         """Return cross-entropy."""
-        return classification_loss(logits, truth, learns)
+        wanted = truth.repeat_interleave(logits.shape[1])
+        losses = F.cross_entropy(logits.flatten(0, 1), wanted, reduction="none")
+        return mean_by_fold_model(losses.unflatten(0, logits.shape[:2]), learns)
 
     def score(
-        self, beliefs: Float[Tensor, "n classes"], truth: Int[Tensor, "n"], kind: str
+        self, probabilities: Float[Tensor, "n classes"], truth: Int[Tensor, "n"], kind: str
     ) -> Float[Tensor, "n"]:
-        """Return the hit or the probability of the true class."""
-        return hit_or_probability(beliefs, truth, kind)
+        """Return the hit (0 or 1) or the probability of the true class."""
+        if kind == "hit":
+            return (probabilities.argmax(dim=1) == truth).to(probabilities.dtype)
+        return torch.gather(probabilities, 1, truth[:, None])[:, 0]
 
-    def quality(self, beliefs: Float[Tensor, "n classes"], truth: Int[Tensor, "n"]) -> float:
-        """Return micro-F1."""
-        return micro_f1(beliefs.argmax(dim=1), truth)
+    def quality(self, probabilities: Float[Tensor, "n classes"], truth: Int[Tensor, "n"]) -> float:
+        """Return micro-F1, which for one class per node is the accuracy."""
+        return (
+            float((probabilities.argmax(dim=1) == truth).double().mean()) if truth.numel() else float("nan")
+        )
 
 
 CLASSIFICATION = Classification()
 
 
 JOINS = "|"
-"""What parts the labels of a node where it may have several: the class ``red|round`` is two labels."""
+"""The separator of a node's labels: the class ``red|round`` stands for two labels."""
 
 
 def label_names(graph: Graph) -> tuple[str, ...]:
-    """Return every label that the names of a graph's classes are made of, in the order of the alphabet."""
+    """Return the labels that occur in the names of a graph's classes, sorted."""
     return tuple(sorted({part for name in graph.class_names for part in name.split(JOINS) if part}))
 
 
 @dataclass(frozen=True)
 class MultiLabel:
-    """Any number of labels a node: binary cross-entropy over labels, micro-F1 over all nodes and labels.
+    """Any number of labels per node: binary cross-entropy over labels, micro-F1 over all nodes and labels.
 
-    f_c of a node is the F1 of the labels it is believed to have (hit), or the geometric mean over labels of the
-    probability of what is true of it, so that the marginal reward is the gain in mean log-likelihood.
+    f_c of a node is the F1 of its predicted labels (hit), or the geometric mean over labels of the probability of the
+    truth, so that the marginal reward is the gain in mean log-likelihood.
     """
 
     names: tuple[str, ...]
@@ -109,41 +115,41 @@ class MultiLabel:
         return len(self.names)
 
     def truth(self, graph: Graph) -> Float[Tensor, "nodes labels"]:
-        """Return which labels each node has, as ones and zeros."""
+        """Return the labels of each node as ones and zeros."""
         sets = [set(name.split(JOINS)) for name in graph.class_names]
-        table = torch.tensor([[float(name in one) for name in self.names] for one in sets])
+        table = torch.tensor([[float(name in labels) for name in self.names] for labels in sets])
         return table[graph.labels.clamp(min=0)]
 
     def loss(
         self,
-        logits: Float[Tensor, "n members labels"],
+        logits: Float[Tensor, "n fold_models labels"],
         truth: Float[Tensor, "n labels"],
-        learns: Bool[Tensor, "n members"],
+        learns: Bool[Tensor, "n fold_models"],
     ) -> Float[Tensor, ""]:
         """Return binary cross-entropy."""
         wanted = truth[:, None].expand_as(logits)
         losses = F.binary_cross_entropy_with_logits(logits, wanted, reduction="none")
-        return mean_by_member(losses.sum(dim=2), learns)
+        return mean_by_fold_model(losses.sum(dim=2), learns)
 
     def score(
-        self, beliefs: Float[Tensor, "n labels"], truth: Float[Tensor, "n labels"], kind: str
+        self, probabilities: Float[Tensor, "n labels"], truth: Float[Tensor, "n labels"], kind: str
     ) -> Float[Tensor, "n"]:
-        """Return each node's own F1, or how likely its labels are."""
+        """Return the F1 of each node, or the likelihood of its labels."""
         if kind == "hit":
-            believed = (beliefs > 0.5).to(truth.dtype)
-            return 2 * (believed * truth).sum(dim=1) / (believed + truth).sum(dim=1).clamp(min=1.0)
-        likely = torch.where(truth > 0, beliefs, 1.0 - beliefs)
+            predicted = (probabilities > 0.5).to(truth.dtype)
+            return 2 * (predicted * truth).sum(dim=1) / (predicted + truth).sum(dim=1).clamp(min=1.0)
+        likely = torch.where(truth > 0, probabilities, 1.0 - probabilities)
         return likely.clamp(min=1e-6).log().mean(dim=1).exp()
 
-    def quality(self, beliefs: Float[Tensor, "n labels"], truth: Float[Tensor, "n labels"]) -> float:
-        """Return micro-F1: 2 hits / (labels believed + labels there are)."""
-        believed = (beliefs > 0.5).to(truth.dtype)
-        return float(2 * (believed * truth).sum() / (believed + truth).sum().clamp(min=1.0))
+    def quality(self, probabilities: Float[Tensor, "n labels"], truth: Float[Tensor, "n labels"]) -> float:
+        """Return micro-F1: 2 hits / (predicted labels + true labels)."""
+        predicted = (probabilities > 0.5).to(truth.dtype)
+        return float(2 * (predicted * truth).sum() / (predicted + truth).sum().clamp(min=1.0))
 
 
 @dataclass(frozen=True)
 class Clustering(Classification):
-    """Clusters that were found without labels stand for classes."""
+    """Clusters, found without labels, take the place of classes."""
 
     clusters: int
 
@@ -152,17 +158,18 @@ class Clustering(Classification):
         return self.clusters
 
     def truth(self, graph: Graph) -> Int[Tensor, "nodes"]:
-        """Return nothing yet: clusters are found, not given."""
+        """Return -1 for every node: clusters are found in training."""
         return torch.full((graph.num_nodes,), -1)
 
 
 @dataclass(frozen=True)
 class Partners:
-    """Links: foretell where the partners of a node are.
+    """Edges: predict the communities of a node's partners.
 
-    Truth is q_v, the share of v's links, none of them a candidate, that lead into each community. The loss is the
-    cross-entropy of beliefs b_v against q_v; f_c = sum over communities of q_v b_v, the probability that a partner of
-    v is where v is believed to have it. All that are no partners of v are its negatives, community by community.
+    The truth is q_v, the share of v's supervision edges, none of them a candidate, that lead into each community. The
+    loss is the cross-entropy of the predicted probabilities p_v against q_v; f_c = sum over communities of q_v p_v is
+    the probability that a partner of v is in a community drawn from p_v. All other nodes are negatives of v,
+    community by community.
     """
 
     communities: int
@@ -173,65 +180,42 @@ class Partners:
         return self.communities
 
     def truth(self, graph: Graph) -> Float[Tensor, "nodes communities"]:
-        """Return nothing yet: communities are found, not given."""
+        """Return zeros: communities are found in training."""
         return torch.zeros(graph.num_nodes, self.communities)
 
     def loss(
         self,
-        logits: Float[Tensor, "n members communities"],
+        logits: Float[Tensor, "n fold_models communities"],
         truth: Float[Tensor, "n communities"],
-        learns: Bool[Tensor, "n members"],
+        learns: Bool[Tensor, "n fold_models"],
     ) -> Float[Tensor, ""]:
-        """Return cross-entropy against shares."""
-        return mean_by_member(-(F.log_softmax(logits, dim=2) * truth[:, None]).sum(dim=2), learns)
+        """Return the cross-entropy against shares."""
+        return mean_by_fold_model(-(F.log_softmax(logits, dim=2) * truth[:, None]).sum(dim=2), learns)
 
     def score(
-        self, beliefs: Float[Tensor, "n communities"], truth: Float[Tensor, "n communities"], kind: str
+        self, probabilities: Float[Tensor, "n communities"], truth: Float[Tensor, "n communities"], kind: str
     ) -> Float[Tensor, "n"]:
-        """Return how likely a partner is where it is believed to be, or whether the likeliest place has one."""
+        """Return the probability of a partner's community, or whether the likeliest community has a partner."""
         if kind == "hit":
-            return (torch.gather(truth, 1, beliefs.argmax(dim=1, keepdim=True))[:, 0] > 0).to(beliefs.dtype)
-        return (beliefs * truth).sum(dim=1)
+            likeliest = probabilities.argmax(dim=1, keepdim=True)
+            return (torch.gather(truth, 1, likeliest)[:, 0] > 0).to(probabilities.dtype)
+        return (probabilities * truth).sum(dim=1)
 
     def quality(
-        self, beliefs: Float[Tensor, "n communities"], truth: Float[Tensor, "n communities"]
+        self, probabilities: Float[Tensor, "n communities"], truth: Float[Tensor, "n communities"]
     ) -> float:
         """Return the mean of f_c."""
-        return float((beliefs * truth).sum(dim=1).double().mean()) if len(truth) else float("nan")
+        return float((probabilities * truth).sum(dim=1).double().mean()) if len(truth) else float("nan")
 
 
-def classification_loss(
-    logits: Float[Tensor, "n members classes"], label: Int[Tensor, "n"], learns: Bool[Tensor, "n members"]
+def mean_by_fold_model(
+    losses: Float[Tensor, "n fold_models"], learns: Bool[Tensor, "n fold_models"]
 ) -> Float[Tensor, ""]:
-    """Return the members' cross-entropies added up, each averaged over the nodes that it may learn from."""
-    losses = F.cross_entropy(
-        logits.flatten(0, 1), label.repeat_interleave(logits.shape[1]), reduction="none"
-    ).unflatten(0, logits.shape[:2])
-    return mean_by_member(losses, learns)
-
-
-def mean_by_member(
-    losses: Float[Tensor, "n members"], learns: Bool[Tensor, "n members"]
-) -> Float[Tensor, ""]:
-    """Add up the members' losses, each averaged over the nodes that it may learn from."""
+    """Return the sum of the fold models' losses, each averaged over the nodes it may learn from."""
     return ((losses * learns).sum(dim=0) / learns.sum(dim=0).clamp(min=1)).sum()
 
 
-def may_learn(left_out_by: Int[Tensor, "n"], members: int) -> Bool[Tensor, "n members"]:
-    """Say which members may learn from each node: the first, and all others but the one that leaves it out."""
-    member = torch.arange(members, device=left_out_by.device)
-    return (member == 0) | (member != left_out_by[:, None])
-
-
-def hit_or_probability(
-    beliefs: Float[Tensor, "n classes"], label: Int[Tensor, "n"], kind: str
-) -> Float[Tensor, "n"]:
-    """Return f_c of each target: its own micro-F1 (hit, 0 or 1), or the probability of its true class."""
-    if kind == "hit":
-        return (beliefs.argmax(dim=1) == label).to(beliefs.dtype)
-    return torch.gather(beliefs, 1, label[:, None])[:, 0]
-
-
-def micro_f1(predicted: Int[Tensor, "n"], label: Int[Tensor, "n"]) -> float:
-    """Return micro-averaged F1, which for one label a node is the share of hits."""
-    return float((predicted == label).double().mean()) if label.numel() else float("nan")
+def may_learn(left_out_by: Int[Tensor, "n"], fold_models: int) -> Bool[Tensor, "n fold_models"]:
+    """Return which fold models may learn from each node: the first, and all others that do not leave it out."""
+    fold_model = torch.arange(fold_models, device=left_out_by.device)
+    return (fold_model == 0) | (fold_model != left_out_by[:, None])

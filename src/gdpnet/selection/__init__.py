@@ -1,1 +1,1 @@
-"""Phase one: choose the signal neighbours."""
+"""Phase one: select the signal neighbours of each node with a policy trained by PPO."""

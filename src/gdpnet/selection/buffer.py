@@ -1,4 +1,4 @@
-"""The states that a roll-out visited, gathered once and scored under one policy after another."""
+"""The states that a roll-out visited, collected once and scored under changing policies."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _PAIRS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
-class Visited:
-    """The states of a roll-out and the candidates that each decision chose among, in pairs.
+class StateBuffer:
+    """The states of a roll-out, and pairs of a decision and one of its candidates.
 
-    In a random order the draw belongs to the environment: a decision then has the drawn candidate alone.
+    In a random order the environment draws: a decision then has a single candidate, the drawn one.
     """
 
     rollout: Rollout
     embedded: Float[Tensor, "decisions width"]
-    beliefs: Float[Tensor, "decisions classes"]
+    probabilities: Float[Tensor, "decisions classes"]
     counts: Float[Tensor, "decisions"]
     candidate: Int[Tensor, "pairs"]
     offsets: Int[Tensor, "offsets"]
@@ -40,39 +40,39 @@ class Visited:
         return self.offsets.diff()
 
 
-def visited_states(rollout: Rollout, view: View) -> Visited:
-    """Recompute what the policy saw at every decision of a roll-out."""
+def collect_states(rollout: Rollout, view: View) -> StateBuffer:
+    """Recompute the policy's observation at every decision of a roll-out."""
     sums, counts = rollout.states
-    embedded, beliefs = view.observe(rollout.episodes.target_row[rollout.episode], sums, counts)
+    embedded, probabilities = view.observe(rollout.episodes.target_row[rollout.episode], sums, counts)
     if not rollout.play.learned_order:
-        alone = torch.arange(rollout.decisions + 1, device=rollout.episode.device)
-        return Visited(rollout, embedded, beliefs, counts, rollout.candidate, alone)
+        single = torch.arange(rollout.decisions + 1, device=rollout.episode.device)
+        return StateBuffer(rollout, embedded, probabilities, counts, rollout.candidate, single)
     start, length = rollout.episodes.offsets[:-1], rollout.episodes.length
     decision, candidate = ranges(start[rollout.episode], length[rollout.episode])
     open_ = rollout.visited_at[candidate] >= rollout.step[decision]
     size = torch.bincount(decision[open_], minlength=rollout.decisions)
-    return Visited(rollout, embedded, beliefs, counts, candidate[open_], offsets_of(size))
+    return StateBuffer(rollout, embedded, probabilities, counts, candidate[open_], offsets_of(size))
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The decisions of some whole episodes with all that scoring them takes but the weights."""
+    """The decisions of some whole episodes, with all inputs of their scores except the weights."""
 
     play: Play
     chosen: Int[Tensor, "n"]
-    """The number in the roll-out of each decision."""
+    """The number of each decision in the roll-out."""
     target_input: Float[Tensor, "n inputs"]
     is_ending: Bool[Tensor, "n"]
     drew: Float[Tensor, "n"]
-    """One where a neighbour was drawn, zero where the ending neighbour was."""
+    """One if a neighbour was drawn, zero if the ending neighbour was."""
     sign: Float[Tensor, "n"]
-    """One where the neighbour was kept, else minus one."""
+    """One if the neighbour was kept, else minus one."""
     order_log_prob: Float[Tensor, "n"]
-    """Under the policy that acted; in a random order, under every policy."""
+    """Under the policy that acted; in a random order, under any policy."""
     keep_log_prob: Float[Tensor, "n"]
     """Under the policy that acted."""
     taken: Int[Tensor, "n"]
-    """The pair that was drawn; the first one where the ending neighbour was."""
+    """The pair of the drawn candidate; the first pair if the ending neighbour was drawn."""
     neighbour_input: Float[Tensor, "candidates neighbour_inputs"]
     """The candidates of these decisions, each once."""
     owner: Int[Tensor, "pairs"]
@@ -85,7 +85,7 @@ class Batch:
         return self.chosen.numel()
 
     def part(self, decisions: slice, pairs: slice, candidates: slice) -> Batch:
-        """Return what belongs to some episodes that follow one another, without a copy of what is wide."""
+        """Return the part of consecutive episodes, without copying the wide tensors."""
         return Batch(
             self.play,
             self.chosen[decisions],
@@ -103,25 +103,25 @@ class Batch:
         )
 
 
-def gather_batch(policy: Policy, visited: Visited, sequence: Int[Tensor, "episodes"]) -> Batch:
-    """Gather what scoring the decisions of some episodes takes, episode after episode."""
-    rollout, met, offsets = visited.rollout, visited.rollout.met, visited.rollout.episodes.offsets
+def gather_batch(policy: Policy, buffer: StateBuffer, sequence: Int[Tensor, "episodes"]) -> Batch:
+    """Gather the inputs for scoring the decisions of some episodes, in the order of ``sequence``."""
+    rollout, encoded, offsets = buffer.rollout, buffer.rollout.encoded, buffer.rollout.episodes.offsets
     first = decision_offsets(rollout)
     _, chosen = ranges(first[sequence], first.diff()[sequence])
     _, used = ranges(offsets[sequence], offsets.diff()[sequence])
-    size = visited.sizes[chosen]
-    owner, pair = ranges(visited.offsets[chosen], size)
-    candidate = visited.candidate[pair]
+    size = buffer.sizes[chosen]
+    owner, pair = ranges(buffer.offsets[chosen], size)
+    candidate = buffer.candidate[pair]
     where = torch.empty_like(rollout.visited_at)
     where[used] = torch.arange(used.numel(), device=used.device)
     drawn = (candidate == rollout.candidate[chosen][owner]).nonzero().flatten()
-    beliefs = visited.beliefs.index_select(0, chosen)
-    other = met.beliefs.index_select(0, candidate)
+    probabilities = buffer.probabilities.index_select(0, chosen)
+    other = encoded.probabilities.index_select(0, candidate)
     ending = rollout.is_ending[chosen]
     return Batch(
         rollout.play,
         chosen,
-        policy.target_input(visited.embedded.index_select(0, chosen), beliefs, visited.counts[chosen]),
+        policy.target_input(buffer.embedded.index_select(0, chosen), probabilities, buffer.counts[chosen]),
         ending,
         1.0 - ending.float(),
         2.0 * rollout.kept[chosen].float() - 1.0,
@@ -129,26 +129,26 @@ def gather_batch(policy: Policy, visited: Visited, sequence: Int[Tensor, "episod
         rollout.keep_log_prob[chosen],
         offsets_of(size)[:-1].index_copy(0, owner[drawn], drawn),
         policy.neighbour_input(
-            met.embedded.index_select(0, used),
-            met.beliefs.index_select(0, used),
-            met.pairs.index_select(0, used),
+            encoded.embedded.index_select(0, used),
+            encoded.probabilities.index_select(0, used),
+            encoded.pairs.index_select(0, used),
         ),
         owner,
         where[candidate],
-        agreement(beliefs.index_select(0, owner), other),
+        agreement(probabilities.index_select(0, owner), other),
     )
 
 
 def cut_batch(
-    whole: Batch, visited: Visited, sequence: Int[Tensor, "episodes"], most_episodes: int | None = None
+    whole: Batch, buffer: StateBuffer, sequence: Int[Tensor, "episodes"], most_episodes: int | None = None
 ) -> list[Batch]:
-    """Cut what was gathered of some episodes into parts of so many of them, bounded also by their pairs."""
-    offsets, first = visited.rollout.episodes.offsets, decision_offsets(visited.rollout)
-    pairs = (visited.offsets[first[1:]] - visited.offsets[first[:-1]])[sequence]
+    """Split a batch into parts of at most ``most_episodes`` episodes and a bounded number of pairs."""
+    offsets, first = buffer.rollout.episodes.offsets, decision_offsets(buffer.rollout)
+    pairs = (buffer.offsets[first[1:]] - buffer.offsets[first[:-1]])[sequence]
     slot = torch.arange(sequence.numel(), device=offsets.device) // (most_episodes or sequence.numel())
-    crowd = (pairs.cumsum(0) - 1).clamp(min=0) // _PAIRS_AT_ONCE
+    group = (pairs.cumsum(0) - 1).clamp(min=0) // _PAIRS_AT_ONCE
     begins = torch.ones_like(slot, dtype=torch.bool)
-    begins[1:] = (slot.diff() != 0) | (crowd.diff() != 0)
+    begins[1:] = (slot.diff() != 0) | (group.diff() != 0)
     ends = F.pad(begins.nonzero().flatten(), (0, 1), value=sequence.numel())
     sizes = (first.diff()[sequence], pairs, offsets.diff()[sequence])
     bounds = torch.stack([offsets_of(size)[ends] for size in sizes], dim=1).tolist()
@@ -159,15 +159,15 @@ def cut_batch(
 
 
 def score_batch(policy: Policy, batch: Batch) -> Scored:
-    """Score all candidates of some decisions and read off the log-probability of what was done."""
-    return read_off(batch, *score_candidates(policy, batch))
+    """Score all candidates of some decisions and return the log-probabilities of the actions taken."""
+    return log_probabilities(batch, *score_candidates(policy, batch))
 
 
 def score_candidates(policy: Policy, batch: Batch) -> tuple[Float[Tensor, "pairs"], Float[Tensor, "n"]]:
-    """Score all candidates of some decisions, and the ending neighbour of each: zero where there is none."""
-    neighbour_half = batch.neighbour_input @ policy.neighbour_weight
-    half = torch.addmm(policy.first_bias, batch.target_input, policy.target_weight)
-    first = neighbour_half.index_select(0, batch.place) + half.index_select(0, batch.owner)
+    """Score all candidates of some decisions, and the ending neighbour of each; zero if it is no candidate."""
+    half = policy.target_half(batch.target_input)
+    first = policy.neighbour_half(batch.neighbour_input).index_select(0, batch.place)
+    first = first + half.index_select(0, batch.owner)
     if policy.extras:
         first = torch.addr(first, batch.agreement, policy.agreement_weight)
     if not batch.play.can_end:
@@ -177,8 +177,8 @@ def score_candidates(policy: Policy, batch: Batch) -> tuple[Float[Tensor, "pairs
     return scores[:pairs], scores[pairs:]
 
 
-def read_off(batch: Batch, score: Float[Tensor, "pairs"], ending: Float[Tensor, "n"]) -> Scored:
-    """Read the log-probability of what was done off the scores of all candidates."""
+def log_probabilities(batch: Batch, score: Float[Tensor, "pairs"], ending: Float[Tensor, "n"]) -> Scored:
+    """Return the log-probabilities of the actions taken, from the scores of all candidates."""
     play, count = batch.play, batch.count
     taken = score.index_select(0, batch.taken)
     if play.learned_order:

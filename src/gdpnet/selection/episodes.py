@@ -1,8 +1,8 @@
-"""The neighbour-selection MDP: one episode a target, all episodes of a batch on flat tensors.
+"""The neighbour-selection MDP: one episode per target, all episodes of a batch on flat tensors.
 
-The state of an episode is the running sum of what its kept neighbours give, and their count; an observer turns
-it into what the policy sees, ``h_v^t`` and the beliefs about v. Keeping neighbour u adds u's row to the sum;
-dropping it changes nothing. Where edges have weights, u adds its row times its weight, and its weight to the count.
+The state of an episode is the running sum of its kept neighbours' messages, and their count. `View.observe` maps it
+to the policy's input: ``h_v^t`` and the class probabilities of v. Keeping neighbour u adds u's message to the sum;
+dropping u changes nothing. If edges have weights, u adds its message times its weight, and its weight to the count.
 """
 
 from __future__ import annotations
@@ -19,57 +19,57 @@ from gdpnet._core.random import keys
 
 
 @dataclass(frozen=True)
-class Met:
-    """The candidates of a batch as their targets meet them, one row a candidate."""
+class Encoded:
+    """The candidates of a batch, encoded for their targets, one row per candidate."""
 
-    given: Float[Tensor, "candidates width"]
-    """What keeping the candidate adds to its target's running sum."""
+    message: Float[Tensor, "candidates width"]
+    """Added to the target's running sum if the candidate is kept."""
     embedded: Float[Tensor, "candidates width"]
-    beliefs: Float[Tensor, "candidates classes"]
+    probabilities: Float[Tensor, "candidates classes"]
     pairs: Float[Tensor, "candidates pairs"]
     weight: Float[Tensor, "candidates"] | None = None
-    """What keeping the candidate adds to its target's count; one for each where there is nothing."""
+    """Added to the target's count if the candidate is kept; None stands for one each."""
 
     @property
     def counted(self) -> Float[Tensor, "candidates"]:
-        """Return what keeping each candidate adds to its target's count."""
-        return torch.ones_like(self.given[:, 0]) if self.weight is None else self.weight
+        """Return the weight of each candidate in its target's count."""
+        return torch.ones_like(self.message[:, 0]) if self.weight is None else self.weight
 
 
 @dataclass(frozen=True)
 class Tables:
-    """What `View.observe` computes, as tables, for an engine that computes it by itself.
+    """The weights behind `View.observe`, for engines that observe states inside a kernel.
 
-    h = relu((own + sum) / (1 + kept) + bias), or relu(sum / kept + own + bias) where the node has a matrix of its
-    own; beliefs are softmax(h head + head_bias). Row r belongs to member ``r // nodes``.
+    h = relu((own + sum) / (1 + kept) + bias), or relu(sum / kept + own + bias) with ``self_weight``; class
+    probabilities are softmax(h head + head_bias). Row r belongs to fold model ``r // nodes``.
     """
 
     own: Float[Tensor, "rows width"]
-    bias: Float[Tensor, "members width"]
-    heads: Float[Tensor, "members width classes"]
-    head_bias: Float[Tensor, "members classes"]
+    bias: Float[Tensor, "fold_models width"]
+    heads: Float[Tensor, "fold_models width classes"]
+    head_bias: Float[Tensor, "fold_models classes"]
     nodes: int
     self_weight: bool
 
 
 @dataclass(frozen=True)
 class View:
-    """The two things that selection must be told of representation.
+    """All that selection knows about representation.
 
-    A row is a node as one classifier sees it; with cross-fitting a node has one row for each classifier.
+    A row is a node encoded by one fold model; with cross-fitting a node has one row per fold model.
     """
 
-    meet: Callable[[Episodes], Met]
-    """Look at the candidates of some episodes."""
+    encode: Callable[[Episodes], Encoded]
+    """Encode the candidates of some episodes."""
     observe: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-    """From target rows, running sums and counts to embeddings ``h_v^t`` and beliefs."""
+    """Map target rows, running sums and counts to embeddings ``h_v^t`` and class probabilities."""
     tables: Tables | None = None
-    """The same for an engine on chip, where there is one."""
+    """The weights of ``observe`` for the numba and Triton engines; without them the reference engine plays."""
 
 
 @dataclass(frozen=True)
 class Episodes:
-    """The candidates of a batch of episodes, laid end to end, longest episode first."""
+    """The candidates of a batch of episodes, concatenated, longest episode first."""
 
     target: Int[Tensor, "episodes"]
     target_row: Int[Tensor, "episodes"]
@@ -77,7 +77,7 @@ class Episodes:
     row: Int[Tensor, "candidates"]
     edge: Int[Tensor, "candidates"]
     key: Int[Tensor, "candidates"]
-    """Key of each candidate's random draws: target and neighbour, so that batches do not matter."""
+    """Random key of each candidate, from target and neighbour, so that draws do not depend on the batch."""
     ending_key: Int[Tensor, "episodes"]
 
     @property
@@ -107,13 +107,13 @@ def begin_episodes(
     seed: int,
     shared_keys: bool = False,
 ) -> Episodes:
-    """Lay out one episode for each target that has neighbours.
+    """Return one episode for each target that has neighbours.
 
-    A target with more than ``max_candidates`` neighbours plays one episode for each of several random parts of
-    equal size, so that every neighbour is decided on and no episode is longer than the bound. ``row_shift`` is
-    added to node numbers to give rows, a shift a target. A target may stand several times to be played several
-    times; ``copy`` then tells these apart, so that each has random draws of its own. With ``shared_keys`` keys leave
-    the copy out: whoever plays the same episode several times folds it in.
+    The neighbours of a target with more than ``max_candidates`` are split at random into parts of equal size, one
+    episode each, so that every neighbour is decided on and no episode exceeds the bound. ``row_shift`` is added to a
+    target's node number, and to its neighbours', to give rows. A target may be listed several times to be played
+    several times; ``copy`` then gives each its own random draws. With ``shared_keys`` the keys leave the copy out:
+    the engine that plays an episode several times folds it in.
     """
     degree = row_ptr[targets + 1] - row_ptr[targets]
     owner, edge = ranges(row_ptr[targets], degree)
@@ -147,7 +147,7 @@ def begin_episodes(
 
 
 def split_episodes(episodes: Episodes, most: int) -> list[Episodes]:
-    """Cut a batch into smaller ones of ``most`` candidates each at most, so that the parts of a hub fit memory."""
+    """Split a batch into batches of at most ``most`` candidates each, so that the parts of a hub fit into memory."""
     if episodes.row.numel() <= most:
         return [episodes]
     return [_some_of(episodes, first, last) for first, last in cut_rows(episodes.offsets, most)]
@@ -170,7 +170,7 @@ def _some_of(episodes: Episodes, first: int, last: int) -> Episodes:
 def shuffled_rank(
     owner: Int[Tensor, "candidates"], key: Int[Tensor, "candidates"], degree: Int[Tensor, "targets"]
 ) -> Int[Tensor, "candidates"]:
-    """Rank each target's candidates by their keys, which are random, so that their order is."""
+    """Rank each target's candidates in a random order, that of their keys."""
     order = torch.argsort(owner * (1 << 32) + (key.long() & 0xFFFFFFFF))
     rank = torch.empty_like(order)
     rank[order] = torch.arange(order.numel(), device=owner.device)

@@ -1,17 +1,23 @@
-"""How episodes are played, and what an engine that played them hands back."""
+"""How episodes are played, and the record that every engine returns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from gdpnet._core.csr import ranges
+from gdpnet.selection.episodes import Encoded, Episodes
+from gdpnet.selection.policy import Policy
 
 ENDING = -1
 """The candidate number of a decision that drew the ending neighbour."""
 
 DIVERGED = "training diverged: scores are no longer numbers; lower the learning rates"
-"""What is said where scores are no numbers."""
+"""The error message if a score is NaN."""
 
 NEVER = 1 << 30
 """The step of a candidate that was not visited."""
@@ -33,7 +39,7 @@ class Play:
 
 @dataclass(frozen=True)
 class Played:
-    """What an engine did: one row a decision, sorted by episode and step; and the last scores of all."""
+    """The decisions of an engine, one row per decision, sorted by episode and step; and the last scores."""
 
     episode: Int[Tensor, "decisions"]
     step: Int[Tensor, "decisions"]
@@ -41,8 +47,56 @@ class Played:
     kept: Bool[Tensor, "decisions"]
     score: Float[Tensor, "decisions"]
     weight: Float[Tensor, "decisions"]
-    """The sum of e^l over all that could have been drawn."""
+    """The sum of e^l over all candidates that could have been drawn."""
     scores: Float[Tensor, "candidates"]
     """The score of each candidate at its decision, or at the last state if it was never drawn."""
     ending: Float[Tensor, "episodes"]
     """The score of the ending neighbour at the last state."""
+
+
+class Slots(NamedTuple):
+    """The arrays that an engine writes; decision t of episode e is at slot ``offsets[e] + e + t``."""
+
+    candidate: Int[Tensor, "slots"]
+    kept: Bool[Tensor, "slots"]
+    score: Float[Tensor, "slots"]
+    weight: Float[Tensor, "slots"]
+    decisions: Int[Tensor, "episodes"]
+    scores: Float[Tensor, "candidates"]
+    ending: Float[Tensor, "episodes"]
+
+
+def allocate_slots(episodes: Episodes, dtype: torch.dtype = torch.float32) -> Slots:
+    """Allocate one slot per candidate and one per episode, for its end."""
+    count, candidates, device = episodes.count, episodes.row.numel(), episodes.row.device
+    slots = candidates + count
+    return Slots(
+        torch.full((slots,), ENDING, device=device),
+        torch.zeros(slots, dtype=torch.bool, device=device),
+        torch.zeros(slots, dtype=dtype, device=device),
+        torch.ones(slots, dtype=dtype, device=device),
+        torch.zeros(count, dtype=torch.long, device=device),
+        torch.zeros(candidates, dtype=dtype, device=device),
+        torch.zeros(count, dtype=dtype, device=device),
+    )
+
+
+def read_slots(episodes: Episodes, slots: Slots) -> Played:
+    """Concatenate the decisions that an engine wrote."""
+    first = episodes.offsets[:-1] + torch.arange(episodes.count, device=episodes.offsets.device)
+    episode, slot = ranges(first, slots.decisions)
+    candidate, kept, score, weight = (column.index_select(0, slot) for column in slots[:4])
+    step = slot - first.index_select(0, episode)
+    return Played(episode, step, candidate, kept, score, weight, slots.scores, slots.ending)
+
+
+def neighbour_halves(
+    policy: Policy, encoded: Encoded, rows_at_once: int
+) -> Float[Tensor, "candidates first"]:
+    """Return each candidate's half of the policy's first layer, computed in chunks that bound the memory."""
+    half = encoded.message.new_empty(encoded.message.shape[0], policy.first_bias.numel())
+    for start in range(0, half.shape[0], rows_at_once):
+        part = slice(start, start + rows_at_once)
+        columns = (encoded.embedded[part], encoded.probabilities[part], encoded.pairs[part])
+        half[part] = policy.neighbour_half(policy.neighbour_input(*columns))
+    return half

@@ -7,16 +7,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 SCORE_BOUND = 30.0
-"""Scores are held within this bound, where softmax and sigmoid are saturated but exact in single precision."""
+"""Scores are clamped to this bound, where softmax and sigmoid are saturated but exact in single precision."""
 
 
 class Policy(nn.Module):
     """Score a neighbour u of target v: l = w3 relu(W2 relu(A h_v + B h_u + ...)), equations (7) and (9).
 
-    The first layer is linear in its input, so that it is kept in two halves, one for the target's state and one
-    for the neighbour, each computed once; their sum is the layer. With ``extras`` the state also holds how sure
-    the classifier is of v and of u, how many neighbours were kept, and how well both predictions agree.
-    The ending neighbour has no features: the input of its half is learned.
+    The first layer is linear in its input, so it is the sum of two halves, one of the target's state and one of the
+    neighbour, each computed once. With ``extras`` the input also has the highest class probability of v and of u,
+    the number of kept neighbours, and the agreement of both predictions. The ending neighbour has no features: the
+    input of its half is learned.
     """
 
     pair_mean: Tensor
@@ -39,7 +39,7 @@ class Policy(nn.Module):
         self.register_buffer("pair_scale", torch.ones(pairs))
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw the weights; a fresh policy leans towards keeping, as a graph is mostly right."""
+        """Draw the weights; a new policy leans towards keeping, since most edges of a graph are signal."""
         for weight in (self.target_weight, self.neighbour_weight, self.hidden_weight):
             nn.init.xavier_uniform_(weight, generator=generator)
         for vector in (self.agreement_weight, self.score_weight, self.ending):
@@ -47,69 +47,50 @@ class Policy(nn.Module):
         nn.init.ones_(self.score_bias)
 
     def fit_pairs(self, pairs: Float[Tensor, "edges pairs"]) -> None:
-        """Remember the mean and spread of the pair features, to bring them to one scale."""
+        """Store the mean and the standard deviation of the pair features, to standardise them."""
         if pairs.shape[0] > 1 and pairs.shape[1]:
-            spread = pairs.std(dim=0)
+            scale = pairs.std(dim=0)
             self.pair_mean.copy_(pairs.mean(dim=0))
-            # a column that never varied in training is left unscaled: on another graph it may vary
-            self.pair_scale.copy_(torch.where(spread > 1e-4, spread, 1.0))
-
-    def target_half(
-        self,
-        embedded: Float[Tensor, "n width"],
-        beliefs: Float[Tensor, "n classes"],
-        kept: Float[Tensor, "n"],
-    ) -> Float[Tensor, "n first"]:
-        """Return the first layer's part that depends on the target's state."""
-        if not self.extras:
-            return embedded @ self.target_weight + self.first_bias
-        width = embedded.shape[1]
-        half = torch.addmm(self.first_bias, embedded, self.target_weight[:width])
-        extras = torch.stack([beliefs.amax(dim=1), kept.log1p()], dim=1)
-        return half.addmm_(extras, self.target_weight[width:])
-
-    def neighbour_half(
-        self,
-        embedded: Float[Tensor, "n width"],
-        beliefs: Float[Tensor, "n classes"],
-        pairs: Float[Tensor, "n pairs"],
-    ) -> Float[Tensor, "n first"]:
-        """Return the first layer's part that depends on the neighbour and on its edge, not on the state."""
-        width, columns = embedded.shape[1], pairs.shape[1]
-        half = embedded @ self.neighbour_weight[:width]
-        more = [(pairs - self.pair_mean) / self.pair_scale] if columns else []
-        more += [beliefs.amax(dim=1, keepdim=True)] if self.extras else []
-        return half.addmm_(torch.cat(more, dim=1), self.neighbour_weight[width:]) if more else half
+            # a column that is constant in training is left unscaled: on another graph it may vary
+            self.pair_scale.copy_(torch.where(scale > 1e-4, scale, 1.0))
 
     def target_input(
         self,
         embedded: Float[Tensor, "n width"],
-        beliefs: Float[Tensor, "n classes"],
+        probabilities: Float[Tensor, "n classes"],
         kept: Float[Tensor, "n"],
     ) -> Float[Tensor, "n inputs"]:
-        """Return what `target_half` multiplies with its weights, in one piece, to be multiplied many times."""
+        """Return the input of the target's half: the state and, with ``extras``, what else is known of it."""
         if not self.extras:
             return embedded
-        return torch.cat([embedded, beliefs.amax(dim=1, keepdim=True), kept.log1p()[:, None]], dim=1)
+        return torch.cat([embedded, probabilities.amax(dim=1, keepdim=True), kept.log1p()[:, None]], dim=1)
 
     def neighbour_input(
         self,
         embedded: Float[Tensor, "n width"],
-        beliefs: Float[Tensor, "n classes"],
+        probabilities: Float[Tensor, "n classes"],
         pairs: Float[Tensor, "n pairs"],
     ) -> Float[Tensor, "n inputs"]:
-        """Return what `neighbour_half` multiplies with its weights, in one piece, to be multiplied many times."""
-        more = [beliefs.amax(dim=1, keepdim=True)] if self.extras else []
-        return torch.cat([embedded, (pairs - self.pair_mean) / self.pair_scale, *more], dim=1)
+        """Return the input of the neighbour's half: its embedding and the standardised pair features."""
+        highest = [probabilities.amax(dim=1, keepdim=True)] if self.extras else []
+        return torch.cat([embedded, (pairs - self.pair_mean) / self.pair_scale, *highest], dim=1)
+
+    def target_half(self, inputs: Float[Tensor, "n inputs"]) -> Float[Tensor, "n first"]:
+        """Return the target's half of the first layer."""
+        return torch.addmm(self.first_bias, inputs, self.target_weight)
+
+    def neighbour_half(self, inputs: Float[Tensor, "n inputs"]) -> Float[Tensor, "n first"]:
+        """Return the neighbour's half of the first layer, which does not depend on the state."""
+        return inputs @ self.neighbour_weight
 
     def ending_half(self) -> Float[Tensor, "first"]:
-        """Return the first layer's part of the ending neighbour."""
+        """Return the ending neighbour's half of the first layer."""
         return self.ending @ self.neighbour_weight
 
     def score(self, first_layer: Float[Tensor, "n first"]) -> Float[Tensor, "n"]:
         """Return the regret score, which is also the keep logit, from the sum of the halves.
 
-        The sum is overwritten where no gradient is asked for.
+        Without gradients the sum is overwritten in place.
         """
         if torch.is_grad_enabled():
             hidden = torch.relu(torch.addmm(self.hidden_bias, torch.relu(first_layer), self.hidden_weight))
@@ -120,7 +101,7 @@ class Policy(nn.Module):
 
 
 def agreement(
-    target_beliefs: Float[Tensor, "n classes"], neighbour_beliefs: Float[Tensor, "n classes"]
+    target: Float[Tensor, "n classes"], neighbour: Float[Tensor, "n classes"]
 ) -> Float[Tensor, "n"]:
-    """Return how well two class distributions agree, the chance that draws from both coincide."""
-    return (target_beliefs * neighbour_beliefs).sum(dim=1)
+    """Return the agreement of two class distributions: the probability that samples of both coincide."""
+    return (target * neighbour).sum(dim=1)

@@ -20,7 +20,7 @@ def discounted_returns(
 ) -> Float[Tensor, "decisions"]:
     """Return Q_t = sum over i >= t of discount^(i-t) r_i within each episode.
 
-    Sums over 1, 2, 4, ... steps are made of those over half as many.
+    Sums over 2, 4, 8, ... steps are built from those over half as many.
     """
     returns, length = reward, offsets.diff()
     left = torch.repeat_interleave(offsets[1:], length) - torch.arange(reward.numel(), device=reward.device)
@@ -49,9 +49,9 @@ def clipped_surrogate(
     advantage: Float[Tensor, "decisions"],
     clip: float,
 ) -> tuple[Float[Tensor, "decisions"], Float[Tensor, "decisions"]]:
-    """Return min(ratio A, clip(ratio) A), ratio = pi(a|s) / q(a|s) against the policy that acted; and its slope.
+    """Return min(ratio A, clip(ratio) A), ratio = pi(a|s) / q(a|s) with q the policy that acted; and its slope.
 
-    The slope is that over ``log_prob``: none where the ratio was clipped, ratio A elsewhere.
+    The slope is the derivative by ``log_prob``: zero where the ratio was clipped, ratio A elsewhere.
     """
     ratio = (log_prob - old_log_prob).exp()
     plain = ratio * advantage
@@ -69,7 +69,7 @@ def bernoulli_kl(old_logit: Float[Tensor, "n"], logit: Float[Tensor, "n"]) -> Fl
 
 @dataclass(frozen=True)
 class Advantages:
-    """What each part of a decision was worth above the expected."""
+    """The advantage of each part of a decision: the draw, and keep-or-drop."""
 
     order: Float[Tensor, "decisions"]
     keep: Float[Tensor, "decisions"]
@@ -80,9 +80,9 @@ def advantages(
 ) -> Advantages:
     """Return the advantage of the draw and of keep-or-drop.
 
-    Sampled: return less the mean return at that step, for both parts. Exact: both actions' rewards are known,
-    so the immediate part of keep-or-drop is r(a) - E[r] over the two and that of the draw is E[r], with no
-    sampling noise; the future part is the sampled return less its mean.
+    Sampled: the return minus the mean return at that step, for both parts. Exact: since the rewards of both actions
+    are known, the immediate part is r(a) - E[r] for keep-or-drop and E[r] for the draw, without sampling noise; the
+    future part is the sampled return minus its mean.
     """
     reward = reward_if_kept * rollout.kept
     returns = discounted_returns(reward, decision_offsets(rollout), discount)
@@ -99,14 +99,14 @@ def advantages(
 
 
 def _scaled(raw: Advantages) -> Advantages:
-    """Bring both parts to one scale, that of keep-or-drop."""
-    spread = raw.keep.square().mean().sqrt().clamp(min=1e-6) if raw.keep.numel() else torch.ones(())
-    return Advantages(raw.order / spread, raw.keep / spread)
+    """Divide both parts by the root mean square of keep-or-drop."""
+    scale = raw.keep.square().mean().sqrt().clamp(min=1e-6) if raw.keep.numel() else torch.ones(())
+    return Advantages(raw.order / scale, raw.keep / scale)
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores of some decisions' candidates under one policy, and the log-probabilities they give."""
+    """Scores of some decisions' candidates under one policy, and the log-probabilities of the decisions."""
 
     owner: Int[Tensor, "pairs"]
     score: Float[Tensor, "pairs"]
@@ -117,16 +117,13 @@ class Scored:
 
 
 def joint_kl(old: Scored, new: Scored, play_learned: bool, can_end: bool) -> Float[Tensor, "n"]:
-    """Return KL(old || new) of the joint action at each decision, exactly.
+    """Return the exact KL(old || new) of the joint action at each decision.
 
-    KL of the draw, plus over all neighbours the chance of drawing it times KL of its keep-or-drop.
+    This is the KL of the draw, plus the expected KL of keep-or-drop over the drawn neighbour.
     """
-    count = old.ending.numel()
-    flat = torch.zeros_like(old.score)
-    log_chance = (old.score if play_learned else flat) - old.log_total.index_select(0, old.owner)
-    new_log_chance = (new.score if play_learned else flat) - new.log_total.index_select(0, old.owner)
+    log_chance, new_log_chance = _draw_log_prob(old, play_learned), _draw_log_prob(new, play_learned)
     each = log_chance.exp() * (log_chance - new_log_chance + bernoulli_kl(old.score, new.score))
-    divergence = sum_by_owner(each, old.owner, count)
+    divergence = sum_by_owner(each, old.owner, old.ending.numel())
     if can_end:
         ending, new_ending = old.ending - old.log_total, new.ending - new.log_total
         divergence = divergence + ending.exp() * (ending - new_ending)
@@ -134,13 +131,20 @@ def joint_kl(old: Scored, new: Scored, play_learned: bool, can_end: bool) -> Flo
 
 
 def joint_entropy(scored: Scored, play_learned: bool, can_end: bool) -> Float[Tensor, "n"]:
-    """Return the entropy of the draw and of the keep-or-drop that follows."""
-    flat = torch.zeros_like(scored.score)
-    log_chance = (scored.score if play_learned else flat) - scored.log_total.index_select(0, scored.owner)
+    """Return the entropy of the joint action: the draw, and the keep-or-drop that follows."""
+    log_chance = _draw_log_prob(scored, play_learned)
     keep = torch.sigmoid(scored.score)
-    coin = -keep * F.logsigmoid(scored.score) - (1.0 - keep) * F.logsigmoid(-scored.score)
-    entropy = sum_by_owner(log_chance.exp() * (coin - log_chance), scored.owner, scored.ending.numel())
+    keep_entropy = -keep * F.logsigmoid(scored.score) - (1.0 - keep) * F.logsigmoid(-scored.score)
+    entropy = sum_by_owner(
+        log_chance.exp() * (keep_entropy - log_chance), scored.owner, scored.ending.numel()
+    )
     if can_end:
         ending = scored.ending - scored.log_total
         entropy = entropy - ending.exp() * ending
     return entropy
+
+
+def _draw_log_prob(scored: Scored, play_learned: bool) -> Float[Tensor, "pairs"]:
+    """Return the log-probability of drawing each candidate."""
+    score = scored.score if play_learned else torch.zeros_like(scored.score)
+    return score - scored.log_total.index_select(0, scored.owner)

@@ -1,4 +1,4 @@
-"""What keeping a neighbour earns: one small pure function a reward. Dropping one, and ending, earn nothing."""
+"""The reward of keeping a neighbour, one pure function per kind. Dropping a neighbour and ending have reward zero."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def paper_reward(
 
     Args:
         score: f_c of the target with neighbour u alone.
-        kept_scores: sum of f_c over the neighbours that were kept before.
+        kept_scores: sum of f_c over the neighbours kept before.
     """
     return score / (kept_scores + score).clamp(min=_SMALL)
 
@@ -25,9 +25,9 @@ def counterfactual_reward(
     alone: Float[Tensor, "decisions"],
     kept_scores: Float[Tensor, "decisions"],
 ) -> Float[Tensor, "decisions"]:
-    """Return r = (f(u) - f(nobody)) / (sum of f over the kept neighbours, and the larger of the two).
+    """Return r = (f(u) - f(none)) / (sum of f over the kept neighbours + max(f(u), f(none))).
 
-    Below zero where u hurts, and never beyond ±1: divided by f(u), a miss (f(u) = 0) would have no bound.
+    Negative if u hurts, and within ±1: with f(u) alone in the denominator, a miss (f(u) = 0) would be unbounded.
     """
     return (score - alone) / (kept_scores + score.maximum(alone)).clamp(min=_SMALL)
 
@@ -35,12 +35,12 @@ def counterfactual_reward(
 def marginal_reward(
     before: Float[Tensor, "decisions"], after: Float[Tensor, "decisions"], clip: float
 ) -> Float[Tensor, "decisions"]:
-    """Return r = log p(y | S and u) - log p(y | S), held within ±clip; its sum is the task's own objective.
+    """Return r = log p(y | S and u) - log p(y | S), clipped to ±clip; its sum is the task's objective.
 
     Args:
         before: probability of the true class with the neighbours kept so far.
-        after: the same with u among them.
-        clip: largest size of a reward.
+        after: the same with u kept as well.
+        clip: largest absolute reward.
     """
     gain = after.clamp(min=_SMALL).log() - before.clamp(min=_SMALL).log()
     return gain.clamp(-clip, clip)

@@ -1,7 +1,7 @@
-"""Play the policy: draw a neighbour, keep or drop it, maybe stop; and record what happened.
+"""Roll out the policy: draw a neighbour, keep or drop it, or stop; and record every decision.
 
-Three engines play, with the same draws: `stepwise`, the reference, on any device; `fused`, one Triton program an
-episode, on NVIDIA GPUs; and `compiled`, one compiled loop an episode, on CPUs where numba is installed.
+Three engines play with the same draws: the reference on any device, Triton on NVIDIA GPUs (one program per episode),
+and numba on CPUs (one compiled loop per episode).
 """
 
 from __future__ import annotations
@@ -15,25 +15,23 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of, running_sum_before
-from gdpnet.selection.engines.numba_engine import can_compile, play_compiled
-from gdpnet.selection.engines.reference import play_stepwise
-from gdpnet.selection.engines.triton_engine import can_fuse, play_fused
-from gdpnet.selection.episodes import Episodes, Met, View
+from gdpnet.selection.engines.numba_engine import can_use_numba, play_numba
+from gdpnet.selection.engines.reference import play_reference
+from gdpnet.selection.engines.triton_engine import can_use_triton, play_triton
+from gdpnet.selection.episodes import Encoded, Episodes, View
 from gdpnet.selection.play import ENDING, NEVER, Play, Played
 from gdpnet.selection.policy import Policy
 
-__all__ = ["ENDING", "NEVER", "Play", "Rollout", "decision_offsets", "engine_of", "roll_out"]
-
-ENGINES = {"fused": play_fused, "compiled": play_compiled, "stepwise": play_stepwise}
-"""What plays a batch to its end, by name."""
+ENGINES = {"triton": play_triton, "numba": play_numba, "reference": play_reference}
+"""The engines by name."""
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """What happened: one row a decision, sorted by episode and step; and what became of each candidate."""
+    """The decisions of a batch, one row each, sorted by episode and step; and the outcome of each candidate."""
 
     episodes: Episodes
-    met: Met
+    encoded: Encoded
     play: Play
     episode: Int[Tensor, "decisions"]
     step: Int[Tensor, "decisions"]
@@ -52,36 +50,37 @@ class Rollout:
 
     @property
     def is_ending(self) -> Bool[Tensor, "decisions"]:
-        """Say which decisions drew the ending neighbour."""
+        """Return which decisions drew the ending neighbour."""
         return self.candidate == ENDING
 
     @cached_property
     def states(self) -> tuple[Float[Tensor, "decisions width"], Float[Tensor, "decisions"]]:
-        """Return the running sum and count that each decision met."""
+        """Return the running sum and count before each decision."""
         drawn = self.candidate.clamp(min=0)
-        added, counted = self.met.given.index_select(0, drawn).mul_(self.kept[:, None]), self.kept.float()
-        if self.met.weight is not None:
-            counted = counted * self.met.weight.index_select(0, drawn)
+        added = self.encoded.message.index_select(0, drawn).mul_(self.kept[:, None])
+        counted = self.kept.float()
+        if self.encoded.weight is not None:
+            counted = counted * self.encoded.weight.index_select(0, drawn)
         return running_sum_before(added, self.episode), running_sum_before(counted, self.episode)
 
 
 @torch.no_grad()
 def roll_out(policy: Policy, view: View, episodes: Episodes, play: Play) -> Rollout:
     """Play every episode of a batch to its end."""
-    met = view.meet(episodes)
+    encoded = view.encode(episodes)
     engine = ENGINES[engine_of(view, episodes)]
-    return _record(episodes, met, play, engine(policy, view, episodes, met, play))
+    return _record(episodes, encoded, play, engine(policy, view, episodes, encoded, play))
 
 
 def engine_of(view: View, episodes: Episodes) -> str:
-    """Name the engine that plays these episodes: the fastest that can."""
-    if can_fuse(view, episodes):
-        return "fused"
-    return "compiled" if can_compile(view, episodes) else "stepwise"
+    """Return the name of the fastest engine that can play these episodes."""
+    if can_use_triton(view, episodes):
+        return "triton"
+    return "numba" if can_use_numba(view, episodes) else "reference"
 
 
-def _record(episodes: Episodes, met: Met, play: Play, played: Played) -> Rollout:
-    """Say what became of each candidate, and how likely every decision was."""
+def _record(episodes: Episodes, encoded: Encoded, play: Play, played: Played) -> Rollout:
+    """Add the outcome of each candidate and the log-probability of each decision."""
     candidate, kept, score = played.candidate, played.kept, played.score
     regret = score if play.learned_order else torch.zeros_like(score)
     keep_log_prob = F.logsigmoid(torch.where(kept, score, -score))
@@ -90,7 +89,7 @@ def _record(episodes: Episodes, met: Met, play: Play, played: Played) -> Rollout
     selected = torch.zeros_like(visited_at, dtype=torch.bool).scatter_(0, candidate[drawn], kept[drawn])
     return Rollout(
         episodes,
-        met,
+        encoded,
         play,
         episode=played.episode,
         step=played.step,
@@ -107,11 +106,11 @@ def _record(episodes: Episodes, met: Met, play: Play, played: Played) -> Rollout
 def _keep_probability(
     episodes: Episodes, played: Played, visited_at: Int[Tensor, "candidates"]
 ) -> Float[Tensor, "candidates"]:
-    """Return the chance that each candidate is kept.
+    """Return the probability that each candidate is kept.
 
-    A visited candidate has the policy's own probability at its decision. One that was never visited would have
-    been drawn before the ending neighbour with chance e^l / (e^l + e^l_e) at the last state, so it has that
-    times its keep probability there.
+    For a visited candidate it is the policy's keep probability at its decision. A candidate that was never visited
+    would have been drawn before the ending neighbour with probability e^l / (e^l + e^l_e) at the last state; its keep
+    probability there is multiplied by that.
     """
     probability = torch.sigmoid(played.scores)
     never = (visited_at == NEVER).nonzero().flatten()

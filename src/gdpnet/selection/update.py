@@ -1,7 +1,7 @@
-"""The one update of the policy, which calls the formulas of `gdpnet.selection.ppo`.
+"""One update of the policy with the formulas of `gdpnet.selection.ppo`.
 
-The KL limit is enforced, not only encouraged: after every pass the exact mean KL over all visited states is
-measured, and an update beyond the limit is drawn back, by halves, towards the last policy within it.
+The KL limit is enforced: after every pass the exact mean KL over all visited states is measured. A step beyond the
+limit is halved towards the last policy within it until it complies.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch import Tensor
 from gdpnet.config import PPOSettings
 from gdpnet.selection.buffer import (
     Batch,
+    collect_states,
     cut_batch,
     gather_batch,
-    read_off,
+    log_probabilities,
     score_batch,
     score_candidates,
-    visited_states,
 )
 from gdpnet.selection.episodes import View
 from gdpnet.selection.policy import Policy
@@ -31,7 +31,7 @@ from gdpnet.selection.rollout import Rollout
 
 @dataclass(frozen=True)
 class Update:
-    """What one update did."""
+    """The outcome of one update."""
 
     loss: float
     kl: float
@@ -48,35 +48,37 @@ def update_policy(
     settings: PPOSettings,
     generator: torch.Generator,
 ) -> Update:
-    """Improve the policy on one roll-out, never further from the policy that acted than the KL limit."""
+    """Improve the policy on one roll-out, within the KL limit around the policy that acted."""
     if rollout.decisions == 0:
         return Update(0.0, 0.0, 0, 0)
     with torch.no_grad():
-        visited = visited_states(rollout, view)
-        worth = advantages(rollout, reward_if_kept, settings.discount, exact=settings.advantage == "exact")
+        buffer = collect_states(rollout, view)
+        advantage = advantages(
+            rollout, reward_if_kept, settings.discount, exact=settings.advantage == "exact"
+        )
         shuffled = torch.randperm(rollout.episodes.count, generator=generator).to(rollout.episode.device)
-        whole = gather_batch(policy, visited, shuffled)
-        batches = cut_batch(whole, visited, shuffled, settings.batch_size)
-        # many small products keep within a CPU's cache; a GPU waits less for few large ones
-        looked_at = batches if whole.chosen.device.type == "cpu" else cut_batch(whole, visited, shuffled)
-        old = [score_batch(policy, batch) for batch in looked_at]
+        whole = gather_batch(policy, buffer, shuffled)
+        batches = cut_batch(whole, buffer, shuffled, settings.batch_size)
+        # small products fit into the cache of a CPU; on a GPU few large ones are faster
+        scored_in = batches if whole.chosen.device.type == "cpu" else cut_batch(whole, buffer, shuffled)
+        old = [score_batch(policy, batch) for batch in scored_in]
     losses: list[Tensor] = []
     divergence, backtracks = 0.0, 0
-    for number in range(settings.passes):
+    for passed in range(settings.passes):
         accepted = [weight.detach().clone() for weight in policy.parameters()]
         accepted_kl = divergence
-        turns = torch.randperm(len(batches), generator=generator).tolist()
-        losses += [_step(policy, optimiser, batches[turn], worth, settings) for turn in turns]
-        divergence = _mean_kl(policy, looked_at, old)
-        if not divergence <= settings.kl_limit:  # so that NaN, too, is drawn back
-            divergence, backtracks = _draw_back(policy, accepted, looked_at, old, settings.kl_limit)
+        order = torch.randperm(len(batches), generator=generator).tolist()
+        losses += [_step(policy, optimiser, batches[number], advantage, settings) for number in order]
+        divergence = _mean_kl(policy, scored_in, old)
+        if not divergence <= settings.kl_limit:  # also true for NaN
+            divergence, backtracks = _backtrack(policy, accepted, scored_in, old, settings.kl_limit)
             divergence = divergence if divergence <= settings.kl_limit else accepted_kl
-            return Update(_mean(losses), divergence, number + 1, backtracks)
+            return Update(_mean(losses), divergence, passed + 1, backtracks)
     return Update(_mean(losses), divergence, settings.passes, backtracks)
 
 
 def _mean(losses: list[Tensor]) -> float:
-    """Return the mean loss; the host waits for the device here and not after every step."""
+    """Return the mean loss; the host waits for the device here, not after every step."""
     return float(torch.stack(losses).mean())
 
 
@@ -84,14 +86,14 @@ def _step(
     policy: Policy,
     optimiser: torch.optim.Optimizer,
     batch: Batch,
-    worth: Advantages,
+    advantage: Advantages,
     settings: PPOSettings,
 ) -> Float[Tensor, ""]:
-    """Take one gradient step on some decisions; return its loss."""
+    """Take one gradient step on a batch; return its loss."""
     score, ending = score_candidates(policy, batch)
-    gain: Tensor = Gain.apply(score, ending, batch, worth, settings.clip)
+    gain: Tensor = Gain.apply(score, ending, batch, advantage, settings.clip)
     if settings.entropy:
-        scored, play = read_off(batch, score, ending), batch.play
+        scored, play = log_probabilities(batch, score, ending), batch.play
         gain = gain + settings.entropy * joint_entropy(scored, play.learned_order, play.can_end).mean()
     optimiser.zero_grad(set_to_none=True)
     (-gain).backward()
@@ -101,27 +103,27 @@ def _step(
 
 
 class Gain(torch.autograd.Function):
-    """The clipped surrogate of some decisions, averaged, as a function of the scores of their candidates.
+    """The mean clipped surrogate of a batch as a function of the scores of its candidates.
 
-    Its gradient is written out: a draw moves its own score by one and all scores by their chances, keep-or-drop moves
-    the score of what was drawn by the chance of the other action. That takes a third fewer small operations than a
-    gradient through every logarithm and sum, and on a GPU their number is the time of the update.
+    The gradient is written out: the log-probability of a draw has derivative one by its own score and minus the
+    draw's probability by each score; that of keep-or-drop, the probability of the other action. This takes a third
+    fewer small operations than automatic differentiation, and on a GPU their number is the time of the update.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, score: Tensor, ending: Tensor, batch: Batch, worth: Advantages, clip: float
+        ctx: Any, score: Tensor, ending: Tensor, batch: Batch, advantage: Advantages, clip: float
     ) -> Float[Tensor, ""]:
-        """Return the mean over decisions, and remember its slopes."""
-        play, scored = batch.play, read_off(batch, score, ending)
+        """Return the mean over decisions, and save its derivatives."""
+        play, scored = batch.play, log_probabilities(batch, score, ending)
         gain, slope = clipped_surrogate(
-            scored.keep_log_prob, batch.keep_log_prob, worth.keep[batch.chosen], clip
+            scored.keep_log_prob, batch.keep_log_prob, advantage.keep[batch.chosen], clip
         )
         of_taken = slope * batch.sign * (1.0 - scored.keep_log_prob.exp())
         of_score, of_ending = torch.zeros_like(score), torch.zeros_like(ending)
         if play.learned_order:
             order, slope = clipped_surrogate(
-                scored.order_log_prob, batch.order_log_prob, worth.order[batch.chosen], clip
+                scored.order_log_prob, batch.order_log_prob, advantage.order[batch.chosen], clip
             )
             gain, of_taken = gain * batch.drew + order, (of_taken + slope) * batch.drew
             chance = (score - scored.log_total.index_select(0, batch.owner)).exp()
@@ -133,7 +135,7 @@ class Gain(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the slopes of the mean."""
+        """Return the derivatives of the mean."""
         of_score, of_ending = ctx.saved_tensors
         share = gradients[0] / of_ending.numel()
         return of_score * share, of_ending * share, None, None, None
@@ -141,7 +143,7 @@ class Gain(torch.autograd.Function):
 
 @torch.no_grad()
 def _mean_kl(policy: Policy, batches: list[Batch], old: list[Scored]) -> float:
-    """Return the exact KL of the joint action, averaged over all decisions of the batches."""
+    """Return the exact KL of the joint action, averaged over all decisions."""
     parts = [
         joint_kl(before, score_batch(policy, batch), batch.play.learned_order, batch.play.can_end).sum()
         for batch, before in zip(batches, old, strict=True)
@@ -150,14 +152,14 @@ def _mean_kl(policy: Policy, batches: list[Batch], old: list[Scored]) -> float:
 
 
 @torch.no_grad()
-def _draw_back(
+def _backtrack(
     policy: Policy,
     accepted: list[Tensor],
     batches: list[Batch],
     old: list[Scored],
     limit: float,
 ) -> tuple[float, int]:
-    """Halve the last pass's step until the mean KL is within the limit; give the step up after eight halvings."""
+    """Halve the step of the last pass until the mean KL is within the limit; undo it after eight halvings."""
     for halving in range(1, 9):
         for weight, before in zip(policy.parameters(), accepted, strict=True):
             weight.copy_(before + 0.5 * (weight - before))

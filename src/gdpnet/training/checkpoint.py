@@ -1,4 +1,4 @@
-"""A run folder: settings, checkpoints, history and metrics of one training run; a stopped run goes on from it."""
+"""A run folder: settings, checkpoint, history and metrics of a training run that can be resumed."""
 
 from __future__ import annotations
 
@@ -17,54 +17,54 @@ from gdpnet.data.fingerprint import fingerprint
 from gdpnet.data.graph import Graph
 from gdpnet.errors import ModelFileError, RunFolderError
 from gdpnet.inference.model_file import read_tensors, write_tensors
-from gdpnet.inference.networks import tensors_under
-from gdpnet.training.trainer import TrainingState
+from gdpnet.training.callbacks import Callback
+from gdpnet.training.state import Epoch, TrainingState
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where the files of a run lie."""
+    """Paths of the files of a run."""
 
     path: Path
 
     @property
     def config(self) -> Path:
-        """Return the file of effective settings."""
+        """Return the path of the effective settings."""
         return self.path / "config.toml"
 
     @property
     def about(self) -> Path:
-        """Return the file that says what was trained on which graph."""
+        """Return the path of the description of the run: graph, seed, version."""
         return self.path / "run.json"
 
     @property
     def model(self) -> Path:
-        """Return the model file."""
+        """Return the path of the model."""
         return self.path / "model.safetensors"
 
     @property
     def checkpoint(self) -> Path:
-        """Return the file that a stopped run goes on from."""
+        """Return the path of the state that a stopped run resumes from."""
         return self.path / "checkpoint.safetensors"
 
     @property
     def history(self) -> Path:
-        """Return the file with one line an epoch."""
+        """Return the path of the history, one line per epoch."""
         return self.path / "history.jsonl"
 
     @property
     def metrics(self) -> Path:
-        """Return the file of final metrics."""
+        """Return the path of the final metrics."""
         return self.path / "metrics.json"
 
     @property
-    def doubted(self) -> Path:
-        """Return the table of training labels that were set aside; there is none where all are trusted."""
-        return self.path / "doubted.csv"
+    def suspected(self) -> Path:
+        """Return the path of the table of suspected label errors, written only if there are any."""
+        return self.path / "suspected_labels.csv"
 
     @property
     def figures(self) -> Path:
-        """Return the folder of pictures."""
+        """Return the folder of figures."""
         return self.path / "figures"
 
 
@@ -77,7 +77,7 @@ def create_run(
     split: str = "paper",
     source: Mapping[str, Any] | None = None,
 ) -> RunFolder:
-    """Start a run in a new folder, or one that holds none; ``source`` says how the graph's files were read."""
+    """Start a run in a folder that holds none; ``source`` says how the graph's files were read."""
     run = RunFolder(path)
     if run.about.exists() or run.model.exists():
         raise RunFolderError(f"{path} already holds a run; go on with --resume, or choose another --out")
@@ -97,7 +97,7 @@ def create_run(
 
 
 def open_run(path: Path) -> tuple[RunFolder, Config, dict[str, Any]]:
-    """Open a folder that holds a run; return it, its settings and what is known about it."""
+    """Open the folder of a run; return it, its settings and its description."""
     run = RunFolder(path)
     if not path.is_dir():
         raise RunFolderError(f"there is no run folder {path}")
@@ -111,19 +111,19 @@ def open_run(path: Path) -> tuple[RunFolder, Config, dict[str, Any]]:
 
 
 def check_same_graph(about: dict[str, Any], graph: Graph) -> None:
-    """Refuse to go on with a run on another graph than it began with."""
+    """Refuse to resume a run on another graph."""
     if about.get("fingerprint") != fingerprint(graph):
         raise RunFolderError(
             f"the run was trained on another graph than this one (it was '{about.get('graph')}')"
         )
 
 
-_FOUND = ("truth", "believed", "best_believed")
-"""What training finds out about labels; none of it may be there."""
+_FOUND = ("truth", "suggested", "best_suggested")
+"""Labels found during training; each may be missing."""
 
 
 def write_checkpoint(run: RunFolder, state: TrainingState) -> None:
-    """Write everything that training needs to go on, and the history so far."""
+    """Write the training state and the history so far."""
     tensors = dict(state.weights())
     tensors |= {f"best.{name}": value for name, value in state.best.items()}
     for title, optimiser in (("policy_optimiser", state.policy_optimiser), ("optimiser", state.optimiser)):
@@ -141,20 +141,20 @@ def write_checkpoint(run: RunFolder, state: TrainingState) -> None:
 
 
 def read_checkpoint(run: RunFolder, state: TrainingState) -> None:
-    """Bring a fresh training state to where the run stopped; without a checkpoint it stays fresh."""
+    """Restore a training state from the checkpoint, if there is one."""
     if not run.checkpoint.exists():
         return
     tensors, about = read_tensors(run.checkpoint, "checkpoint")
     device = state.policy.score_bias.device
     try:
         for title, network in (("policy", state.policy), ("aggregators", state.aggregators)):
-            network.load_state_dict(tensors_under(tensors, f"{title}."))
-        state.best = {name: value.to(device) for name, value in tensors_under(tensors, "best.").items()}
+            network.load_state_dict(_tensors_under(tensors, f"{title}."))
+        state.best = {name: value.to(device) for name, value in _tensors_under(tensors, "best.").items()}
         for title, optimiser in (
             ("policy_optimiser", state.policy_optimiser),
             ("optimiser", state.optimiser),
         ):
-            _restore(optimiser, tensors_under(tensors, f"{title}."))
+            _restore(optimiser, _tensors_under(tensors, f"{title}."))
     except (RuntimeError, KeyError) as error:
         reason = " ".join(str(error).split())
         raise ModelFileError(f"{run.checkpoint} does not fit the run's settings ({reason})") from error
@@ -164,10 +164,30 @@ def read_checkpoint(run: RunFolder, state: TrainingState) -> None:
     state.best_f1, state.history = about["best_f1"], about["history"]
 
 
+def _tensors_under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """Return the tensors whose names start with a prefix, which is removed."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
 def _restore(optimiser: torch.optim.Optimizer, moments: dict[str, torch.Tensor]) -> None:
-    """Give an optimiser back the moments of its parameters."""
+    """Restore the moments of an optimiser."""
     content = optimiser.state_dict()
     for name, value in moments.items():
         number, _, key = name.partition(".")
         content["state"].setdefault(int(number), {})[key] = value
     optimiser.load_state_dict(content)
+
+
+class Checkpoint(Callback):
+    """Resume a run from its folder, and write a checkpoint after every epoch."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
+
+    def on_train_begin(self, state: TrainingState) -> None:
+        """Restore the state from the checkpoint."""
+        read_checkpoint(self.run, state)
+
+    def on_epoch_end(self, state: TrainingState, epoch: Epoch) -> None:
+        """Write a checkpoint."""
+        write_checkpoint(self.run, state)

@@ -1,10 +1,9 @@
-"""A deeper reader: convolutions over the cleaned graph, which vote with those who have the say.
+"""Fit the GCN head to the cleaned graph, and decide whether it joins the ensemble.
 
-What AGG and its reader hear ends two hops away. Where a graph is clean, or was cleaned, farther nodes help: so three
-graph convolutions are fitted to the graph as `denoise` gives it back, edges weighted by their keep probability. They
-have half of the vote if that does no worse on validation nodes. Training nodes cannot be asked as they are of the
-reader: what a node's neighbours decide about it is decided by members that know its label, and convolutions hear
-that.
+The aggregator and the hop-wise head see two hops. In a clean or cleaned graph nodes farther away help, so graph
+convolutions are fitted to the graph that `denoise` returns, edges weighted by their keep probability. They join the
+ensemble if it does not get worse on validation nodes. Unlike for the hop-wise head, training nodes cannot be used for
+this choice: their neighbours' decisions about them come from fold models that know their labels.
 """
 
 from __future__ import annotations
@@ -15,123 +14,99 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gdpnet._core.fit import fit
+from gdpnet._core.random import Key
 from gdpnet._core.significance import gains_and_losses
 from gdpnet.config import Config
-from gdpnet.inference.gcn_head import SHARE, mixing_of
+from gdpnet.inference.gcn_head import cleaned_adjacency
 from gdpnet.inference.select import Selected
-from gdpnet.representation.gcn import Convolutions
+from gdpnet.representation.gcn import GCN
 from gdpnet.representation.sparse import table_of
-from gdpnet.representation.tasks import Task
-from gdpnet.training.data import Scene
-
-MOST_EDGES = 500_000
-"""Convolutions are not fitted to a graph with more: every step of theirs passes over all of it."""
-
-MOST_WEIGHTS = 20_000_000
-"""Nor where they would have more weights."""
-
-LEAST_NODES = 100
-"""Fewer validation nodes would often welcome a vote that does harm."""
-
-_LEARNING_RATE, _PENALTY = 0.01, 5e-4
-_EPOCHS, _PATIENCE, _LOOK_EVERY = 300, 50, 10
-_SEED = 1 << 23
+from gdpnet.training.data import TrainingData
+from gdpnet.training.hopwise_head import quality_and_likelihood
 
 
 @dataclass(frozen=True)
-class DeepReading:
-    """Fitted convolutions, and how the vote with them did on validation nodes."""
+class FittedGCN:
+    """A fitted head, and the ensemble with it compared with the ensemble without it on validation nodes."""
 
-    network: Convolutions
+    network: GCN
     gains: int
-    """Validation nodes on which the vote is right and those who had the say before are not."""
+    """Validation nodes that only the ensemble with the head predicts right."""
     losses: int
-    """Validation nodes on which it is the other way round."""
+    """Validation nodes that only the ensemble without the head predicts right."""
     quality_before: float
-    """The task's quality on these nodes without the vote, micro-F1 for classes."""
+    """The task's quality without the head, micro-F1 for classes."""
     validation_f1: float
-    """The same with it."""
+    """The same with the head."""
 
     @property
-    def is_welcome(self) -> bool:
-        """Say whether the vote is no worse with them."""
+    def is_accepted(self) -> bool:
+        """Return whether the ensemble does not get worse with the head."""
         return self.gains >= self.losses and self.validation_f1 >= self.quality_before
 
 
-def is_worth_convolutions(scene: Scene, config: Config) -> bool:
-    """Say whether convolutions are wanted, can be judged on validation nodes, and are not too costly."""
-    settings, features = config.reader, scene.train.features.shape[1]
-    fits = int(scene.whole.linked.sum()) <= MOST_EDGES
-    fits = fits and features * config.representation.width <= MOST_WEIGHTS
-    return settings.use and settings.deep and scene.validation.numel() >= LEAST_NODES and fits
+def is_worth_gcn(data: TrainingData, config: Config) -> bool:
+    """Return whether the head is wanted, can be evaluated on validation nodes, and is not too costly."""
+    settings, features = config.gcn, data.train.features.shape[1]
+    fits = int(data.whole.linked.sum()) <= settings.max_edges
+    fits = fits and features * config.representation.width <= settings.max_weights
+    return settings.use and data.validation.numel() >= settings.min_validation and fits
 
 
-def fit_convolutions(
-    scene: Scene,
+def fit_gcn(
+    data: TrainingData,
     train: Selected,
     whole: Selected,
     threshold: float,
-    said: Float[Tensor, "validation classes"],
+    before: Float[Tensor, "validation classes"],
     config: Config,
-    seed: int,
-) -> DeepReading:
-    """Fit convolutions to the cleaned training graph; the epoch that did best on validation nodes counts.
+    key: Key,
+) -> FittedGCN:
+    """Fit convolutions to the cleaned training graph; the best epoch on validation nodes counts.
 
     Args:
-        scene: what training sees; it has validation nodes.
-        train: what the policy selected on the training graph, for every node.
-        whole: what it selected on the whole graph, for every node.
-        threshold: that of the cleaned graph.
-        said: what those who have the say until now believe of the validation nodes.
+        data: the training data; it must have validation nodes.
+        train: decisions on all edges of the training graph.
+        whole: decisions on all edges of the whole graph.
+        threshold: the threshold of the cleaned graph.
+        before: class probabilities of the validation nodes by the other heads.
         config: all settings.
-        seed: the seed of all draws.
+        key: the stream of all random draws.
     """
-    rows, mix = table_of(train.prepared.features, scene.targets.device), mixing_of(train, threshold)
-    asked, mix_asked = whole.prepared.features, mixing_of(whole, threshold)
-    network = Convolutions(
+    settings, device, task = config.gcn, data.targets.device, data.task
+    rows, adjacency = table_of(train.prepared.features, device), cleaned_adjacency(train, threshold)
+    asked, asked_adjacency = whole.prepared.features, cleaned_adjacency(whole, threshold)
+    network = GCN(
         train.prepared.features.shape[1],
         config.representation.width,
-        said.shape[1],
-        exclusive=scene.task.exclusive,
+        before.shape[1],
+        layers=settings.layers,
+        exclusive=task.exclusive,
     )
-    network.initialise(torch.Generator().manual_seed(seed + _SEED))
-    network = network.to(scene.targets.device)
-    draws = torch.Generator(device=scene.targets.device).manual_seed(seed + _SEED)
-    optimiser = torch.optim.Adam(network.parameters(), lr=_LEARNING_RATE, weight_decay=_PENALTY)
-    labels, everyone = scene.labels[scene.targets], torch.ones_like(scene.targets, dtype=torch.bool)[:, None]
-    best = _Best(network)
-    for epoch in range(1, _EPOCHS + 1):
-        scores = network(rows, mix, config.reader.dropout, draws)[scene.targets]
-        loss = scene.task.loss(scores[:, None], labels, everyone)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        optimiser.step()
-        with torch.no_grad():
-            believed = network.believe(asked, mix_asked)[scene.validation]
-            best.look(epoch, believed, scene.validation_labels, scene.task)
-        if epoch % _LOOK_EVERY == 0 and epoch - best.epoch >= _PATIENCE:
-            break
-    best.go_back()
+    network.initialise(key.fold_in("weights").generator())
+    network = network.to(device)
+    draws = key.fold_in("dropout").generator(device)
+    labels, learns = data.labels[data.targets], torch.ones_like(data.targets, dtype=torch.bool)[:, None]
+
+    def loss() -> Tensor:
+        scores = network(rows, adjacency, settings.dropout, draws)[data.targets]
+        return task.loss(scores[:, None], labels, learns)
+
+    def predict() -> Tensor:
+        return network.to_probabilities(asked, asked_adjacency)[data.validation]
+
+    fit(
+        network,
+        torch.optim.Adam(network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay),
+        loss,
+        lambda: quality_and_likelihood(task, predict(), data.validation_labels),
+        steps=settings.epochs,
+        patience=settings.patience,
+        check_every=settings.evaluate_every,
+    )
     with torch.no_grad():
-        vote = torch.lerp(said, network.believe(asked, mix_asked)[scene.validation], SHARE)
-    before, after = (scene.task.score(one, scene.validation_labels, "hit") for one in (said, vote))
-    qualities = (scene.task.quality(one, scene.validation_labels) for one in (said, vote))
-    return DeepReading(network, *gains_and_losses(after, before), *qualities)
-
-
-class _Best:
-    """The epoch with the best quality on validation nodes and, of equals, the greatest mean logarithm of f_c."""
-
-    def __init__(self, network: Convolutions) -> None:
-        self.network, self.epoch, self.score = network, 0, (-1.0, 0.0)
-        self.weights: dict[str, Tensor] = {}
-
-    def look(self, epoch: int, believed: Tensor, labels: Tensor, task: Task) -> None:
-        likely = task.score(believed, labels, "probability").clamp(min=1e-12).log().mean()
-        score = (task.quality(believed, labels), float(likely))
-        if score > self.score or not self.weights:
-            self.epoch, self.score = epoch, score
-            self.weights = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
-
-    def go_back(self) -> None:
-        self.network.load_state_dict(self.weights)
+        after = torch.lerp(before, predict(), settings.weight)
+    hits, hits_before = (task.score(one, data.validation_labels, "hit") for one in (after, before))
+    qualities = (task.quality(one, data.validation_labels) for one in (before, after))
+    return FittedGCN(network, *gains_and_losses(hits, hits_before), *qualities)

@@ -1,12 +1,11 @@
-"""The last word: once the policy is learned, a reader is fitted to what it selects, and has a say if it reads better.
+"""Fit the hop-wise head to the selected neighbours, and decide on its weight in the ensemble.
 
-AGG alone may have the say, the reader alone, or both may vote. Which is best is asked of nodes whose labels neither
-has learned: validation nodes, and training nodes as seen by the members that left them out, all on the whole graph.
-Validation nodes alone are often too few to tell them apart, and on the training graph nodes have fewer neighbours
-than those to be predicted later. Where labels were doubted validation nodes alone are asked: AGG had a say in which
-training nodes are left. AGG must be beaten by a margin: by two deviations of the nodes on which the two
-differ where the reader is to have the say alone, since its best step was chosen on the same nodes; by one where AGG
-still votes.
+The head may replace the aggregator, be averaged with it, or be left out. The choice is made on nodes whose labels
+neither has learned: validation nodes, and training nodes as predicted by the fold models that left them out, all on
+the whole graph. Validation nodes alone are often too few, and in the training graph nodes have fewer neighbours than
+those to be predicted later. If label errors are suspected only validation nodes are used, since the aggregator had a
+part in choosing the remaining training nodes. To replace the aggregator the head must be ahead by a wider margin than
+to be averaged with it, since its best step was chosen on the same nodes.
 """
 
 from __future__ import annotations
@@ -17,221 +16,205 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from gdpnet._core.fit import fit
+from gdpnet._core.random import Key
 from gdpnet._core.significance import gains_and_losses, is_ahead
-from gdpnet.config import Config
+from gdpnet.config import Config, HopwiseSettings
 from gdpnet.data.features import Features, SparseRows, drop_inputs, drop_values, take_rows
 from gdpnet.data.prepare import Prepared
-from gdpnet.inference.ensemble import rings_of, see
+from gdpnet.inference.ensemble import embed_fold_models, hop_features
 from gdpnet.inference.select import Selected
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.hopwise import Reader
+from gdpnet.representation.hopwise import HopwiseNetwork
 from gdpnet.representation.tasks import CLASSIFICATION, Task, may_learn
-from gdpnet.training.data import Scene
+from gdpnet.training.data import TrainingData
 
-MOST_WEIGHTS = 20_000_000
-"""A reader of more weights is not fitted: with one-hot features it would be larger than all the rest."""
+SHARES = (0.5, 1.0)
+"""Shares of the aggregator's weight that the head may take: averaged with it, or in its place."""
 
-MOST_VALUES = 100_000_000
-"""Nor one whose rings may hold more values: around a hub they fill up."""
-
-_SHARES = (0.5, 1.0)
-"""Weights that the reader's vote may have."""
-
-_ALONE, _TOGETHER = 2.0, 1.0
-"""Deviations by which the reader must be ahead of AGG, to have the say alone and to vote with it."""
-
-_SEED = 1 << 22
 _AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """How a way to read did on unseen nodes, beside AGG."""
+class HeadScore:
+    """The ensemble with the head at one share, compared with the aggregator on held-out nodes."""
 
     share: float
-    """The weight of the reader's vote: one where it alone has the say."""
     gains: int
-    """Nodes on which it is right and AGG is not."""
+    """Nodes that only the ensemble predicts right."""
     losses: int
-    """Nodes on which AGG is right and it is not."""
+    """Nodes that only the aggregator predicts right."""
     validation_f1: float
+    margin: float
+    """Standard deviations by which the ensemble must be ahead."""
 
     @property
     def is_better(self) -> bool:
-        """Say whether it is ahead of AGG by the margin, in deviations as in McNemar's test."""
-        margin = _ALONE if self.share == 1.0 else _TOGETHER
-        return is_ahead(self.gains, self.losses, margin)
+        """Return whether the lead exceeds the margin, in standard deviations as in McNemar's test."""
+        return is_ahead(self.gains, self.losses, self.margin)
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A fitted reader, and how it did by itself and with AGG."""
+class FittedHopwise:
+    """A fitted head, the step of its best evaluation, and its scores at each share."""
 
-    reader: Reader
+    network: HopwiseNetwork
     steps: int
-    verdicts: tuple[Verdict, ...]
+    scores: tuple[HeadScore, ...]
 
     @property
-    def best(self) -> Verdict | None:
-        """Return the best way to read that is ahead of AGG by its margin, if there is one."""
-        better = [one for one in self.verdicts if one.is_better]
+    def best(self) -> HeadScore | None:
+        """Return the best share that is ahead of the aggregator by its margin, if there is one."""
+        better = [one for one in self.scores if one.is_better]
         return max(better, key=lambda one: one.gains - one.losses, default=None)
 
 
-def is_worth_a_reader(scene: Scene, aggregators: Aggregators, config: Config) -> bool:
-    """Say whether a reader is wanted, can be judged on validation nodes, and is not too large."""
-    columns = aggregators.members * config.representation.width
-    weights = (config.representation.hops + 1) * scene.train.features.shape[1] * columns
-    fits = weights <= MOST_WEIGHTS and _values_of(scene.whole) <= MOST_VALUES
-    return config.reader.use and scene.validation.numel() > 0 and fits
+def is_worth_hopwise(data: TrainingData, aggregators: Aggregators, config: Config) -> bool:
+    """Return whether the head is wanted, can be evaluated on validation nodes, and is not too large."""
+    columns = aggregators.fold_models * config.representation.width
+    weights = (config.representation.hops + 1) * data.train.features.shape[1] * columns
+    fits = weights <= config.hopwise.max_weights and _values_of(data.whole) <= config.hopwise.max_values
+    return config.hopwise.use and data.validation.numel() > 0 and fits
 
 
 def _values_of(prepared: Prepared) -> int:
-    """Return how many values the widest ring of all nodes may have."""
-    circle = prepared.circle
-    if not isinstance(circle, SparseRows):
-        return circle.numel()
-    return int(circle.row_ptr.diff()[prepared.neighbour].sum())
+    """Return how many values the features of the widest hop may hold; those around a hub fill up."""
+    neighbourhood = prepared.neighbourhood
+    if not isinstance(neighbourhood, SparseRows):
+        return neighbourhood.numel()
+    return int(neighbourhood.row_ptr.diff()[prepared.neighbour].sum())
 
 
 @dataclass(frozen=True)
-class _Unseen:
-    """Nodes whose labels were not learned: validation nodes, and training nodes that some member left out."""
+class HeldOutNodes:
+    """Validation nodes, and training nodes that some fold model has not learned."""
 
-    nodes: Int[Tensor, "unseen"]
+    nodes: Int[Tensor, "held"]
     """Numbers in the whole graph."""
-    labels: Shaped[Tensor, "unseen *any"]
-    member: Int[Tensor, "unseen"]
-    """Who speaks of each; -1: all members vote."""
+    labels: Shaped[Tensor, "held *any"]
+    fold_model: Int[Tensor, "held"]
+    """The fold model that predicts each node; -1: the mean of all."""
     task: Task = CLASSIFICATION
 
     @classmethod
-    def of(cls, scene: Scene) -> _Unseen:
-        left_out = scene.targets[scene.member[scene.targets] > 0]
-        left_out = left_out[:0] if scene.doubtful else left_out
-        everyone = torch.full_like(scene.validation, -1)
+    def of(cls, data: TrainingData) -> HeldOutNodes:
+        """Gather the held-out nodes of some training data."""
+        left_out = data.targets[data.fold_model[data.targets] > 0]
+        left_out = left_out[:0] if data.has_suspected else left_out
+        all_models = torch.full_like(data.validation, -1)
         return cls(
-            torch.cat([scene.validation, scene.seen[left_out]]),
-            torch.cat([scene.validation_labels, scene.labels[left_out]]),
-            torch.cat([everyone, scene.member[left_out]]),
-            scene.task,
+            torch.cat([data.validation, data.seen[left_out]]),
+            torch.cat([data.validation_labels, data.labels[left_out]]),
+            torch.cat([all_models, data.fold_model[left_out]]),
+            data.task,
         )
 
-    def chance(self, votes: Float[Tensor, "unseen members classes"]) -> Float[Tensor, "unseen classes"]:
-        """Return the class probabilities of those who may speak."""
-        own = votes[torch.arange(self.nodes.numel(), device=votes.device), self.member.clamp(min=0)]
-        return torch.where(self.member[:, None] >= 0, own, votes.mean(dim=1))
+    def probabilities(
+        self, fold_probabilities: Float[Tensor, "held fold_models classes"]
+    ) -> Float[Tensor, "held classes"]:
+        """Return the class probabilities by the fold models that have not learned each node."""
+        node = torch.arange(self.nodes.numel(), device=fold_probabilities.device)
+        own = fold_probabilities[node, self.fold_model.clamp(min=0)]
+        return torch.where(self.fold_model[:, None] >= 0, own, fold_probabilities.mean(dim=1))
 
 
-def fit_reader(
-    aggregators: Aggregators, scene: Scene, train: Selected, whole: Selected, config: Config, seed: int
-) -> Reading:
-    """Fit a reader to the training nodes and what was selected for them; return its best look at unseen nodes.
+def fit_hopwise(
+    aggregators: Aggregators, data: TrainingData, train: Selected, whole: Selected, config: Config, key: Key
+) -> FittedHopwise:
+    """Fit the head to the training nodes and their selected neighbours.
 
     Args:
-        aggregators: the trained bank, which the reader is compared with.
-        scene: what training sees; it has validation nodes.
-        train: what the policy selected on the training graph, for every node.
-        whole: what it selected on the whole graph, for every node.
+        aggregators: the trained aggregators, which the head is compared with.
+        data: the training data; it must have validation nodes.
+        train: decisions on all edges of the training graph.
+        whole: decisions on all edges of the whole graph.
         config: all settings.
-        seed: the seed of all draws.
+        key: the stream of all random draws.
     """
     mode = config.inference.mode
-    rows = rings_of(train.prepared, scene.targets, train.weight(mode))
-    unseen = _Unseen.of(scene)
-    asked = rings_of(whole.prepared, unseen.nodes, whole.weight(mode))
-    shape = (rows[0].shape[1], config.representation.width, aggregators.classes, aggregators.members)
-    reader = Reader(*shape, rings=len(rows), exclusive=scene.task.exclusive)
-    reader.initialise(torch.Generator().manual_seed(seed + _SEED))
-    reader = reader.to(scene.targets.device)
-    steps = _learn(reader, rows, asked, unseen, scene, config, seed)
+    rows = hop_features(train.prepared, data.targets, train.weight(mode))
+    held_out = HeldOutNodes.of(data)
+    asked = hop_features(whole.prepared, held_out.nodes, whole.weight(mode))
+    shape = (rows[0].shape[1], config.representation.width, aggregators.classes, aggregators.fold_models)
+    network = HopwiseNetwork(*shape, hops=len(rows), exclusive=data.task.exclusive)
+    network.initialise(key.fold_in("weights").generator())
+    network = network.to(data.targets.device)
+    step = _train(network, rows, asked, held_out, data, config.hopwise, key.fold_in("batches"))
     with torch.no_grad():
-        weight = whole.weight(mode)
-        parts = [see(aggregators, whole.prepared, part, weight)[1] for part in unseen.nodes.split(_AT_ONCE)]
-        votes = torch.cat(parts)
-        agg, read = unseen.chance(votes), _read(reader, asked, unseen)
-        verdicts = tuple(_judge(scene, unseen, agg, read, share) for share in _SHARES)
-    return Reading(reader, steps, verdicts)
+        parts = [
+            embed_fold_models(aggregators, whole.prepared, part, whole.weight(mode))[1]
+            for part in held_out.nodes.split(_AT_ONCE)
+        ]
+        found = held_out.probabilities(torch.cat(parts)), _predict(network, asked, held_out)
+    scores = tuple(_score_share(*found, share, held_out, data, config.hopwise) for share in SHARES)
+    return FittedHopwise(network, step, scores)
 
 
-def _judge(
-    scene: Scene,
-    unseen: _Unseen,
-    agg: Float[Tensor, "unseen classes"],
-    read: Float[Tensor, "unseen classes"],
+def _score_share(
+    before: Float[Tensor, "held classes"],
+    head: Float[Tensor, "held classes"],
     share: float,
-) -> Verdict:
-    """Compare a vote of AGG and the reader with AGG's own on unseen nodes."""
-    chance, held = torch.lerp(agg, read, share), scene.validation.numel()
-    mine = scene.task.score(chance, unseen.labels, "hit")
-    other = scene.task.score(agg, unseen.labels, "hit")
-    score = scene.task.quality(chance[:held], unseen.labels[:held])
-    return Verdict(share, *gains_and_losses(mine, other), score)
+    held_out: HeldOutNodes,
+    data: TrainingData,
+    settings: HopwiseSettings,
+) -> HeadScore:
+    """Compare the mean of aggregator and head with the aggregator alone."""
+    mean, validation = torch.lerp(before, head, share), slice(0, data.validation.numel())
+    hits, other = (data.task.score(one, held_out.labels, "hit") for one in (mean, before))
+    quality = data.task.quality(mean[validation], held_out.labels[validation])
+    margin = settings.margin_alone if share == 1.0 else settings.margin_together
+    return HeadScore(share, *gains_and_losses(hits, other), quality, margin)
 
 
-def _learn(
-    reader: Reader,
+def _train(
+    network: HopwiseNetwork,
     rows: list[Features],
     asked: list[Features],
-    unseen: _Unseen,
-    scene: Scene,
-    config: Config,
-    seed: int,
+    held_out: HeldOutNodes,
+    data: TrainingData,
+    settings: HopwiseSettings,
+    key: Key,
 ) -> int:
-    """Train in place, then go back to the best look at unseen nodes; return its step."""
-    settings = config.reader
+    """Train in place up to the best evaluation on held-out nodes; return its step."""
+    matrices, rest = [network.weight], [network.bias, network.head_weight, network.head_bias]
     optimiser = torch.optim.Adam(
         [
-            {"params": [reader.weight], "weight_decay": settings.weight_decay},
-            {"params": [reader.bias, reader.head_weight, reader.head_bias], "weight_decay": 0.0},
+            {"params": matrices, "weight_decay": settings.weight_decay},
+            {"params": rest, "weight_decay": 0.0},
         ],
         lr=settings.learning_rate,
     )
-    labels, member = scene.labels[scene.targets], scene.member[scene.targets]
-    count, device = member.numel(), labels.device
-    draws = torch.Generator(device=device).manual_seed(seed + _SEED)
-    best, best_step, weights = (-1.0, 0.0), 0, reader.state_dict()
-    for step in range(1, settings.steps + 1):
-        part = torch.randperm(count, generator=draws, device=device)[: settings.batch_size]
-        batch = [drop_inputs(take_rows(ring, part), settings.dropout, draws) for ring in rows]
-        loss = _loss(reader, batch, scene.task, labels[part], member[part], settings.dropout, draws)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        optimiser.step()
-        if step % settings.look_every and step < settings.steps:
-            continue
-        score = _score(reader, asked, unseen)
-        if score > best:
-            best, best_step = score, step
-            weights = {name: value.detach().clone() for name, value in reader.state_dict().items()}
-        if step - best_step >= settings.patience:
-            break
-    reader.load_state_dict(weights)
-    return best_step
+    labels, fold_model = data.labels[data.targets], data.fold_model[data.targets]
+    device, draws = labels.device, key.generator(labels.device)
+
+    def loss() -> Tensor:
+        part = torch.randperm(fold_model.numel(), generator=draws, device=device)[: settings.batch_size]
+        batch = [drop_inputs(take_rows(hop, part), settings.dropout, draws) for hop in rows]
+        hidden = drop_values(network.embed(batch), settings.dropout, draws)
+        learns = may_learn(fold_model[part], network.fold_models)
+        return data.task.loss(network.logits(hidden), labels[part], learns)
+
+    return fit(
+        network,
+        optimiser,
+        loss,
+        lambda: quality_and_likelihood(data.task, _predict(network, asked, held_out), held_out.labels),
+        steps=settings.steps,
+        evaluate_every=settings.evaluate_every,
+        patience=settings.patience,
+    ).best_step
 
 
-def _loss(
-    reader: Reader,
-    rings: list[Features],
-    task: Task,
-    labels: Shaped[Tensor, "batch *any"],
-    left_out_by: Int[Tensor, "batch"],
-    dropout: float,
-    generator: torch.Generator,
-) -> Float[Tensor, ""]:
-    """Return the loss of one batch; no member but the first learns from a node that it leaves out."""
-    hidden = drop_values(reader.embed(rings), dropout, generator)
-    return task.loss(reader.logits(hidden), labels, may_learn(left_out_by, reader.members))
+def _predict(
+    network: HopwiseNetwork, hops: list[Features], held_out: HeldOutNodes
+) -> Float[Tensor, "held classes"]:
+    """Return the head's class probabilities of held-out nodes."""
+    return held_out.probabilities(network.fold_probabilities(network.embed(hops)))
 
 
-def _read(reader: Reader, rings: list[Features], unseen: _Unseen) -> Float[Tensor, "unseen classes"]:
-    """Return what the reader says of unseen nodes, by the members that may speak."""
-    return unseen.chance(reader.votes(reader.embed(rings)))
-
-
-@torch.no_grad()
-def _score(reader: Reader, rings: list[Features], unseen: _Unseen) -> tuple[float, float]:
-    """Return the quality (micro-F1) on unseen nodes and, to part equals, the mean logarithm of f_c."""
-    chance = _read(reader, rings, unseen)
-    likely = unseen.task.score(chance, unseen.labels, "probability")
-    return unseen.task.quality(chance, unseen.labels), float(likely.clamp(min=1e-12).log().mean())
+def quality_and_likelihood(
+    task: Task, probabilities: Float[Tensor, "n classes"], labels: Shaped[Tensor, "n *any"]
+) -> tuple[float, float]:
+    """Return the task's quality and, to break ties, the mean logarithm of f_c."""
+    likelihood = task.score(probabilities, labels, "probability").clamp(min=1e-12).log().mean()
+    return task.quality(probabilities, labels), float(likelihood)

@@ -1,4 +1,4 @@
-"""What keeping a neighbour earns: the rewards of selection, scored by what representation believes."""
+"""Rewards of keeping a neighbour, computed from the class probabilities of the aggregators."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def score_alone(
     settings: RewardSettings,
     row: Int[Tensor, "n"],
     label: Shaped[Tensor, "n *any"],
-    given: Float[Tensor, "n width"],
+    message: Float[Tensor, "n width"],
     counted: Float[Tensor, "n"],
     task: Task = CLASSIFICATION,
 ) -> Float[Tensor, "n"]:
-    """Return f_c of each target with one neighbour alone; zeros for the marginal reward, which asks for none."""
+    """Return f_c of each target with one neighbour alone; zeros for the marginal reward, which needs none."""
     if settings.kind == "marginal":
         return torch.zeros_like(counted)
-    return task.score(view.observe(row, given, counted)[1], label, settings.score)
+    return task.score(view.observe(row, message, counted)[1], label, settings.score)
 
 
 @torch.no_grad()
@@ -34,7 +34,7 @@ def gain_if_kept(
     settings: RewardSettings,
     row: Int[Tensor, "n"],
     label: Shaped[Tensor, "n *any"],
-    given: Float[Tensor, "n width"],
+    message: Float[Tensor, "n width"],
     counted: Float[Tensor, "n"],
     *,
     sums: Float[Tensor, "n width"],
@@ -43,26 +43,26 @@ def gain_if_kept(
     kept_scores: Float[Tensor, "n"],
     task: Task = CLASSIFICATION,
 ) -> Float[Tensor, "n"]:
-    """Return what keeping a neighbour earns a target that has kept some already.
+    """Return the reward of keeping a neighbour, given those that the target has kept before.
 
     Args:
-        view: what the classifier makes of a target and what it kept.
-        settings: which reward, and its bounds.
-        row: the target as its classifier sees it.
-        label: what is true of the target, such as its class.
-        given: what the neighbour adds to the running sum.
-        counted: what it adds to the count: its weight, or one.
-        sums: the running sum of what was kept before.
-        counts: how many were kept before, by weight.
+        view: maps a target and its kept neighbours to class probabilities.
+        settings: the kind of reward, and its bounds.
+        row: the row of the target in the view.
+        label: the class of the target, or another label that the task defines.
+        message: what the neighbour adds to the running sum.
+        counted: what the neighbour adds to the count: its weight, or one.
+        sums: the running sum over neighbours kept before.
+        counts: the number, or total weight, of neighbours kept before.
         score: `score_alone` of the neighbour.
-        kept_scores: the sum of `score_alone` over what was kept before.
-        task: whose f_c it is.
+        kept_scores: the sum of `score_alone` over neighbours kept before.
+        task: defines f_c.
     """
     if settings.kind == "marginal":
         before = task.score(view.observe(row, sums, counts)[1], label, "probability")
-        after = task.score(view.observe(row, sums + given, counts + counted)[1], label, "probability")
+        after = task.score(view.observe(row, sums + message, counts + counted)[1], label, "probability")
         return marginal_reward(before, after, settings.clip)
     if settings.kind == "paper":
         return paper_reward(score, kept_scores)
-    nobody = view.observe(row, torch.zeros_like(given), torch.zeros_like(counts))[1]
-    return counterfactual_reward(score, task.score(nobody, label, settings.score), kept_scores)
+    none_kept = view.observe(row, torch.zeros_like(message), torch.zeros_like(counts))[1]
+    return counterfactual_reward(score, task.score(none_kept, label, settings.score), kept_scores)

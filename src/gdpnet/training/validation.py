@@ -1,4 +1,4 @@
-"""What an epoch has reached: F1 on validation nodes, and how well injected links are told from the graph's own."""
+"""Evaluate an epoch: F1 on validation nodes, and ROC AUC of keep probabilities against injected edges."""
 
 from __future__ import annotations
 
@@ -7,36 +7,39 @@ from dataclasses import replace
 import torch
 from sklearn.metrics import roc_auc_score
 
+from gdpnet._core.random import Key
 from gdpnet.config import Config
-from gdpnet.inference.ensemble import represent
+from gdpnet.inference.ensemble import aggregate
 from gdpnet.inference.select import select
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.policy import Policy
-from gdpnet.training.data import Scene
-from gdpnet.training.playing import play_once, with_selected_circle
-
-_EVALUATION_SEED = 1 << 20
+from gdpnet.training.data import TrainingData
+from gdpnet.training.rollouts import play_once, with_selected_neighbourhoods
 
 
-def validate(policy: Policy | None, aggregators: Aggregators, scene: Scene, config: Config) -> float:
+def validate(
+    policy: Policy | None, aggregators: Aggregators, data: TrainingData, config: Config, key: Key
+) -> float:
     """Return the task's quality (micro-F1) on the validation nodes, predicted on the whole graph."""
-    if scene.validation.numel() == 0:
+    if data.validation.numel() == 0:
         return float("nan")
-    chosen = select(policy, aggregators, scene.whole, scene.validation, config, _EVALUATION_SEED)
+    chosen = select(policy, aggregators, data.whole, data.validation, config, key)
     weight = chosen.weight(config.inference.mode)
-    _, logits = represent(aggregators, chosen.prepared, scene.validation, weight)
-    return scene.task.quality(logits.exp(), scene.validation_labels)
+    _, probabilities = aggregate(aggregators, chosen.prepared, data.validation, weight)
+    return data.task.quality(probabilities, data.validation_labels)
 
 
 @torch.no_grad()
-def tell_apart(policy: Policy, aggregators: Aggregators, scene: Scene, config: Config) -> float | None:
-    """Return how well the policy tells self-injected links that it never practised on from the graph's own."""
-    if scene.proof is None:
+def measure_injected_auc(
+    policy: Policy, aggregators: Aggregators, data: TrainingData, config: Config, key: Key
+) -> float | None:
+    """Return the ROC AUC of keep probabilities on the held-out perturbed graph; None if there is none."""
+    if data.held_out_graph is None:
         return None
-    world = with_selected_circle(
-        policy, aggregators, replace(scene, train=scene.proof.world), config, _EVALUATION_SEED
+    perturbed = with_selected_neighbourhoods(
+        policy, aggregators, replace(data, train=data.held_out_graph.perturbed), config, key
     )
-    everyone = torch.arange(world.train.num_nodes, device=world.train.device)
-    probability, _ = play_once(policy, aggregators, world, config, everyone, _EVALUATION_SEED)
-    chance = world.train.on_edges(world.train.both_ways(probability))
-    return float(roc_auc_score(scene.proof.genuine.cpu(), chance.cpu()))
+    all_nodes = torch.arange(perturbed.train.num_nodes, device=perturbed.train.device)
+    probability, _ = play_once(policy, aggregators, perturbed, config, all_nodes, key)
+    on_edges = perturbed.train.on_edges(perturbed.train.symmetrise(probability))
+    return float(roc_auc_score(data.held_out_graph.genuine.cpu(), on_edges.cpu()))

@@ -1,10 +1,9 @@
-"""What GDPNet is compared with: each method learns, draws by its seed alone, and computes what its paper says."""
+"""Baselines: each learns, depends on its seed alone, and computes the formulas of its paper."""
 
 import importlib.util
 import sys
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
@@ -12,31 +11,36 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from torch_geometric.transforms import GDC
 
-from gdpnet.benchmark.baselines import pro_gnn
+from gdpnet.benchmark.baselines import link_predictors, pro_gnn
 from gdpnet.benchmark.baselines.diffusion import gdc_graph
 from gdpnet.benchmark.baselines.fastgcn import Importance, draw_layer, sampled_product, within_reach
 from gdpnet.benchmark.baselines.fitting import Settings, Side, fit_network, inputs_of, make_task
 from gdpnet.benchmark.baselines.gnnguard import trust_of
+from gdpnet.benchmark.baselines.link_predictors import LINK_PREDICTORS
 from gdpnet.benchmark.baselines.low_rank import low_rank_links, low_rank_mean
-from gdpnet.benchmark.baselines.methods import METHODS, run_backbone, run_method
-from gdpnet.benchmark.baselines.networks import GAT, gcn, graphsage, mlp
+from gdpnet.benchmark.baselines.methods import METHODS, run_method, run_task
+from gdpnet.benchmark.baselines.networks import GAT, gcn, graphsage
 from gdpnet.benchmark.baselines.propagation import Links, neighbour_mean, symmetric_mean
 from gdpnet.benchmark.baselines.sampling import Block, batch_logits, draw_blocks, sample_neighbours
-from gdpnet.benchmark.baselines.search import CANDIDATES, DEPTHS, is_whole, search
-from gdpnet.benchmark.baselines.soft_median import circles_of, soft_median
+from gdpnet.benchmark.baselines.search import CANDIDATES, DEPTHS, is_whole, search_tasks
+from gdpnet.benchmark.baselines.soft_median import neighbourhoods_of, soft_median
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.features import SparseRows
-from gdpnet.data.graph import SPLITS, Graph
+from gdpnet.data.graph import Graph
+from gdpnet.data.link_split import split_links
+from gdpnet.data.validation import SPLITS
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.representation.sparse import Matrix, drop_values, times
-from helpers.worlds import CPU, random_graph
+from helpers.setups import CPU, random_graph
+
+pytestmark = pytest.mark.slow  # nearly every test trains a model
 
 QUICK = {"width": 16, "epochs": 30, "patience": 10, "dropout": 0.2, "weight_decay": 5e-5}
 
 
 @pytest.fixture(scope="module")
 def graph():
-    """Three classes that words and links tell, and half as many spurious links."""
+    """Three classes that features and edges predict, and half as many spurious edges."""
     setting = SyntheticSettings(
         nodes=200, classes=3, topics_per_class=2, words=120, spurious_links=0.5, wrong_labels=0.0
     )
@@ -67,7 +71,7 @@ def f1_of(graph, logits):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_method_beats_chance_and_says_the_same_for_the_same_seed(graph, name):
+def test_a_method_beats_chance_and_predicts_the_same_for_the_same_seed(graph, name):
     settings = replace(METHODS[name].settings, **QUICK)
     outcome = run_method(name, graph, 1, "cpu", settings)
     assert outcome.logits.shape == (graph.num_nodes, 3)
@@ -83,7 +87,7 @@ def test_a_method_beats_chance_and_says_the_same_for_the_same_seed(graph, name):
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_pro_gnn_says_what_it_wants(graph, monkeypatch):
+def test_pro_gnn_names_its_package_and_its_limit(graph, monkeypatch):
     for module in ("deeprobust", "deeprobust.graph"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=r"needs the package deeprobust, pip install 'gdpnet\[pro-gnn\]'"):
@@ -93,12 +97,20 @@ def test_pro_gnn_says_what_it_wants(graph, monkeypatch):
         run_method("pro-gnn", graph)
 
 
-def test_another_seed_says_something_else(graph):
+def test_another_seed_predicts_something_else(graph):
     one, other = (run_method("gcn", graph, seed, "cpu", Settings(**QUICK)).logits for seed in (0, 1))
     assert not torch.equal(one, other)
 
 
-def test_training_never_reads_links_or_labels_of_validation_and_test_nodes(graph):
+@pytest.mark.parametrize("name", list(LINK_PREDICTORS))
+def test_a_link_predictor_scores_the_same_for_the_same_seed(graph, name, monkeypatch):
+    monkeypatch.setattr(link_predictors, "EPOCHS", 5)
+    split = split_links(graph, 0)
+    one, other = (LINK_PREDICTORS[name](split.train, split.validation, 0, CPU) for _ in range(2))
+    assert torch.equal(one(split.test.ends), other(split.test.ends))
+
+
+def test_training_never_reads_edges_or_labels_of_validation_and_test_nodes(graph):
     held = (graph.split == SPLITS.index("validation")) | (graph.split == SPLITS.index("test"))
     task = make_task(graph, 0)
     assert not bool(held[task.seen].any())
@@ -129,18 +141,18 @@ def test_a_graph_without_validation_nodes_gets_some(graph):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_gcn_and_graphsage_mix_as_torch_geometric_does(seed):
+def test_gcn_and_graphsage_propagate_as_torch_geometric_does(seed):
     graph = random_graph(seed)
-    given = torch.randn(6, 4)
+    message = torch.randn(6, 4)
     edge_index = torch.stack([graph.neighbour, graph.target])
     links = Links.of(weighted(graph), CPU)
     convolution = GCNConv(4, 3, bias=False)
-    expected = convolution(given, edge_index, links.weight)
-    torch.testing.assert_close(symmetric_mean(links, given @ convolution.lin.weight.T), expected)
+    expected = convolution(message, edge_index, links.weight)
+    torch.testing.assert_close(symmetric_mean(links, message @ convolution.lin.weight.T), expected)
     mean = SAGEConv(4, 3, root_weight=False, bias=False)
     plain = Links.of(graph, CPU)
     torch.testing.assert_close(
-        neighbour_mean(plain, given @ mean.lin_l.weight.T), mean(given, edge_index), atol=1e-5, rtol=1e-4
+        neighbour_mean(plain, message @ mean.lin_l.weight.T), mean(message, edge_index), atol=1e-5, rtol=1e-4
     )
 
 
@@ -174,7 +186,7 @@ def test_a_sparse_product_and_its_gradient_equal_the_dense_ones():
     assert set((dropped.value / matrix.value).tolist()) <= {0.0, 2.0}
 
 
-def test_dropped_links_go_both_ways_at_once(graph):
+def test_both_directions_of_a_link_are_dropped_together(graph):
     links = Links.of(graph, CPU)
     weight = links.dropped(0.4).weight
     assert torch.equal(weight, weight[graph.reverse])
@@ -187,21 +199,21 @@ def test_a_sampled_layer_of_fastgcn_is_right_on_average(graph):
     torch.testing.assert_close(
         importance.chance, adjacency.square().sum(dim=0) / adjacency.square().sum(), atol=1e-6, rtol=1e-4
     )
-    given = torch.randn(adjacency.shape[0], 2, generator=torch.Generator().manual_seed(0))
+    message = torch.randn(adjacency.shape[0], 2, generator=torch.Generator().manual_seed(0))
     nodes = torch.tensor([3, 0, 7])
     torch.manual_seed(0)
     chance = within_reach(importance.adjacency, importance.chance, nodes)
     assert torch.equal(chance > 0, (adjacency[nodes] > 0).any(dim=0))
     size = int((chance > 0).sum())
     everyone, ones = draw_layer(chance, size)
-    exact = sampled_product(importance.adjacency, nodes, everyone, ones, given[everyone])
-    torch.testing.assert_close(exact, (adjacency @ given)[nodes])
+    exact = sampled_product(importance.adjacency, nodes, everyone, ones, message[everyone])
+    torch.testing.assert_close(exact, (adjacency @ message)[nodes])
     total = torch.zeros(3, 2)
     rounds = 3000
     for _ in range(rounds):
         chosen, scale = draw_layer(chance, size // 2)
-        total += sampled_product(importance.adjacency, nodes, chosen, scale, given[chosen])
-    torch.testing.assert_close(total / rounds, (adjacency @ given)[nodes], atol=0.06, rtol=0.0)
+        total += sampled_product(importance.adjacency, nodes, chosen, scale, message[chosen])
+    torch.testing.assert_close(total / rounds, (adjacency @ message)[nodes], atol=0.06, rtol=0.0)
 
 
 def test_sampled_neighbours_are_different_and_no_more_than_asked_for(graph):
@@ -237,21 +249,21 @@ def test_a_low_rank_mean_equals_that_of_the_dense_matrix(graph, monkeypatch, den
     adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.double)
     adjacency[graph.target, graph.neighbour] = 1.0
     left, size, right = torch.linalg.svd(adjacency)
-    given = torch.randn(graph.num_nodes, 5)
+    message = torch.randn(graph.num_nodes, 5)
     found = low_rank_links(graph, (4, 20), CPU)
     for rank in (4, 20):
         near = left[:, :rank] @ torch.diag(size[:rank]) @ right[:rank]
         degree = (near.sum(dim=1) + 1.0).clamp(min=1.0)
         looped = (near + torch.eye(graph.num_nodes)) / (degree[:, None] * degree).sqrt()
-        expected = (looped @ given.double()).float()
-        torch.testing.assert_close(low_rank_mean(found[rank], given), expected, atol=1e-3, rtol=1e-3)
+        expected = (looped @ message.double()).float()
+        torch.testing.assert_close(low_rank_mean(found[rank], message), expected, atol=1e-3, rtol=1e-3)
 
 
-def test_a_low_rank_graph_may_be_small_or_without_links():
+def test_a_low_rank_graph_may_be_small_or_without_edges():
     assert list(low_rank_links(random_graph(0), (2, 100), CPU)) == [2, 5]
     bare = Graph.build([[], []], torch.eye(3))
-    given = torch.randn(3, 2)
-    torch.testing.assert_close(low_rank_mean(low_rank_links(bare, (2,), CPU)[2], given), given)
+    message = torch.randn(3, 2)
+    torch.testing.assert_close(low_rank_mean(low_rank_links(bare, (2,), CPU)[2], message), message)
 
 
 @pytest.mark.parametrize("restart", [0.05, 0.3])
@@ -289,8 +301,8 @@ def test_the_diffusion_of_a_directed_graph_solves_its_equation():
     torch.testing.assert_close(dense, expected / expected.sum(dim=1, keepdim=True), atol=1e-3, rtol=1e-2)
 
 
-def test_a_guard_prunes_unlike_neighbours_and_shares_its_trust():
-    # node 0 has neighbours 1, 2, 3 of likeness .3, .1 and .05
+def test_gnnguard_prunes_dissimilar_neighbours_and_weighs_the_rest():
+    # node 0 has neighbours 1, 2, 3 of similarity .3, .1 and .05
     graph = Graph.build([[1, 2, 3], [0, 0, 0]], torch.eye(4), directed=True)
     trust, own = trust_of(Links.of(graph, CPU), torch.tensor([0.3, 0.1, 0.05]))
     torch.testing.assert_close(trust, torch.tensor([0.5, 1 / 6, 0.0]))
@@ -299,15 +311,15 @@ def test_a_guard_prunes_unlike_neighbours_and_shares_its_trust():
 
 def test_a_soft_median_equals_a_loop_over_nodes():
     graph = weighted(random_graph(2, nodes=9, links=20))
-    given, temperature = torch.randn(9, 3), 0.5
-    found = soft_median(circles_of(graph, CPU), given, temperature)
+    message, temperature = torch.randn(9, 3), 0.5
+    found = soft_median(neighbourhoods_of(graph, CPU), message, temperature)
     looped = torch.eye(9)
     looped[graph.target, graph.neighbour] = graph.edge_weight
     scale = looped.sum(dim=1).rsqrt()
     adjacency = scale[:, None] * looped * scale
     for node in range(9):
         member = adjacency[node].nonzero().flatten()
-        weight, rows = adjacency[node][member], given[member]
+        weight, rows = adjacency[node][member], message[member]
         median = torch.zeros(3)
         for column in range(3):
             order = rows[:, column].argsort()
@@ -320,50 +332,31 @@ def test_a_soft_median_equals_a_loop_over_nodes():
 
 def test_an_outlier_moves_a_mean_more_than_a_soft_median():
     graph = Graph.build([[1, 2, 3, 4], [0, 0, 0, 0]], torch.eye(5))
-    given = torch.tensor([[1.0], [1.0], [1.0], [1.1], [50.0]])
-    mean = symmetric_mean(Links.of(graph, CPU), given)
-    median = soft_median(circles_of(graph, CPU), given, 0.5)
+    message = torch.tensor([[1.0], [1.0], [1.0], [1.1], [50.0]])
+    mean = symmetric_mean(Links.of(graph, CPU), message)
+    median = soft_median(neighbourhoods_of(graph, CPU), message, 0.5)
     assert float(median[0]) < 3.0 < float(mean[0])
 
 
 @pytest.mark.parametrize("name", ["gcn", "gat", "graphsage"])
-def test_a_backbone_hears_the_weights_of_a_cleaned_graph(graph, name):
+def test_a_network_uses_the_weights_of_a_cleaned_graph(graph, name):
     settings = Settings(**QUICK)
     spurious = graph.truth.spurious
     whole = replace(graph, edge_weight=torch.where(spurious, 0.0, 1.0))
-    train = whole.induced(make_task(graph, 0).seen)
-    outcome = run_backbone(name, train, whole, 0, "cpu", settings)
-    dropped = run_backbone(
-        name,
-        train.keep_edges(~train.truth.spurious),
-        whole.keep_edges(~spurious),
-        0,
-        "cpu",
-        settings,
-    )
+    task = make_task(whole, 0)
+    outcome = run_task(name, task, 0, "cpu", settings)
+    train = task.train.keep_edges(~task.train.truth.spurious)
+    dropped = run_task(name, task.with_graphs(train, whole.keep_edges(~spurious)), 0, "cpu", settings)
     # an edge of weight zero is none; only the draws of dropped attention fall differently
     assert f1_of(graph, outcome.logits) == pytest.approx(f1_of(graph, dropped.logits), abs=0.1)
     assert f1_of(graph, outcome.logits) > f1_of(graph, run_method("mlp", graph, 0, "cpu").logits)
-    alone = run_backbone(name, None, whole, 0, "cpu", settings)
-    assert torch.equal(alone.logits, outcome.logits)
-
-
-def test_a_backbone_refuses_graphs_that_do_not_belong_together(graph):
-    with pytest.raises(GraphError, match="must not have a validation or test node"):
-        run_backbone("gcn", graph, graph)
-    train = make_task(graph, 0).train
-    strange = replace(train, node_ids=np.arange(1000, 1000 + train.num_nodes))
-    with pytest.raises(GraphError, match="found none of id '1000'"):
-        run_backbone("gcn", strange, graph)
 
 
 def test_a_wrong_name_gets_one_sentence_with_the_nearest(graph):
     with pytest.raises(ConfigError, match=r"^there is no method 'gnc'; did you mean 'gcn'\?$"):
         run_method("gnc", graph)
-    with pytest.raises(ConfigError, match=r"^there is no backbone 'graphsag'; did you mean 'graphsage'\?$"):
-        run_backbone("graphsag", None, graph)
     with pytest.raises(ConfigError, match="there is no method 'cosine'"):
-        search("cosine", [graph])
+        search_tasks("cosine", [])
 
 
 @pytest.mark.parametrize(
@@ -390,15 +383,15 @@ def test_a_search_tries_every_candidate_and_reads_no_test_label(graph, monkeypat
 
     outcome = run_method("lr", graph)
     monkeypatch.setattr("gdpnet.benchmark.baselines.search.run_task", record)
-    found = search("gcn", [graph], [0, 1])
+    found = search_tasks("gcn", [(make_task(graph, seed), seed) for seed in (0, 1)])
     assert (found.settings.dropout, found.settings.weight_decay) == (0.3, 5e-5)
     assert len(tried) == 2 * (len(CANDIDATES) + len(DEPTHS)) == 24
     assert [score for _, score in found.tried] == [0.1] * 3 + [0.9] + [0.1] * 6 + [0.9] * 2
     assert [(one.dropout, one.layers) for one in tried[20:]] == [(0.3, 1), (0.3, 3)] * 2
     assert found.settings.layers == 2  # the first of equals
-    assert search("lr", [graph]).settings == METHODS["lr"].settings
-    with pytest.raises(ConfigError, match="one graph and one seed or more"):
-        search("gcn", [])
+    assert search_tasks("lr", [(make_task(graph, 0), 0)]).settings == METHODS["lr"].settings
+    with pytest.raises(ConfigError, match="at least one task, found none"):
+        search_tasks("gcn", [])
 
 
 def test_a_search_compares_candidates_at_the_choice_that_the_method_made_once(graph, monkeypatch):
@@ -411,7 +404,7 @@ def test_a_search_compares_candidates_at_the_choice_that_the_method_made_once(gr
 
     outcome = run_method("lr", graph)
     monkeypatch.setattr("gdpnet.benchmark.baselines.search.run_task", record)
-    found = search("cosine-gcn", [graph])
+    found = search_tasks("cosine-gcn", [(make_task(graph, 0), 0)])
     assert tried[0] is None
     assert [one.choice for one in tried[1:]] == [0.7] * (len(CANDIDATES) + len(DEPTHS))
     assert found.settings.choice is None
@@ -427,7 +420,7 @@ def test_a_search_goes_on_from_what_is_known(graph, monkeypatch):
     outcome = run_method("lr", graph)
     monkeypatch.setattr("gdpnet.benchmark.baselines.search.run_task", record)
     known = [(candidate, 0.7 if candidate["width"] == 128 else 0.1) for candidate in CANDIDATES]
-    found = search("gcn", [graph], known=known)
+    found = search_tasks("gcn", [(make_task(graph, 0), 0)], known=known)
     assert [(one.width, one.layers) for one in tried] == [(128, 1), (128, 3)]
     assert (found.settings.width, found.settings.layers) == (128, 1)
     assert found.tried[:10] == tuple(known)
@@ -438,7 +431,7 @@ def test_a_search_goes_on_from_what_is_known(graph, monkeypatch):
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.chooses])
-def test_a_method_that_is_told_its_choice_makes_no_other(graph, name):
+def test_a_method_whose_choice_is_set_makes_no_other(graph, name):
     free = run_method(name, graph, settings=Settings(**QUICK))
     key, value = next(iter(free.chosen.items()))
     options = {"kept_share": 0.5, "drop_edge": 0.2, "restart": 0.15, "rank": 5, "temperature": 0.5}
@@ -458,17 +451,21 @@ def test_methods_that_choose_are_marked_as_such(graph):
         )
 
 
-def test_a_network_without_neighbours_ignores_links(graph):
+@pytest.mark.parametrize("name", ["mlp", "lr"])
+def test_a_method_on_features_ignores_edges(graph, name):
     bare = graph.keep_edges(torch.zeros(graph.num_edges, dtype=torch.bool))
-    settings = Settings(**QUICK)
-    one, other = (
-        fit_network(mlp, inputs_of(make_task(each, 0), CPU), settings, 0).logits for each in (graph, bare)
-    )
+    one, other = (run_method(name, each, settings=Settings(**QUICK)).logits for each in (graph, bare))
     assert torch.equal(one, other)
 
 
+def test_logistic_regression_agrees_on_dense_and_sparse_features(graph):
+    dense = replace(graph, features=torch.from_numpy(graph.features.to_scipy().toarray()))
+    one, other = (f1_of(graph, run_method("lr", each).logits) for each in (graph, dense))
+    assert one == pytest.approx(other, abs=0.05)
+
+
 @pytest.mark.parametrize("name", EVERY)
-def test_a_graph_without_links_and_with_dense_features_is_learned_too(name):
+def test_a_graph_without_edges_and_with_dense_features_is_learned_too(name):
     generator = torch.Generator().manual_seed(0)
     label = torch.arange(60) % 2
     graph = Graph.build(

@@ -1,4 +1,4 @@
-"""Filters: what a link is worth, by likeness, by structure, or as labels taught."""
+"""Filters: scores of edges by similarity, by structure, and learned from labels."""
 
 from dataclasses import replace
 
@@ -6,12 +6,11 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from gdpnet._core.csr import both_ways
+from gdpnet._core.csr import symmetrise
 from gdpnet.benchmark.baselines.filters import (
     kept_share,
     similarity_scores,
     structural_scorer,
-    structural_scores,
     supervised_scores,
 )
 from gdpnet.benchmark.baselines.fitting import Settings, make_task
@@ -21,22 +20,24 @@ from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError
 
+pytestmark = pytest.mark.slow  # nearly every test trains a model
+
 QUICK = Settings(width=16, epochs=30, patience=10)
 
 
 @pytest.fixture(scope="module")
 def graph():
-    """A graph in which every other link is planted, and says so."""
+    """A graph in which every other edge is spurious, and known to be."""
     setting = SyntheticSettings(nodes=600, classes=3, topics_per_class=4, words=200, topic_share=0.6)
     return synthetic_graph(setting, seed=1)
 
 
 def area(graph: Graph, score: torch.Tensor) -> float:
-    """Return how well a score tells genuine links from planted ones: .5 by chance, 1 if always."""
+    """Return the AUC of a score of genuine against spurious edges."""
     return roc_auc_score((~graph.truth.spurious).numpy(), score.numpy())
 
 
-def test_likeness_is_that_of_the_two_feature_rows():
+def test_similarity_is_that_of_the_two_feature_rows():
     features = torch.tensor([[2.0, 1.0, 0.0, 0.0], [0.0, 1.0, 3.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
     graph = Graph.build([[0, 1], [1, 2]], features)
     cosine = 1.0 / (5.0**0.5 * 10.0**0.5)
@@ -50,35 +51,35 @@ def test_likeness_is_that_of_the_two_feature_rows():
         torch.testing.assert_close(similarity_scores(sparse, kind), similarity_scores(graph, kind))
 
 
-def test_a_likeness_that_is_not_known_gets_one_sentence(graph):
+def test_an_unknown_similarity_is_one_sentence(graph):
     with pytest.raises(ConfigError, match=r"^there is no similarity 'jacard'; did you mean 'jaccard'\?$"):
         similarity_scores(graph, "jacard")
 
 
 @pytest.mark.parametrize("kind", ["cosine", "jaccard"])
-def test_like_nodes_are_rarely_joined_by_a_planted_link(graph, kind):
+def test_similar_nodes_rarely_share_a_spurious_edge(graph, kind):
     assert area(graph, similarity_scores(graph, kind)) > 0.6
 
 
-def test_structure_learned_without_labels_finds_planted_links_in_an_unseen_graph(graph):
+def test_structure_learned_without_labels_finds_spurious_edges_in_an_unseen_graph(graph):
     task = make_task(graph, 0)
     scorer = structural_scorer(replace(task.train, labels=torch.full_like(task.train.labels, -1)), seed=0)
     score = scorer(graph)
     assert area(graph, score) > 0.75
     assert area(graph, score) > area(graph, similarity_scores(graph, "cosine"))
     assert torch.equal(score, score[graph.reverse])
-    assert torch.equal(score, structural_scores(task.train, graph, seed=0))
-    assert not torch.equal(score, structural_scores(task.train, graph, seed=1))
+    assert torch.equal(score, structural_scorer(task.train, seed=0)(graph))
+    assert not torch.equal(score, structural_scorer(task.train, seed=1)(graph))
 
 
-def test_structure_says_nothing_of_graphs_without_links_or_without_room():
+def test_a_graph_without_edges_or_with_all_of_them_gets_equal_scores():
     bare = Graph.build([[], []], torch.eye(3))
     full = Graph.build([[0, 0, 1], [1, 2, 2]], torch.eye(3))
     for train in (bare, full):
-        assert torch.equal(structural_scores(train, full), torch.ones(6))
+        assert torch.equal(structural_scorer(train)(full), torch.ones(6))
 
 
-def test_labels_teach_which_links_stay_within_a_class(graph):
+def test_labels_teach_which_edges_stay_within_a_class(graph):
     task = make_task(graph, 0)
     train, whole = supervised_scores(task, 0, settings=QUICK)
     assert train.shape == (task.train.num_edges,)
@@ -88,7 +89,7 @@ def test_labels_teach_which_links_stay_within_a_class(graph):
     assert torch.equal(whole, whole[graph.reverse])
 
 
-def test_where_all_links_stay_within_a_class_labels_teach_nothing():
+def test_if_all_edges_stay_within_a_class_scores_are_equal():
     label = torch.arange(12) % 2
     graph = Graph.build([list(range(10)), list(range(2, 12))], torch.eye(12), label, split=[1] * 8 + [2] * 4)
     train, whole = supervised_scores(make_task(graph, 0), 0, settings=Settings(epochs=1))
@@ -105,13 +106,13 @@ def test_the_best_share_is_kept_and_equals_stay_together():
     assert kept_share(torch.zeros(0), 0.5).numel() == 0
 
 
-def test_both_ways_of_a_link_have_the_mean_and_a_single_one_its_own():
+def test_both_directions_of_a_link_have_the_mean_and_a_single_edge_its_own():
     graph = Graph.build([[0, 1, 2], [1, 0, 1]], torch.eye(3), directed=True)
     assert graph.neighbour.tolist() == [1, 0, 2]
-    assert both_ways(torch.tensor([0.2, 0.4, 0.9]), graph.reverse).tolist() == pytest.approx([0.3, 0.3, 0.9])
+    assert symmetrise(torch.tensor([0.2, 0.4, 0.9]), graph.reverse).tolist() == pytest.approx([0.3, 0.3, 0.9])
 
 
-def test_a_filter_under_heavy_noise_keeps_a_part_and_mostly_genuine_links(graph):
+def test_a_filter_under_heavy_noise_keeps_a_part_and_mostly_genuine_edges(graph):
     settings = replace(METHODS["structural-gcn"].settings, width=16, epochs=60, patience=20)
     outcome = run_method("structural-gcn", graph, 0, "cpu", settings)
     assert outcome.settings["kept_share"] < 1.0

@@ -1,4 +1,4 @@
-"""The paper's evaluation: numbers by hand, pages and pictures from records alone, and what is run again."""
+"""The paper's evaluation: numbers by hand, report and figures from records alone, and what is run again."""
 
 import json
 import math
@@ -16,10 +16,9 @@ from gdpnet.benchmark.paper import figures as pictures
 from gdpnet.benchmark.paper.artefacts import (
     CLAIMS,
     MAPPED,
-    Portrait,
-    portraits_left,
-    portraits_of,
-    run_portrait,
+    SWEEP,
+    Artefacts,
+    artefacts_left,
 )
 from gdpnet.benchmark.paper.claims import (
     _is_submodular,
@@ -37,6 +36,8 @@ from gdpnet.cli import paper as reproducing
 from gdpnet.cli.output import TrialProgress
 from gdpnet.config import shipped_config
 from helpers.small import FAST, noisy_graph, write_folder
+
+pytestmark = pytest.mark.slow  # nearly every test trains a model
 
 
 def trial(method: str, score: float | None, seed: int = 0, graph: str = "cora", **more) -> dict:
@@ -117,7 +118,7 @@ def test_a_variant_of_earlier_settings_is_marked_and_one_that_changes_its_own_se
     )
 
 
-def test_the_paper_has_a_figure_for_every_method_and_dataset():
+def test_the_paper_reports_every_method_on_every_dataset():
     assert reported(TABLE_2, "gdpnet", "citeseer") == "0.957 ± 0.003"
     assert all(len(row) == len(DATASETS) for row in TABLE_2.values())
     assert reported(TABLE_2, "mlp", "cora") == reported(TABLE_2, "gcn", "mine") == ""
@@ -172,7 +173,7 @@ def test_claims_are_checked_on_training_nodes_of_a_graph():
     assert all(2 <= len(one.scores) <= 4 and all(0 < score < 1 for score in one.scores) for one in checks)
 
 
-# --- portraits ---
+# --- artefacts ---
 
 
 @pytest.fixture(scope="module")
@@ -181,19 +182,19 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def portraits(folder) -> list[dict]:
-    """Return the portraits of all that is drawn, on a small graph."""
+def artefacts(folder) -> list[dict]:
+    """Return the artefacts of every method that is drawn, on a small graph."""
     setting = Setting(str(folder), "paper", "random-links", 0.0, 0)
     quick = Settings(epochs=3, width=8)
     return [
         record
         for name in (*MAPPED, "lr", CLAIMS)
-        for record in run_portrait(Portrait(setting, name, FAST, "cpu", quick))
+        for record in Artefacts(setting, name, FAST, "cpu", quick).run()
     ]
 
 
-def test_a_portrait_has_what_its_pictures_need(portraits):
-    found = {record["method"]: record["metrics"] for record in portraits}
+def test_artefacts_have_the_data_of_their_figures(artefacts):
+    found = {record["method"]: record["metrics"] for record in artefacts}
     count = noisy_graph().nodes_in("test").numel()
     for method in MAPPED:
         assert np.array(found[method]["points"]).shape == (count, 2)
@@ -204,27 +205,27 @@ def test_a_portrait_has_what_its_pictures_need(portraits):
     assert len(history["reward"]) == len(history["validation_f1"]) == found["gdpnet"]["epochs"] == 3
     assert sum(found["gdpnet"]["shares"]) == int((noisy_graph().row_ptr.diff() > 0).sum())
     assert found[CLAIMS]["monotone"] == found[CLAIMS]["neighbourhoods"]
-    json.dumps(portraits, allow_nan=False)
+    json.dumps(artefacts, allow_nan=False)
 
 
 def test_what_fails_is_a_record_and_is_tried_again(folder, tmp_path):
     setting = Setting(str(folder / "nowhere"), "paper", "random-links", 0.0, 0)
-    [record] = run_portrait(Portrait(setting, "gcn", FAST, "cpu"))
+    [record] = Artefacts(setting, "gcn", FAST, "cpu").run()
     assert "nowhere" in record["metrics"]["error"]
     append_record(tmp_path / "p.jsonl", record)
     wanted = ([setting], ["gcn"], {setting.graph: FAST}, "cpu", tmp_path / "p.jsonl", {})
-    assert len(portraits_left(*wanted)) == 1
+    assert len(artefacts_left(*wanted)) == 1
     append_record(tmp_path / "p.jsonl", record | {"metrics": {"seconds": 1.0}})
-    assert portraits_left(*wanted) == []
-    tuned = {(setting.graph, "gcn"): Settings(width=5)}  # a new search makes another portrait
-    assert len(portraits_left(*wanted[:-1], tuned)) == 1
-    assert portraits_of([record]) == {}
+    assert artefacts_left(*wanted) == []
+    tuned = {(setting.graph, "gcn"): Settings(width=5)}  # other settings are another trial
+    assert len(artefacts_left(*wanted[:-1], tuned)) == 1
+    assert SWEEP.latest([record]) == {}
 
 
-# --- pictures and pages ---
+# --- figures and report ---
 
 
-def test_pictures_are_drawn_from_what_there_is(portraits, tmp_path):
+def test_figures_are_drawn_from_the_records_there_are(artefacts, tmp_path):
     curves = [
         trial(method, 0.5 + seed / 10, seed, noise="hidden-labels", rate=rate)
         for method in ("gcn", "gdpnet")
@@ -232,18 +233,18 @@ def test_pictures_are_drawn_from_what_there_is(portraits, tmp_path):
         for rate in (0.0, 0.5)
     ]
     variants = [trial(f"gdpnet:discount-{value}", 0.8) for value in ("0", "1")]
-    drawn = pictures.draw_all([*portraits, *curves, *variants], tmp_path)
+    drawn = pictures.draw_all([*artefacts, *curves, *variants], tmp_path)
     names = {path.name for path in drawn}
     assert names == set(pictures.SENTENCES) - {"epochs.png", "reliability.png"}
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
     assert pictures.draw_all([], tmp_path / "none") == []
 
 
-def test_the_page_is_whole_and_its_twin_says_the_same(portraits, tmp_path):
-    records = [*RECORDS, *portraits]
+def test_the_page_is_self_contained_and_the_markdown_has_the_same_tables(artefacts, tmp_path):
+    records = [*RECORDS, *artefacts]
     written = write_page(records, tmp_path / "report.html", tmp_path / "figures")
     page = (tmp_path / "report.html").read_text()
-    assert "<b>0.870 ± 0.026 (3)</b><small>paper: 0.881 ± 0.003</small>" in page
+    assert "<strong>0.870 ± 0.026 (3)</strong><small>paper: 0.881 ± 0.003</small>" in page
     assert "http" not in page
     assert page.count("data:image/png;base64,") == len(written) - 1 == 4
     assert "prefers-color-scheme: dark" in page
@@ -258,7 +259,7 @@ def test_the_page_is_whole_and_its_twin_says_the_same(portraits, tmp_path):
     ]
 
 
-def test_text_of_records_cannot_break_the_page(tmp_path):
+def test_text_of_records_is_escaped_in_the_page(tmp_path):
     write_page(
         [trial("gcn", 0.5, graph="<script>", rate=0.5)], tmp_path / "report.html", tmp_path / "figures"
     )
@@ -296,12 +297,10 @@ def test_reproduce_prints_the_table_beside_the_paper_and_runs_what_is_missing(tm
     assert answer["gdpnet"]["mean"] == pytest.approx(0.87)
     assert answer["graphsage"]["failed"] == 1
     ran = []
-    monkeypatch.setattr(
-        "gdpnet.benchmark.robustness.run_units", lambda units, path, jobs, told: ran.extend(units)
-    )
+    monkeypatch.setattr("gdpnet.benchmark.sweep.run_all", lambda trials, *rest: ran.extend(trials))
     monkeypatch.setattr("gdpnet.cli.paper.refuse_untrainable", lambda *given: None)
     assert main([*arguments, "--trials", "3"]) == 0
-    wanted = {(unit.setting.seed, method) for unit in ran for method in unit.methods}
+    wanted = {(trial.setting.seed, method) for trial in ran for method in trial.methods}
     assert (0, "gdpnet") not in wanted
     assert (0, "gcn") not in wanted
     assert (0, "graphsage") in wanted
@@ -325,9 +324,9 @@ def test_bad_input_to_reproduce_is_one_sentence(arguments, sentence, tmp_path, c
     assert len(error.strip().splitlines()) == 1
 
 
-def test_progress_is_told_of_every_kind_of_record(portraits, capsys):
+def test_progress_is_printed_for_every_kind_of_record(artefacts, capsys):
     told = TrialProgress(3)
-    told([portraits[0]])
+    told([artefacts[0]])
     told([trial("gcn", 0.5, rate=1.0)])
     told([trial("gcn", None)])
     lines = capsys.readouterr().out.splitlines()
@@ -338,26 +337,21 @@ def test_progress_is_told_of_every_kind_of_record(portraits, capsys):
     assert lines[0].endswith("seed 0 gdpnet: done")
 
 
-def test_scores_under_another_noise_are_none_of_a_table():
+def test_scores_under_another_noise_do_not_count_in_a_table():
     other = trial("gcn", 0.1, noise="hidden-labels")
     assert make_table("table2", [*RECORDS, other]).cells[("gcn", "cora")].scores[0] == 0.80
 
 
-def test_figures_plan_portraits_variants_and_shares(tmp_path, monkeypatch):
+def test_figures_plan_artefacts_variants_and_shares(tmp_path, monkeypatch):
     ran = []
-    monkeypatch.setattr(
-        "gdpnet.benchmark.parallel.do_all", lambda work, pieces, path, jobs, told: ran.extend(pieces)
-    )
-    monkeypatch.setattr(
-        "gdpnet.benchmark.robustness.run_units", lambda units, path, jobs, told: ran.extend(units)
-    )
+    monkeypatch.setattr("gdpnet.benchmark.sweep.run_all", lambda trials, *rest: ran.extend(trials))
     reproducing._run_figures(["cora"], 2, 1, tmp_path, "cpu", None)
-    drawn = [one.method for one in ran if isinstance(one, Portrait)]
+    drawn = [one.method for one in ran if isinstance(one, Artefacts)]
     assert set(MAPPED) | {CLAIMS} <= set(drawn)
     trials = {
         (one.setting.noise, one.setting.rate, method)
         for one in ran
-        if not isinstance(one, Portrait)
+        if not isinstance(one, Artefacts)
         for method in one.methods
     }
     assert ("random-links", 0.0, "gdpnet:discount-0.9") in trials

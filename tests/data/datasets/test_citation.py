@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from gdpnet.data.datasets import citation as datasets
-from gdpnet.data.datasets.citation import DATASETS, data_folder, is_present, load_dataset
+from gdpnet.data.datasets.citation import load_dataset
+from gdpnet.data.datasets.known import DATASETS, check_name, data_folder, is_present
 from gdpnet.data.features import SparseRows
 from gdpnet.errors import DatasetError
 from helpers.graphs import assert_same
@@ -159,7 +160,16 @@ def write_npz(folder: Path, **changes) -> Path:
     return raw / "citeseer.npz"
 
 
-def test_an_unknown_name_is_met_with_the_nearest_known_one():
+def test_a_graph_is_a_dataset_the_synthetic_graph_or_an_existing_path(tmp_path):
+    for name in (*DATASETS, "synthetic", str(tmp_path)):
+        check_name(name)
+    with pytest.raises(DatasetError, match="no dataset, file or folder 'corra'; did you mean 'cora'"):
+        check_name("corra")
+    with pytest.raises(DatasetError, match="there is no file or folder"):
+        check_name(str(tmp_path / "missing"))
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_known_one():
     with pytest.raises(DatasetError, match="no dataset 'citseer'; did you mean 'citeseer'"):
         load_dataset("citseer")
     with pytest.raises(DatasetError, match="known are citeseer, cora, dblp, pubmed"):
@@ -237,7 +247,7 @@ def test_a_pickle_that_names_anything_but_arrays_is_not_opened():
 
 def test_an_npz_of_another_graph_is_refused(tmp_path):
     write_npz(tmp_path)
-    with pytest.raises(DatasetError, match=r"holds \(3, 2\) nodes and features, not those of the dataset"):
+    with pytest.raises(DatasetError, match=r"must hold \(4230, 602\) nodes and features, found \(3, 2\)"):
         load_dataset("citeseer", tmp_path, download=False)
 
 

@@ -1,4 +1,4 @@
-"""Generated graphs: as large as asked for, without repeats, both ways, noise known, one seed one graph."""
+"""Generated graphs have the requested size, no repeated edges, both directions and known noise."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def made(folder: Path, settings: GeneratedSettings = SMALL, seed: int = 0):
     return open_store(folder)
 
 
-def test_a_generated_graph_has_the_size_and_the_noise_that_were_asked_for(tmp_path):
+def test_a_generated_graph_has_the_requested_size_and_noise(tmp_path):
     graph = made(tmp_path / "g")
     assert (graph.num_nodes, graph.num_edges, graph.num_features) == (400, 6000, 6)
     assert int(graph.truth.spurious.sum()) == 1500
@@ -32,8 +32,8 @@ def test_a_generated_graph_has_the_size_and_the_noise_that_were_asked_for(tmp_pa
     assert sorted(entry.suffix for entry in (tmp_path / "g").iterdir()) == [".json"] + [".npy"] * 6
 
 
-def test_every_link_is_there_both_ways_and_is_noise_both_ways(tmp_path):
-    graph = made(tmp_path / "g")  # opening has checked that no neighbour stands twice
+def test_every_edge_has_a_reverse_edge_with_the_same_noise_flag(tmp_path):
+    graph = made(tmp_path / "g")  # opening checks that no neighbour is repeated
     back = graph.reverse
     assert bool((back >= 0).all())
     assert torch.equal(graph.truth.spurious[back], graph.truth.spurious)
@@ -50,28 +50,28 @@ def test_genuine_links_mostly_stay_within_their_class_and_degrees_have_a_heavy_t
     assert float(degree.median()) < float(degree.mean())
 
 
-def test_features_tell_classes_apart_but_not_wholly(tmp_path):
+def test_features_separate_classes_but_not_perfectly(tmp_path):
     graph = made(tmp_path / "g", GeneratedSettings(nodes=2000, edges=100, features=16, classes=2, signal=3.0))
     centres = torch.stack([graph.features[graph.labels == k].mean(dim=0) for k in (0, 1)])
     found = torch.cdist(graph.features, centres).argmin(dim=1)
     assert 0.75 < float((found == graph.labels).float().mean()) < 0.999
 
 
-def test_one_seed_is_one_graph_however_it_is_cut(tmp_path, monkeypatch):
+def test_a_seed_gives_one_graph_whatever_the_chunk_sizes(tmp_path, monkeypatch):
     first = made(tmp_path / "a")
     assert_same(made(tmp_path / "b"), first)
     assert not torch.equal(made(tmp_path / "c", seed=1).neighbour, first.neighbour)
     monkeypatch.setattr(generated, "_BUCKET", 500)
-    parts = made(tmp_path / "d")  # other buckets drop other repeats' replacements, but all else holds
+    parts = made(tmp_path / "d")  # with other buckets, other repeated links are replaced
     assert parts.num_edges == first.num_edges
     assert int(parts.truth.spurious.sum()) == int(first.truth.spurious.sum())
     assert torch.equal(parts.features, first.features)
 
 
-def test_a_dense_graph_is_filled_up_and_one_that_cannot_be_is_refused(tmp_path):
+def test_a_dense_graph_is_generated_and_an_impossible_one_is_refused(tmp_path):
     dense = made(tmp_path / "g", GeneratedSettings(nodes=40, edges=380, features=2, classes=2, noise=0.5))
     assert dense.num_edges == 380
-    with pytest.raises(GraphError, match="do not find room among 40 nodes in 20 classes"):
+    with pytest.raises(GraphError, match="do not fit among 40 nodes in 20 classes"):
         made(tmp_path / "h", GeneratedSettings(nodes=40, edges=380, classes=20, noise=0.0, homophily=1.0))
     assert not (tmp_path / "h").exists()
 
@@ -82,12 +82,12 @@ def test_a_dense_graph_is_filled_up_and_one_that_cannot_be_is_refused(tmp_path):
         ({"nodes": 5}, "needs 10 nodes"),
         ({"classes": 1}, "2 classes"),
         ({"noise": 1.5}, "between 0 and 1"),
-        ({"nodes": 20, "edges": 200}, "a quarter of all pairs as edges, 95 with 20 nodes, found 200"),
-        ({"nodes": 2**30 + 1}, "can have 1,073,741,824 nodes, found 1,073,741,825"),
+        ({"nodes": 20, "edges": 200}, "of 20 nodes can have at most 95 edges, found 200"),
+        ({"nodes": 2**30 + 1}, "can have at most 1,073,741,824 nodes, found 1,073,741,825"),
         ({"exponent": 2.0}, "exponent"),
     ],
 )
-def test_a_graph_that_cannot_be_is_refused_in_one_sentence(wrong, sentence):
+def test_impossible_settings_are_refused_in_one_sentence(wrong, sentence):
     with pytest.raises(GraphError, match=sentence):
         GeneratedSettings(**wrong)
 
@@ -98,7 +98,7 @@ def test_the_largest_key_of_a_link_fits_64_bits():
     assert (most - 1) * generated._stride(most) < 2**63
 
 
-def test_buckets_give_back_what_was_thrown_into_them(tmp_path):
+def test_buckets_return_the_values_put_into_them(tmp_path):
     buckets = Buckets(tmp_path, "x", 3)
     values = np.arange(10)
     buckets.put(values, values % 2)

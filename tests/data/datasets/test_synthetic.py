@@ -1,4 +1,4 @@
-"""The generated graph: the same for the same seed, and its noise is where it says."""
+"""The synthetic graph depends on its seed alone, and its noise is marked correctly."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def test_the_default_graph_has_the_default_sizes():
 
 @settings(max_examples=15, deadline=None)
 @given(st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0]), st.integers(0, 100))
-def test_spurious_links_are_the_share_asked_for_of_the_genuine_ones(rate, seed):
+def test_spurious_links_are_the_requested_share_of_the_genuine_ones(rate, seed):
     graph = synthetic_graph(replace(SMALL, nodes=200, spurious_links=rate), seed=seed)
     left, right, spurious = links_of(graph)
     planted, genuine = int(spurious.sum()), int((~spurious).sum())
@@ -51,18 +51,18 @@ def test_spurious_links_are_the_share_asked_for_of_the_genuine_ones(rate, seed):
     assert torch.equal(graph.truth.spurious, graph.truth.spurious[graph.reverse])
 
 
-def test_spurious_links_join_classes_by_chance_and_genuine_ones_by_homophily():
+def test_spurious_links_join_random_classes_and_genuine_ones_follow_homophily():
     setting = SyntheticSettings(nodes=3000, classes=4, homophily=0.8, spurious_links=1.0)
     graph = synthetic_graph(setting, seed=1)
     left, right, spurious = links_of(graph)
     same = (graph.truth.clean_labels[left] == graph.truth.clean_labels[right]).float()
-    # a link that does not stay within its class still ends there by chance, about one time in four
+    # a link that may leave its class still ends there by chance about one time in four
     assert float(same[~spurious].mean()) == pytest.approx(0.8 + 0.2 / 4, abs=0.04)
     assert float(same[spurious].mean()) == pytest.approx(1 / 4, abs=0.03)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.5])
-def test_corrupted_nodes_and_wrong_labels_are_as_many_as_asked_for(rate):
+def test_corrupted_nodes_and_wrong_labels_have_the_requested_shares(rate):
     setting = SyntheticSettings(nodes=4000, corrupted_features=rate, wrong_labels=rate)
     graph = synthetic_graph(setting, seed=2)
     assert float(graph.truth.corrupted.float().mean()) == pytest.approx(rate, abs=0.025)
@@ -72,8 +72,8 @@ def test_corrupted_nodes_and_wrong_labels_are_as_many_as_asked_for(rate):
         assert float(wrong[graph.nodes_in(split)].float().mean()) == pytest.approx(rate, abs=0.04)
 
 
-def test_words_tell_the_class_of_a_node_unless_it_is_corrupted():
-    # with one topic a class, and only topic words, a word's number tells the class
+def test_words_reveal_the_class_of_a_node_unless_it_is_corrupted():
+    # with one topic per class and only topic words, the number of a word gives the class
     setting = SyntheticSettings(
         nodes=300, classes=3, topics_per_class=1, words=60, topic_share=1.0, corrupted_features=0.3
     )
@@ -88,12 +88,12 @@ def test_words_tell_the_class_of_a_node_unless_it_is_corrupted():
 def test_degrees_have_a_heavy_tail():
     graph = synthetic_graph(SyntheticSettings(nodes=3000, spurious_links=0.0), seed=0)
     degree = graph.degree.double()
-    # where every node were as popular, degrees would be Poisson's: the largest of 3,000 about 3 times the mean
+    # with equal popularity, degrees would be Poisson: the largest of 3,000 is about 3 times the mean
     assert float(degree.max()) > 5 * float(degree.mean())
     assert float(degree.var()) > 2 * float(degree.mean())
 
 
-def test_the_splits_have_the_sizes_asked_for():
+def test_the_splits_have_the_requested_sizes():
     graph = synthetic_graph(replace(SMALL, train=0.3, validation=0.1))
     assert [graph.nodes_in(split).numel() for split in ("none", "train", "validation", "test")] == [
         0,
@@ -114,9 +114,9 @@ def test_a_graph_may_be_all_training_nodes_and_without_links():
     [
         ({"nodes": 9}, "10 nodes"),
         ({"classes": 1}, "2 classes"),
-        ({"topics_per_class": 0}, "a topic a class"),
-        ({"words_per_node": 0}, "a word a node"),
-        ({"words": 10}, "a word a topic .* found 10"),
+        ({"topics_per_class": 0}, "one topic per class"),
+        ({"words_per_node": 0}, "one word per node"),
+        ({"words": 10}, "one word per topic .* found 10"),
         ({"homophily": 1.1}, "between 0 and 1"),
         ({"topic_share": -0.1}, "between 0 and 1"),
         ({"wrong_labels": 1.5}, "between 0 and 1"),

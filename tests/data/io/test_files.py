@@ -1,4 +1,4 @@
-"""What is written is read back the same, ids as the user wrote them; bad files are refused in a sentence."""
+"""Written graphs are read back the same, with the user's ids; bad files are refused in one sentence."""
 
 import errno
 import re
@@ -117,7 +117,7 @@ def test_one_hot_features_survive_tables_without_being_densified(tmp_path):
     assert_same(read_graph(tmp_path), graph)
 
 
-# --- what users write ---
+# --- hand-written files ---
 
 
 def test_a_hand_written_folder_is_read(tmp_path):
@@ -572,7 +572,7 @@ def test_tables_are_written_to_csv_or_parquet_only(tmp_path):
 
 
 @pytest.mark.parametrize("extra", [{"weight": np.ones(6)}, {"p": np.ones(2)}])
-def test_extra_edge_columns_must_have_their_own_name_and_one_value_an_edge(tmp_path, extra):
+def test_extra_edge_columns_must_have_their_own_name_and_one_value_per_edge(tmp_path, extra):
     with pytest.raises(GraphError, match="an extra edge column must have a name of its own"):
         write_tables(small_graph(), tmp_path, "csv", extra)
     assert list(tmp_path.iterdir()) == []
@@ -621,7 +621,7 @@ def test_a_successful_write_replaces_the_file_and_makes_its_folder(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_full_disk_is_told_in_one_sentence(tmp_path):
+def test_a_full_disk_is_reported_in_one_sentence(tmp_path):
     path = tmp_path / "result.txt"
 
     def write() -> None:
@@ -634,7 +634,7 @@ def test_a_full_disk_is_told_in_one_sentence(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made_is_told_in_one_sentence(tmp_path):
+def test_a_folder_that_cannot_be_made_is_reported_in_one_sentence(tmp_path):
     (tmp_path / "file").write_text("in the way")
     path = tmp_path / "file" / "nodes.csv"
     with pytest.raises(GDPNetError, match=f"^cannot write {re.escape(str(path))}: "):

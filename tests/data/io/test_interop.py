@@ -47,7 +47,7 @@ def test_data_points_from_the_neighbour_to_its_target():
     assert data.validate()
 
 
-def test_data_has_labels_masks_and_weights_only_where_there_are_any():
+def test_data_has_labels_masks_and_weights_only_if_the_graph_has_them():
     assert set(to_pyg(Graph.build(EDGES, X)).keys()) == {"x", "edge_index"}
     full = to_pyg(weighted(small_graph()))
     assert full.y.tolist() == [1, 0, -1, 1]
@@ -57,7 +57,7 @@ def test_data_has_labels_masks_and_weights_only_where_there_are_any():
     assert full.edge_weight.shape == (5,)
 
 
-def test_sparse_features_stay_sparse_in_data_and_a_convolution_takes_them():
+def test_sparse_features_stay_sparse_in_data_and_a_convolution_accepts_them():
     data = to_pyg(Graph.build(EDGES, sp.csr_matrix(X.numpy())))
     assert data.x.layout == torch.sparse_csr
     assert data.num_nodes == 3
@@ -77,20 +77,20 @@ def test_changing_the_data_does_not_change_the_graph():
 
 @pytest.mark.filterwarnings("ignore:Sparse CS. tensor support is in beta state")
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
-def test_sparse_tensors_are_taken_over_without_densifying(layout):
+def test_sparse_tensors_are_converted_without_densifying(layout):
     graph = from_pyg(Data(x=X.to_sparse(layout=layout), edge_index=EDGES))
     assert isinstance(graph.features, SparseRows)
     assert graph.features.value.tolist() == [1.0, 2.0]
     assert np.array_equal(graph.features.to_scipy().toarray(), X.numpy())
 
 
-def test_data_without_direction_counts_both_ways_and_directed_data_one_way():
+def test_undirected_data_gets_both_directions_and_directed_data_one():
     data = Data(x=X, edge_index=EDGES)
     assert from_pyg(data).neighbour.tolist() == [1, 0, 2, 1]
     assert from_pyg(data, directed=True).neighbour.tolist() == [0, 1]
 
 
-def test_a_split_given_counts_instead_of_the_masks():
+def test_a_given_split_replaces_the_masks():
     data = Data(x=X, edge_index=EDGES, train_mask=torch.tensor([True, False, False]))
     assert from_pyg(data).split.tolist() == [1, 0, 0]
     assert from_pyg(data, [3, 1, 2]).split.tolist() == [3, 1, 2]
@@ -106,7 +106,7 @@ def test_an_edge_index_object_is_read():
     assert from_pyg(data).neighbour.tolist() == [1, 0, 2, 1]
 
 
-def test_one_hot_features_can_be_put_into_data_as_the_message_says():
+def test_one_hot_features_can_be_set_as_the_error_suggests():
     data = Data(edge_index=EDGES, num_nodes=3)
     with refused(
         "the Data must have node features x, found none; for one-hot features set "
@@ -122,7 +122,7 @@ def test_data_that_cannot_be_a_graph_is_refused():
         from_pyg(Data(x=X))
     with refused("the graph must be a torch_geometric Data, found HeteroData"):
         from_pyg(HeteroData())
-    with refused("labels must be class numbers, with -1 for unknown"):
+    with refused("labels must be class numbers, with -1 for unknown, found torch.float32"):
         from_pyg(Data(x=X, edge_index=EDGES, y=torch.tensor([0.5, 1.0, 2.0])))
     with refused("edge 0 to 5 names a node that does not exist: there are 3 nodes"):
         from_pyg(Data(x=X, edge_index=torch.tensor([[0], [5]])))
@@ -130,7 +130,7 @@ def test_data_that_cannot_be_a_graph_is_refused():
 
 def test_masks_that_overlap_or_hold_several_splits_are_refused():
     mask = torch.tensor([True, True, False])
-    with refused("a node must be in one mask at most, found node 1 also in test_mask"):
+    with refused("a node must be in at most one mask, found node 1 also in test_mask"):
         from_pyg(Data(x=X, edge_index=EDGES, train_mask=mask, test_mask=mask.flip(0)))
     with refused(
         "train_mask must hold true or false for each of 3 nodes, found shape (3, 10); "
@@ -165,7 +165,7 @@ def test_a_graph_with_one_way_edges_and_weights_survives_networkx():
     assert_same(from_networkx(network, "x", "label", "split", weight="weight"), graph)
 
 
-def test_a_mutual_graph_with_two_weights_a_link_keeps_both():
+def test_different_weights_of_the_two_directions_are_kept():
     graph = small_graph().keep_edges(torch.ones(6, dtype=torch.bool), torch.arange(6.0))
     assert type(to_networkx(graph)) is nx.DiGraph
     even = graph.keep_edges(torch.ones(6, dtype=torch.bool), torch.ones(6))
@@ -182,7 +182,7 @@ def flowers() -> nx.DiGraph:
     return network
 
 
-def test_any_hashable_is_an_id_and_comes_back_as_it_was():
+def test_any_hashable_is_an_id_and_survives_unchanged():
     graph = from_networkx(flowers(), "height")
     assert graph.node_ids.tolist() == [("rose", 1), "tulip", 7]
     assert list(to_networkx(graph)) == [("rose", 1), "tulip", 7]
@@ -196,7 +196,7 @@ def test_attributes_become_features_side_by_side_labels_and_splits():
     assert graph.split.tolist() == [1, 2, 0]
 
 
-def test_direction_follows_the_network_unless_it_is_to_be_forgotten():
+def test_direction_follows_the_network_unless_it_is_dropped():
     graph = from_networkx(flowers(), "height", weight="strength")
     assert (graph.neighbour.tolist(), graph.target.tolist()) == ([0, 1], [1, 2])
     assert graph.edge_weight is not None
@@ -206,7 +206,7 @@ def test_direction_follows_the_network_unless_it_is_to_be_forgotten():
     assert from_networkx(nx.path_graph(3), directed=True).num_edges == 4
 
 
-def test_a_network_without_features_gets_one_hot_ones_and_says_so():
+def test_a_network_without_features_gets_one_hot_ones_and_a_note():
     graph = from_networkx(nx.MultiGraph([(0, 1), (0, 1)]))
     assert graph.num_edges == 2
     assert graph.num_features == 2
@@ -281,7 +281,7 @@ def test_a_stored_zero_is_not_an_edge():
 
 
 @pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_array, sp.coo_array, sp.lil_matrix])
-def test_every_kind_of_scipy_matrix_is_taken_for_edges_and_features(kind):
+def test_every_kind_of_scipy_matrix_is_accepted_for_edges_and_features(kind):
     graph = from_scipy(kind(np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]])), kind(X.numpy()))
     assert graph.neighbour.tolist() == [1, 0, 2, 1]
     assert isinstance(graph.features, SparseRows)
@@ -299,6 +299,6 @@ def test_matrices_that_do_not_fit_are_refused():
     with refused("the adjacency matrix must be square, found shape (2, 3)"):
         from_scipy(sp.csr_matrix((2, 3)), X.numpy())
     with refused(
-        "there must be one feature row a row of the adjacency matrix (4), found features of shape (3, 2)"
+        "there must be one feature row per row of the adjacency matrix (4), found features of shape (3, 2)"
     ):
         from_scipy(sp.csr_matrix((4, 4)), X.numpy())

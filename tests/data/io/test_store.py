@@ -1,4 +1,4 @@
-"""Graphs as mapped arrays: written whole, opened as they were, and refused where something does not fit."""
+"""Stores: written whole, opened as the same graph, and refused if an array does not fit."""
 
 import errno
 import json
@@ -14,7 +14,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.io import mapped, store
 from gdpnet.data.io.files import read_graph
 from gdpnet.data.io.mapped import open_store
-from gdpnet.data.io.store import ArrayFile, index_type, write_store
+from gdpnet.data.io.store import index_type, write_store
 from gdpnet.errors import GDPNetError, GraphError
 from helpers.graphs import assert_same, small_graph
 from helpers.small import fitted, noisy_graph, same_weights, write_folder
@@ -26,30 +26,30 @@ def stored(folder: Path, graph: Graph | None = None) -> Path:
 
 
 def change(folder: Path, name: str, place: tuple | int, value: float) -> None:
-    """Change one value of an array on the disk."""
+    """Change one value of an array on disk."""
     array = np.load(folder / f"{name}.npy")
     array[place] = value
     np.save(folder / f"{name}.npy", array)
 
 
 def as_stored(graph: Graph) -> Graph:
-    """Return the graph as a store gives it back: neighbours in 32 bits."""
+    """Return the graph as a store returns it: neighbours in 32 bits."""
     rows = graph.features
     if not isinstance(rows, torch.Tensor):
         rows = replace(rows, column=rows.column.int())
     return replace(graph, neighbour=graph.neighbour.int(), features=rows)
 
 
-# --- what goes in comes out ---
+# --- round trips ---
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_a_store_gives_the_graph_back(sparse, tmp_path):
+def test_a_store_returns_the_same_graph(sparse, tmp_path):
     graph = small_graph(sparse=sparse)
     assert_same(open_store(stored(tmp_path / "s", graph)), as_stored(graph))
 
 
-def test_weights_known_noise_and_numbers_for_ids_come_back(tmp_path):
+def test_weights_known_noise_and_number_ids_survive_a_store(tmp_path):
     graph = noisy_graph()
     graph = replace(graph, edge_weight=torch.rand(graph.num_edges), node_ids=np.arange(80))
     found = read_graph(stored(tmp_path / "s", graph))
@@ -77,7 +77,7 @@ def test_edges_and_features_are_mapped_and_not_read(tmp_path):
     assert graph.num_edges == 6
 
 
-def test_small_pieces_write_and_check_the_same(tmp_path, monkeypatch):
+def test_the_piece_size_does_not_change_the_result(tmp_path, monkeypatch):
     graph = noisy_graph()
     whole = open_store(stored(tmp_path / "a", graph))
     monkeypatch.setattr(store, "PIECE", 7)
@@ -88,19 +88,19 @@ def test_small_pieces_write_and_check_the_same(tmp_path, monkeypatch):
 # --- indices over 32 bits ---
 
 
-def test_node_numbers_take_32_bits_where_these_suffice_and_64_beyond():
+def test_node_numbers_take_32_bits_if_they_fit_and_64_otherwise():
     assert index_type(2**31) == np.int32
     assert index_type(2**31 + 1) == np.int64
 
 
-def test_a_graph_with_neighbours_of_64_bits_is_read_alike(tmp_path, monkeypatch):
+def test_a_graph_with_neighbours_of_64_bits_is_read_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "_FEW_BITS", 3)
     found = open_store(stored(tmp_path / "s"))
     assert found.neighbour.dtype == torch.int64
     assert_same(found, small_graph())
 
 
-def test_the_way_back_of_an_edge_is_found_with_numbers_of_32_bits():
+def test_the_reverse_of_an_edge_is_found_with_numbers_of_32_bits():
     # 70,000 squared is beyond 32 bits
     edges = [[0, 69_999, 3, 69_999], [69_999, 69_998, 69_999, 5]]
     graph = Graph.build(edges, torch.ones(70_000, 1))
@@ -119,26 +119,27 @@ def test_features_whose_keys_would_not_fit_64_bits_are_searched_without_keys(mon
 
 def test_more_nodes_than_a_key_can_name_are_refused_in_one_sentence(monkeypatch):
     assert 3_037_000_499**2 < 2**63 <= 3_037_000_500**2
-    monkeypatch.setattr("gdpnet.data.graph._MOST_NODES", 3)
-    with pytest.raises(GraphError, match="built in memory can have 3 nodes, found 4: write it as a store"):
+    monkeypatch.setattr("gdpnet.data.validation.MOST_NODES", 3)
+    with pytest.raises(GraphError, match="in memory can have at most 3 nodes, found 4: write it as a store"):
         small_graph()
 
 
 # --- training ---
 
 
-def test_a_model_learns_the_same_from_a_store(tmp_path):
+@pytest.mark.slow
+def test_training_on_a_store_gives_the_same_model(tmp_path):
     graph = noisy_graph()
     assert same_weights(fitted(open_store(stored(tmp_path / "s", graph))), fitted(graph))
 
 
-# --- what is refused ---
+# --- bad stores ---
 
 
 @pytest.mark.parametrize(
     ("name", "place", "value", "sentence"),
     [
-        ("neighbour", 0, 4, "neighbour.npy must hold numbers from 0 to 3, found 0 to 4"),
+        ("neighbour", 0, 4, "array 'neighbour' must hold numbers from 0 to 3, found 0 to 4"),
         ("neighbour", 0, -1, "found -1 to 3"),
         ("neighbour", 0, 0, "without the node itself; those of node 0 do not"),
         (
@@ -147,11 +148,11 @@ def test_a_model_learns_the_same_from_a_store(tmp_path):
             0,
             "must ascend, without repeats and without the node itself; those of node 1 do not",
         ),
-        ("row_ptr", 1, 7, "row_ptr.npy must ascend from 0 to 6"),
-        ("row_ptr", 4, 5, "row_ptr.npy must ascend from 0 to 6"),
-        ("features", (1, 1), np.nan, "features.npy must hold finite numbers"),
+        ("row_ptr", 1, 7, "array 'row_ptr' must ascend from 0 to 6"),
+        ("row_ptr", 4, 5, "array 'row_ptr' must ascend from 0 to 6"),
+        ("features", (1, 1), np.nan, "array 'features' must hold finite numbers"),
         ("labels", 0, 2, "labels must be -1 or below 2, found -1 to 2"),
-        ("split", 0, 9, "the split must hold one code a node"),
+        ("split", 0, 9, "the split must hold one code per node"),
     ],
 )
 def test_a_store_with_a_wrong_value_is_refused(name, place, value, sentence, tmp_path):
@@ -179,12 +180,12 @@ def test_a_store_with_a_missing_a_short_or_another_array_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"format": "x"}, "must describe a store of gdpnet"),
+        ({"format": "x"}, "must describe a gdpnet store"),
         ({"version": 2}, "must be of version 1, found 2"),
-        ({"arrays": {}}, "must tell of 'row_ptr'"),
+        ({"arrays": {}}, "must describe 'row_ptr'"),
     ],
 )
-def test_another_kind_or_version_of_folder_is_refused(changed, sentence, tmp_path):
+def test_another_format_or_version_is_refused(changed, sentence, tmp_path):
     folder = stored(tmp_path / "s")
     about = json.loads((folder / "graph.json").read_text())
     (folder / "graph.json").write_text(json.dumps(about | changed))
@@ -192,11 +193,11 @@ def test_another_kind_or_version_of_folder_is_refused(changed, sentence, tmp_pat
         open_store(folder)
 
 
-def test_a_full_disk_leaves_no_half_a_store(tmp_path, monkeypatch):
-    def full(self, piece):
+def test_a_full_disk_leaves_no_partial_store(tmp_path, monkeypatch):
+    def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(ArrayFile, "append", full)
+    monkeypatch.setattr(np, "ascontiguousarray", full)
     with pytest.raises(GDPNetError, match=r"cannot write .*: No space left on device"):
         write_store(small_graph(), tmp_path / "s")
     assert list(tmp_path.iterdir()) == []
@@ -205,7 +206,7 @@ def test_a_full_disk_leaves_no_half_a_store(tmp_path, monkeypatch):
 # --- the commands ---
 
 
-def test_store_converts_a_graph_that_every_command_then_takes(tmp_path, capsys):
+def test_the_store_command_converts_a_graph(tmp_path, capsys):
     write_folder(tmp_path / "tables")
     assert main(["store", str(tmp_path / "tables"), "--out", str(tmp_path / "s"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["edges"] == noisy_graph().num_edges

@@ -1,4 +1,4 @@
-"""Adversarial links: within the budget, harmful, the same for the same seed, and on any kind of features."""
+"""Attacks stay within their budget, do harm, depend on their seed alone, and take any kind of features."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def small_attacks(monkeypatch):
 
 
 def accuracy(graph: Graph) -> float:
-    """Train a network on a graph and return the share of test nodes that it gets right."""
+    """Train a network on a graph and return its accuracy on the test nodes."""
     torch.manual_seed(0)
     model = train_surrogate(graph, CPU)
     with torch.no_grad():
@@ -44,7 +44,7 @@ def accuracy(graph: Graph) -> float:
 
 
 @pytest.mark.parametrize("kind", ["prbcd", "grbcd"])
-def test_an_attack_hurts_more_than_as_many_random_links(kind):
+def test_an_attack_hurts_more_than_the_same_number_of_random_links(kind):
     graph = synthetic_graph(CLEAN)
     attacked = corrupt(graph, kind, 0.3, 0, NOISES | attacks(CPU))
     by_chance = corrupt(graph, "random-links", 0.3, 0)
@@ -54,7 +54,7 @@ def test_an_attack_hurts_more_than_as_many_random_links(kind):
 
 @pytest.mark.parametrize("greedy", [False, True], ids=["prbcd", "grbcd"])
 @pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
-def test_an_attack_stays_within_its_budget_and_says_what_it_changed(greedy, directed):
+def test_an_attack_stays_within_its_budget_and_records_its_changes(greedy, directed):
     graph = synthetic_graph(CLEAN)
     if directed:
         graph = graph.keep_edges(graph.neighbour < graph.target)
@@ -73,8 +73,9 @@ def test_an_attack_stays_within_its_budget_and_says_what_it_changed(greedy, dire
     assert noisy.graph.edge_weight.shape == noisy.graph.neighbour.shape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("greedy", [False, True], ids=["prbcd", "grbcd"])
-def test_one_seed_makes_one_attack_and_torch_draws_on_as_if_there_had_been_none(greedy):
+def test_an_attack_depends_on_its_seed_alone_and_restores_the_state_of_torch(greedy):
     graph = synthetic_graph(CLEAN)
     torch.manual_seed(3)
     expected = torch.rand(3)
@@ -127,11 +128,11 @@ def test_no_budget_is_no_attack():
         (
             Graph.build(np.triu_indices(4, 1), np.eye(4), [0, 1, 0, 1], split=[1, 1, 3, 3]),
             1.0,
-            "prbcd=1 asks to change 6 links, but among 4 nodes it can be 3 at most",
+            "prbcd=1 must change 6 links, but at most 3 can change among 4 nodes",
         ),
     ],
 )
-def test_what_cannot_be_attacked_is_refused(graph, rate, sentence):
+def test_graphs_that_cannot_be_attacked_are_refused(graph, rate, sentence):
     with pytest.raises(GraphError) as refusal:
         attack_links(graph, rate, 0, CPU)
     assert str(refusal.value) == sentence

@@ -1,4 +1,4 @@
-"""Noise on purpose: as much as asked for, where it says, and nothing else; one seed, one result."""
+"""Noise has the requested amount and place, changes nothing else, and depends on its seed alone."""
 
 from collections import Counter
 from dataclasses import replace
@@ -10,13 +10,14 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gdpnet.data.features import SparseRows
-from gdpnet.data.graph import UNKNOWN, Graph, Truth
+from gdpnet.data.features import SparseRows, to_dense
+from gdpnet.data.graph import Graph, Truth
 from gdpnet.data.noise import nodes as noise_values
 from gdpnet.data.noise.registry import MULTIPLES, NOISES, corrupt, corrupt_all
 from gdpnet.data.sampling import distinct, untaken
+from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import GraphError
-from helpers.graphs import assert_same, small_graph
+from helpers.graphs import assert_same, edges_of, small_graph
 
 LINK_KINDS = ("random-links", "cross-class-links", "deleted-links", "rewired-links")
 FEATURE_KINDS = ("masked-features", "swapped-features", "gaussian-features", "flipped-bits")
@@ -44,11 +45,7 @@ def make_graph(
 
 
 GRAPHS = st.fixed_dictionaries({"seed": SEEDS, "sparse": st.booleans(), "directed": st.booleans()})
-"""What `make_graph` is called with."""
-
-
-def edges_of(graph: Graph) -> set[tuple[int, int]]:
-    return set(zip(graph.neighbour.tolist(), graph.target.tolist(), strict=True))
+"""Arguments of `make_graph`."""
 
 
 def links_of(graph: Graph) -> set[tuple[int, int]]:
@@ -68,17 +65,16 @@ def pairs(links: torch.Tensor) -> set[tuple[int, int]]:
     return found
 
 
-def both_ways(links: set[tuple[int, int]]) -> set[tuple[int, int]]:
+def symmetrise(links: set[tuple[int, int]]) -> set[tuple[int, int]]:
     return links | {(right, left) for left, right in links}
 
 
 def dense(graph: Graph) -> np.ndarray:
-    features = graph.features
-    return features.to_scipy().toarray() if isinstance(features, SparseRows) else features.numpy()
+    return to_dense(graph.features).numpy()
 
 
 def assert_well_formed(graph: Graph) -> None:
-    """Check what `Graph.build` would: sorted rows, no loops, no duplicates, one weight an edge."""
+    """Check what `Graph.build` would: sorted rows, no loops, no duplicates, one weight per edge."""
     key = graph.target * graph.num_nodes + graph.neighbour
     assert bool((key.diff() > 0).all())
     assert not bool((graph.target == graph.neighbour).any())
@@ -91,12 +87,12 @@ def assert_same_but(found: Graph, expected: Graph, *changed: str) -> None:
     assert_same(replace(found, **same), expected)
 
 
-# --- drawing without replacement ---
+# --- sampling without replacement ---
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 30), st.floats(0, 1)), min_size=1, max_size=8), SEEDS)
-def test_distinct_numbers_are_as_many_as_asked_for_different_and_below_the_size(rows, seed):
+def test_distinct_numbers_have_the_requested_count_and_are_below_the_size(rows, seed):
     size = np.array([number for number, _ in rows])
     count = np.array([round(number * share) for number, share in rows])
     owner, value = distinct(np.random.default_rng(seed), size, count)
@@ -106,13 +102,13 @@ def test_distinct_numbers_are_as_many_as_asked_for_different_and_below_the_size(
 
 
 @pytest.mark.parametrize("count", [2, 4], ids=["by rejection", "by order"])
-def test_every_set_of_distinct_numbers_is_as_likely(count):
+def test_every_set_of_distinct_numbers_is_equally_likely(count):
     rng = np.random.default_rng(0)
     rows = 15_000
     _, value = distinct(rng, np.full(rows, 6), np.full(rows, count))
     sets = Counter(map(tuple, value.reshape(rows, count).tolist()))
-    assert len(sets) == 15  # 6 over 2, and 6 over 4
-    assert max(abs(times - 1000) for times in sets.values()) < 150  # about five deviations
+    assert len(sets) == 15  # the binomial coefficients 6 over 2 and 6 over 4
+    assert max(abs(times - 1000) for times in sets.values()) < 150  # about five standard deviations
 
 
 def test_untaken_numbers_are_counted_past_the_taken_ones():
@@ -129,13 +125,13 @@ def test_untaken_numbers_are_counted_past_the_taken_ones():
 @given(
     GRAPHS, st.sampled_from(["random-links", "cross-class-links"]), st.sampled_from([0.1, 1.0, 2.5]), SEEDS
 )
-def test_links_are_added_exactly_between_unlinked_pairs(made, kind, rate, seed):
+def test_links_are_added_exactly_between_non_adjacent_pairs(made, kind, rate, seed):
     graph = make_graph(**made)
     noisy = corrupt(graph, kind, rate, seed)
     added, before = pairs(noisy.added), edges_of(graph)
     assert len(added) == round(rate * len(links_of(graph)))
-    assert not both_ways(added) & both_ways(before)
-    assert edges_of(noisy.graph) == before | (added if is_directed(graph) else both_ways(added))
+    assert not symmetrise(added) & symmetrise(before)
+    assert edges_of(noisy.graph) == before | (added if is_directed(graph) else symmetrise(added))
     if not is_directed(graph):
         assert all(left < right for left, right in added)
     if kind == "cross-class-links":
@@ -153,7 +149,7 @@ def test_links_are_deleted_exactly(made, rate, seed):
     noisy = corrupt(graph, "deleted-links", rate, seed)
     removed = pairs(noisy.removed)
     assert len(removed) == round(rate * len(links_of(graph)))
-    gone = removed if is_directed(graph) else both_ways(removed)
+    gone = removed if is_directed(graph) else symmetrise(removed)
     assert edges_of(noisy.graph) == edges_of(graph) - gone
     assert gone <= edges_of(graph)
     assert noisy.added.numel() == 0
@@ -162,7 +158,7 @@ def test_links_are_deleted_exactly(made, rate, seed):
 
 @settings(max_examples=40, deadline=None)
 @given(GRAPHS, RATES, SEEDS)
-def test_rewiring_replaces_exactly_that_share_of_links_and_no_degree(made, rate, seed):
+def test_rewiring_replaces_the_requested_share_of_links_and_keeps_all_degrees(made, rate, seed):
     graph = make_graph(**made)
     noisy = corrupt(graph, "rewired-links", rate, seed)
     added, removed, links = pairs(noisy.added), pairs(noisy.removed), links_of(graph)
@@ -174,14 +170,14 @@ def test_rewiring_replaces_exactly_that_share_of_links_and_no_degree(made, rate,
     assert torch.equal(*out_degree)
 
 
-def test_one_link_to_rewire_takes_two():
+def test_a_request_to_rewire_one_link_rewires_two():
     square = Graph.build([[0, 2], [1, 3]], np.eye(4))
     noisy = corrupt(square, "rewired-links", 0.4, 0)  # 0.8 links, that is one
     assert pairs(noisy.removed) == {(0, 1), (2, 3)}
     assert pairs(noisy.added) in ({(0, 2), (1, 3)}, {(0, 3), (1, 2)})
 
 
-def test_new_links_weigh_what_old_ones_weigh_and_old_ones_stay():
+def test_new_links_get_weights_of_old_ones_and_old_weights_stay():
     graph = make_graph(1)
     noisy = corrupt(graph, "random-links", 1.0, 0).graph
     old = {edge: float(weight) for edge, weight in zip(sorted_edges(graph), graph.edge_weight, strict=True)}
@@ -195,23 +191,23 @@ def sorted_edges(graph: Graph) -> list[tuple[int, int]]:
     return list(zip(graph.neighbour.tolist(), graph.target.tolist(), strict=True))
 
 
-def test_every_unlinked_pair_is_as_likely():
+def test_every_non_adjacent_pair_is_equally_likely():
     graph = Graph.build([[0, 1], [1, 2]], np.eye(5))
-    drawn = Counter(
+    sampled = Counter(
         tuple(corrupt(graph, "random-links", 0.5, seed).added[:, 0].tolist()) for seed in range(320)
     )
-    assert len(drawn) == 8  # ten pairs, two of them linked
-    assert max(abs(times - 40) for times in drawn.values()) < 30  # five deviations
+    assert len(sampled) == 8  # ten pairs, two of them linked
+    assert max(abs(times - 40) for times in sampled.values()) < 30  # five standard deviations
 
 
-def test_new_edges_of_a_directed_graph_point_both_ways_alike():
+def test_new_edges_of_a_directed_graph_have_random_directions():
     graph = make_graph(0, nodes=200, links=400, directed=True)
     added = corrupt(graph, "random-links", 1.0, 0).added
     up = int((added[0] < added[1]).sum())
-    assert abs(up - added.shape[1] / 2) < 60  # six deviations
+    assert abs(up - added.shape[1] / 2) < 60  # six standard deviations
 
 
-def test_cross_class_links_go_by_true_classes_where_they_are_known():
+def test_cross_class_links_use_true_classes_if_they_are_known():
     graph = make_graph(3)
     true = torch.arange(40) % 3
     known = replace(
@@ -222,7 +218,7 @@ def test_cross_class_links_go_by_true_classes_where_they_are_known():
     assert bool((graph.labels[torch.cat([left, right])] < 0).any())  # an unknown label, but a known class
 
 
-def test_all_unlinked_pairs_can_be_filled():
+def test_links_can_be_added_until_all_nodes_are_adjacent():
     graph = Graph.build([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]], np.eye(5))  # a ring: 5 of 10 pairs
     noisy = corrupt(graph, "random-links", 1.0, 0)
     assert noisy.graph.num_edges == 20
@@ -233,7 +229,7 @@ def test_all_unlinked_pairs_can_be_filled():
 
 @settings(max_examples=30, deadline=None)
 @given(GRAPHS, RATES, SEEDS)
-def test_masked_rows_are_zero_and_the_others_as_before(made, rate, seed):
+def test_masked_rows_are_zero_and_the_others_unchanged(made, rate, seed):
     graph = make_graph(**made)
     noisy = corrupt(graph, "masked-features", rate, seed)
     before, after = dense(graph), dense(noisy.graph)
@@ -249,7 +245,7 @@ def test_masked_rows_are_zero_and_the_others_as_before(made, rate, seed):
 @given(GRAPHS, RATES, SEEDS)
 def test_swapped_rows_are_rows_of_other_nodes(made, rate, seed):
     graph = make_graph(**made)
-    graph = replace(graph, features=torch.arange(40.0)[:, None])  # every row tells its node
+    graph = replace(graph, features=torch.arange(40.0)[:, None])  # every row identifies its node
     noisy = corrupt(graph, "swapped-features", rate, seed)
     changed = (noisy.graph.features != graph.features).flatten().nonzero().flatten()
     assert torch.equal(changed, noisy.features_of)
@@ -258,7 +254,7 @@ def test_swapped_rows_are_rows_of_other_nodes(made, rate, seed):
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_gaussian_noise_has_the_deviation_asked_for(sparse):
+def test_gaussian_noise_has_the_requested_standard_deviation(sparse):
     graph = make_graph(0, nodes=500, sparse=sparse)
     noisy = corrupt(graph, "gaussian-features", 2.0, 0)
     noise = dense(noisy.graph) - dense(graph)
@@ -292,7 +288,7 @@ def test_flipped_bits_move_values_that_are_not_one():
 
 
 @pytest.mark.parametrize("kind", ["masked-features", "swapped-features", "flipped-bits"])
-def test_sparse_features_stay_sparse_and_become_what_dense_ones_become(kind):
+def test_sparse_features_stay_sparse_and_change_as_dense_ones_do(kind):
     found = [corrupt(make_graph(5, sparse=sparse), kind, 0.3, 7).graph for sparse in (False, True)]
     assert isinstance(found[1].features, SparseRows)
     assert (dense(found[0]) == dense(found[1])).all()
@@ -315,12 +311,12 @@ def test_flipped_labels_are_other_known_classes_of_training_nodes(made, rate, se
     assert set(noisy.graph.labels[changed].tolist()) <= {0, 1, 2}
 
 
-def test_flipped_labels_become_any_other_class_alike():
+def test_flipped_labels_become_each_other_class_equally_often():
     graph = Graph.build([[0], [1]], np.ones((3000, 1)), np.arange(3000) % 3, split=np.ones(3000, dtype=int))
     after = corrupt(graph, "flipped-labels", 1.0, 0).graph.labels
     step = torch.bincount((after - graph.labels) % 3, minlength=3)
     assert int(step[0]) == 0
-    assert abs(int(step[1]) - 1500) < 140  # five deviations
+    assert abs(int(step[1]) - 1500) < 140  # five standard deviations
 
 
 @settings(max_examples=30, deadline=None)
@@ -337,12 +333,12 @@ def test_paired_labels_are_the_next_class_for_a_share_of_each(made, rate, seed):
     assert set(noisy.labels_of.tolist()) <= set(train.tolist())
 
 
-# --- what holds for every kind ---
+# --- all kinds ---
 
 
 @settings(max_examples=60, deadline=None)
 @given(GRAPHS, st.sampled_from(list(NOISES)), SEEDS)
-def test_nothing_else_is_touched_and_the_truth_says_what_was(made, kind, seed):
+def test_nothing_else_changes_and_the_truth_marks_the_changes(made, kind, seed):
     graph = make_graph(**made)
     rate = 0.2
     noisy = corrupt(graph, kind, rate, seed)
@@ -353,7 +349,7 @@ def test_nothing_else_is_touched_and_the_truth_says_what_was(made, kind, seed):
         assert_same_but(noisy.graph, graph, "features" if kind in FEATURE_KINDS else "labels")
     truth, added = noisy.graph.truth, pairs(noisy.added)
     marked = {edge for edge, bad in zip(sorted_edges(noisy.graph), truth.spurious, strict=True) if bad}
-    assert marked == (added if is_directed(graph) else both_ways(added))
+    assert marked == (added if is_directed(graph) else symmetrise(added))
     assert truth.corrupted.nonzero().flatten().tolist() == noisy.features_of.tolist()
     assert torch.equal(truth.clean_labels, graph.labels)
 
@@ -368,7 +364,7 @@ def test_one_seed_makes_one_graph_and_another_seed_another(kind):
 
 
 @pytest.mark.parametrize("kind", NOISES)
-def test_rate_zero_changes_nothing_and_is_known_to(kind):
+def test_rate_zero_changes_nothing_and_marks_nothing(kind):
     graph = small_graph()
     noisy = corrupt(graph, kind, 0.0, 0)
     assert_same_but(noisy.graph, graph)
@@ -386,7 +382,7 @@ def test_a_larger_share_contains_a_smaller_one(kind):
     assert set(less.labels_of.tolist()) <= set(more.labels_of.tolist())
 
 
-# --- one after another ---
+# --- several kinds in order ---
 
 
 @settings(max_examples=40, deadline=None)
@@ -398,8 +394,8 @@ def test_noises_compose_and_the_truth_is_that_of_the_first_graph(made, kinds, se
     noisy = corrupt_all(graph, [(kind, 0.15) for kind in kinds], seed)
     before, after = edges_of(graph), edges_of(noisy.graph)
     one_way = is_directed(graph)
-    assert (pairs(noisy.added) if one_way else both_ways(pairs(noisy.added))) == after - before
-    assert (pairs(noisy.removed) if one_way else both_ways(pairs(noisy.removed))) == before - after
+    assert (pairs(noisy.added) if one_way else symmetrise(pairs(noisy.added))) == after - before
+    assert (pairs(noisy.removed) if one_way else symmetrise(pairs(noisy.removed))) == before - after
     truth = noisy.graph.truth
     assert {
         edge for edge, bad in zip(sorted_edges(noisy.graph), truth.spurious, strict=True) if bad
@@ -413,7 +409,7 @@ def test_noises_compose_and_the_truth_is_that_of_the_first_graph(made, kinds, se
     assert_same(noisy.graph, corrupt_all(graph, [(kind, 0.15) for kind in kinds], seed).graph)
 
 
-def test_a_single_step_is_that_noise_and_repeated_steps_draw_anew():
+def test_a_single_step_is_that_noise_and_repeated_steps_use_new_seeds():
     graph = make_graph(0)
     assert_same(
         corrupt_all(graph, [("deleted-links", 0.3)], 5).graph, corrupt(graph, "deleted-links", 0.3, 5).graph
@@ -426,7 +422,7 @@ def test_a_single_step_is_that_noise_and_repeated_steps_draw_anew():
     assert twice.features_of.numel() > once.features_of.numel() == 20
 
 
-def test_a_link_that_was_removed_and_comes_back_is_no_change():
+def test_a_link_that_is_removed_and_added_again_is_not_a_change():
     graph = Graph.build([[0, 1], [1, 2]], np.eye(3))
     # one of two links goes, then two come: all three pairs are linked
     noisy = corrupt_all(graph, [("deleted-links", 0.5), ("random-links", 2.0)], 0)
@@ -446,7 +442,7 @@ def test_noise_that_was_known_before_stays_known():
         noise.graph, [("random-links", 0.2), ("swapped-features", 0.2), ("pair-labels", 0.5)], 1
     )
     truth = further.graph.truth
-    expected = both_ways(pairs(noise.added) | pairs(further.added))
+    expected = symmetrise(pairs(noise.added) | pairs(further.added))
     assert {
         edge for edge, bad in zip(sorted_edges(further.graph), truth.spurious, strict=True) if bad
     } == expected
@@ -504,7 +500,7 @@ def test_an_unknown_kind_is_refused_with_the_nearest_one(call):
         (
             "rewired-links",
             1.0,
-            "rewired-links=1 asks to swap the ends of 3 of 3 links, found a way for 0 only; ask for fewer",
+            "rewired-links=1 must swap the ends of 3 of 3 links, found swaps for 0; lower the rate",
         ),
         (
             "flipped-bits",
@@ -529,7 +525,7 @@ def test_labels_are_flipped_only_where_training_nodes_have_some(kind):
         corrupt(graph, kind, 0.5, 0)
 
 
-def test_a_single_node_has_nobody_to_swap_with():
+def test_features_of_a_single_node_cannot_be_swapped():
     with pytest.raises(GraphError, match=r"^swapped-features needs two nodes or more, found one$"):
         corrupt(Graph.build([[], []], [[1.0]]), "swapped-features", 1.0, 0)
 

@@ -1,6 +1,6 @@
-"""The kernel against the reference engine, decision by decision.
+"""The Triton engine against the reference engine, decision by decision.
 
-Without a GPU the kernel runs in Triton's interpreter, so graphs are small; where there is one, the real kernel runs.
+Without a GPU the kernel runs in Triton's interpreter, so graphs are small; with one, the compiled kernel runs.
 """
 
 import warnings
@@ -13,88 +13,87 @@ from gdpnet.config import Config
 from gdpnet.data.prepare import prepare
 from gdpnet.errors import GDPNetError
 from gdpnet.inference.observation import make_view
-from gdpnet.selection.engines import triton_engine as fused
-from gdpnet.selection.engines.reference import play_stepwise
-from gdpnet.selection.engines.triton_engine import can_fuse, play_fused
+from gdpnet.selection.engines import triton_engine
+from gdpnet.selection.engines.reference import play_reference
+from gdpnet.selection.engines.triton_engine import can_use_triton, play_triton
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.rollout import roll_out
-from helpers.worlds import DEVICE, OWN, PAPER, PLAYS, SHIPPED, assert_alike, random_graph, random_world
+from helpers.setups import DEVICE, OWN, PAPER, PLAYS, SHIPPED, assert_alike, random_graph, random_setup
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
 
-def world(values, *, nodes=6, links=9, members=2, max_candidates=256):
-    """Return a random policy, its view of a random graph, and episodes of all nodes as each member sees them."""
+def make_setup(values, *, nodes=6, links=9, fold_models=2, max_candidates=256):
+    """Return a random policy, its view of a random graph, and episodes of all nodes for each fold model."""
     config = Config().with_values(values)
-    policy, aggregators, _ = random_world(random_graph(1, nodes, links), config, members)
+    policy, aggregators, _ = random_setup(random_graph(1, nodes, links), config, fold_models)
     prepared = prepare(random_graph(1, nodes, links), config, DEVICE)
     view = make_view(aggregators.to(DEVICE), prepared, slice(None))
-    member = torch.arange(members, device=DEVICE).repeat_interleave(nodes)
+    fold_model = torch.arange(fold_models, device=DEVICE).repeat_interleave(nodes)
     episodes = begin_episodes(
         prepared.row_ptr,
         prepared.neighbour,
-        torch.arange(nodes, device=DEVICE).repeat(members),
-        row_shift=member * nodes,
-        copy=member,
+        torch.arange(nodes, device=DEVICE).repeat(fold_models),
+        row_shift=fold_model * nodes,
+        copy=fold_model,
         max_candidates=max_candidates,
         seed=3,
     )
     policy = policy.to(DEVICE)
-    with torch.no_grad():  # about half of the candidates shall be kept
-        scores = play_stepwise(policy, view, episodes, view.meet(episodes), Play(early_stop=False)).scores
-        policy.score_bias.sub_(scores.median())
+    with torch.no_grad():  # keep about half of the candidates
+        scores = play_reference(policy, view, episodes, view.encode(episodes), Play(early_stop=False)).scores
+        policy.score_bias.sub_(scores.median() + 0.003)  # and none exactly at one half
     return policy, view, episodes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("play", PLAYS, ids=str)
 @pytest.mark.parametrize("values", [SHIPPED, PAPER, OWN], ids=["shipped", "paper", "own matrix"])
 @torch.no_grad()
-def test_the_kernel_decides_as_the_reference_does(values, play):
-    policy, view, episodes = world(values)
-    met = view.meet(episodes)
-    plain = play_stepwise(policy, view, episodes, met, play)
-    assert 0 < int(plain.kept.sum()) < plain.kept.numel()
-    assert_alike(play_fused(policy, view, episodes, met, play), plain)
+def test_the_triton_engine_makes_the_decisions_of_the_reference(values, play):
+    policy, view, episodes = make_setup(values)
+    encoded = view.encode(episodes)
+    expected = play_reference(policy, view, episodes, encoded, play)
+    assert 0 < int(expected.kept.sum()) < expected.kept.numel()
+    assert_alike(play_triton(policy, view, episodes, encoded, play), expected)
 
 
+@pytest.mark.slow
 @torch.no_grad()
-def test_episodes_of_many_lengths_are_played_by_programs_of_several_sizes():
-    policy, view, episodes = world(SHIPPED, nodes=40, links=90, members=1)
+def test_episodes_of_many_lengths_are_played_by_programs_of_several_sizes(monkeypatch):
+    policy, view, episodes = make_setup(SHIPPED, nodes=40, links=90, fold_models=1)
     assert int(episodes.length[0]) > 0
-    met = view.meet(episodes)
-    sizes, lengths = fused._SHORTEST, episodes.length.tolist()
-    try:
-        fused._SHORTEST = 2
-        groups = fused.groups_of(episodes)
-        assert len(groups) > 1
-        assert sum(end - start for start, end, _ in groups) == episodes.count
-        for start, end, size in groups:
-            assert all(size // 2 < length <= size or (length <= size == 2) for length in lengths[start:end])
-        played = play_fused(policy, view, episodes, met, Play())
-    finally:
-        fused._SHORTEST = sizes
-    assert_alike(played, play_stepwise(policy, view, episodes, met, Play()))
+    encoded = view.encode(episodes)
+    lengths = episodes.length.tolist()
+    monkeypatch.setattr(triton_engine, "_SHORTEST", 2)
+    groups = triton_engine.groups_of(episodes)
+    assert len(groups) > 1
+    assert sum(end - start for start, end, _ in groups) == episodes.count
+    for start, end, size in groups:
+        assert all(size // 2 < length <= size or (length <= size == 2) for length in lengths[start:end])
+    played = play_triton(policy, view, episodes, encoded, Play())
+    assert_alike(played, play_reference(policy, view, episodes, encoded, Play()))
 
 
 @torch.no_grad()
-def test_scores_that_are_no_numbers_are_refused():
-    policy, view, episodes = world(SHIPPED)
+def test_nan_weights_raise_an_error():
+    policy, view, episodes = make_setup(SHIPPED)
     policy.score_bias.fill_(torch.nan)
     with pytest.raises(GDPNetError, match="training diverged"):
-        play_fused(policy, view, episodes, view.meet(episodes), Play())
+        play_triton(policy, view, episodes, view.encode(episodes), Play())
 
 
-def test_on_the_host_the_kernel_does_not_play(monkeypatch):
-    policy, view, episodes = world(SHIPPED)
+def test_the_triton_engine_needs_a_gpu_and_short_episodes(monkeypatch):
+    policy, view, episodes = make_setup(SHIPPED)
     if DEVICE.type == "cuda":
-        assert can_fuse(view, episodes)
-        monkeypatch.setattr(fused, "LONGEST", 1)
-    assert not can_fuse(view, episodes)
+        assert can_use_triton(view, episodes)
+        monkeypatch.setattr(triton_engine, "LONGEST", 1)
+    assert not can_use_triton(view, episodes)
     assert roll_out(policy, view, episodes, Play()).decisions > 0
 
 
-def test_where_triton_is_missing_it_is_said_once(monkeypatch):
+def test_a_missing_triton_is_warned_about_once(monkeypatch):
     device.has_triton.cache_clear()
     monkeypatch.setattr(device.importlib.util, "find_spec", lambda name: None)
     with pytest.warns(UserWarning, match="Triton is not installed"):

@@ -1,1 +1,1 @@
-"""What GDPNet is compared with: one method a file."""
+"""Baselines: one method per file."""

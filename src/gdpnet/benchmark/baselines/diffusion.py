@@ -1,4 +1,7 @@
-"""GDC: replace links by personalised PageRank, the best few a node (Gasteiger et al., 2019)."""
+"""GDC: replace edges by personalised PageRank, the best few per node (Gasteiger et al., 2019).
+
+Not GDC of torch_geometric, whose exact mode makes a matrix of all pairs of nodes and whose approximation needs numba.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ from gdpnet.data.graph import Graph
 from gdpnet.representation.sparse import Matrix, times
 
 RESTARTS = (0.05, 0.15, 0.3)
-"""Chances of returning home that are tried on validation."""
+"""Restart probabilities, tried on validation."""
 
 TOP = 64
-"""How many nodes each node hears, itself among them."""
+"""Number of sources per node, including itself."""
 
 _TOLERANCE = 1e-5
 _BLOCK_VALUES = 1 << 23
@@ -29,10 +32,10 @@ _BLOCK_VALUES = 1 << 23
 def gdc_graph(
     graph: Graph, restart: float = 0.15, top: int = TOP, device: torch.device | None = None
 ) -> Graph:
-    """Return the graph whose edges are each node's ``top`` sources by PageRank, weighted so that they sum to one.
+    """Return the graph whose edges are each node's ``top`` sources by PageRank, with weights that sum to one.
 
     S = α (I - (1 - α) T)^(-1) with T = D^(-1/2) (A + I) D^(-1/2), computed for a block of targets at a time, so
-    that no matrix of nodes by nodes is made. A node is among its own sources.
+    that no matrix of all pairs is made. A node is among its own sources.
     """
     place = device or torch.device("cpu")
     transition = Matrix.of(SparseRows.from_scipy(normalised_adjacency(graph).T), place)
@@ -43,14 +46,14 @@ def gdc_graph(
         block = torch.arange(start, min(start + step, graph.num_nodes), device=place)
         rank = _page_rank(transition, block, restart, mutual)
         value, source = rank.topk(min(top, graph.num_nodes), dim=0)
-        source, order = source.T.sort(dim=1)  # a row a target, its sources ascending
+        source, order = source.T.sort(dim=1)  # one row per target, its sources ascending
         value = value.T.gather(1, order)
-        heard = value > _TOLERANCE * restart
-        value = torch.where(heard, value, 0.0)
+        near = value > _TOLERANCE * restart
+        value = torch.where(near, value, 0.0)
         value = value / value.sum(dim=1, keepdim=True)
-        neighbours.append(source[heard].cpu())
-        weights.append(value[heard].cpu())
-        lengths.append(heard.sum(dim=1).cpu())
+        neighbours.append(source[near].cpu())
+        weights.append(value[near].cpu())
+        lengths.append(near.sum(dim=1).cpu())
     return replace(
         graph,
         row_ptr=offsets_of(torch.cat(lengths)),

@@ -1,6 +1,6 @@
-"""Filters: a keep score for every edge of a graph, from features, from structure, or learned from labels.
+"""Filters: a keep score for every edge, from features, from structure, or learned from labels.
 
-A higher score means that a link deserves more trust. Every filter is fitted on the training graph, if at all,
+A higher score means that an edge deserves more trust. Every filter is fitted on the training graph, if at all,
 and scores any graph with the same features.
 """
 
@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor
 
-from gdpnet._core.csr import both_ways, sum_by_owner
+from gdpnet._core.csr import sum_by_owner, symmetrise
 from gdpnet.benchmark.baselines.fitting import Settings, Task, fit_network, inputs_of
 from gdpnet.benchmark.baselines.networks import mlp
 from gdpnet.data.features import SparseRows
@@ -26,22 +26,22 @@ from gdpnet.data.pair_features import pair_features
 from gdpnet.errors import ConfigError, nearest
 
 SIMILARITIES = ("cosine", "jaccard")
-"""Names of the likenesses that `similarity_scores` knows."""
+"""The kinds of `similarity_scores`."""
 
 FOLDS = 5
-"""Parts that training nodes or links are cut into; none is scored by a model that was fitted on it."""
+"""Folds of the training nodes; no fold is scored by a model that was fitted on it."""
 
 _ENOUGH_EDGES = 20_000
-"""A training graph of fewer edges has random links added more than once, up to five times."""
+"""To a training graph of fewer edges random links are added more than once, up to five times."""
 
 Scorer = Callable[[Graph], Float[Tensor, "edges"]]
-"""A fitted filter: a graph in, one score an edge out, the same for both ways of a link."""
+"""A fitted filter: return one score per edge of a graph, the same for both directions of a link."""
 
 
 def similarity_scores(graph: Graph, kind: str = "cosine") -> Float[Tensor, "edges"]:
-    """Return how alike the features of each edge's two nodes are.
+    """Return the similarity of the features of each edge's two nodes.
 
-    ``cosine`` is that of the feature rows; ``jaccard`` is |A ∩ B| / |A ∪ B| of the features that are not zero.
+    ``cosine`` is that of the feature rows; ``jaccard`` is |A ∩ B| / |A ∪ B| of the non-zero features.
     """
     if kind not in SIMILARITIES:
         raise ConfigError(f"there is no similarity '{kind}'{nearest(kind, SIMILARITIES)}")
@@ -55,11 +55,11 @@ def similarity_scores(graph: Graph, kind: str = "cosine") -> Float[Tensor, "edge
 
 
 def structural_scorer(train_graph: Graph, seed: int = 0) -> Scorer:
-    """Learn, without labels, to tell links that are there from random ones that are added.
+    """Learn, without labels, to tell existing edges from added random ones.
 
-    In each round as many random links as there are links are added to the training graph, pair features are
-    computed with them in it (each leaves its own edge out), and boosted trees learn which were added. The score
-    is the probability that a link was not.
+    In each round the number of edges of the training graph is doubled by random links, pair features are computed
+    with them (each leaves its own edge out), and boosted trees learn which were added. The score is the
+    probability that an edge was not added.
     """
     if train_graph.num_edges == 0:
         return lambda graph: torch.ones(graph.num_edges)
@@ -69,15 +69,12 @@ def structural_scorer(train_graph: Graph, seed: int = 0) -> Scorer:
         crowded, added = _with_random_links(train_graph, seed * rounds + number)
         tables.append(pair_features(crowded, "structure").numpy())
         answers.append(~added.numpy())
-    if np.concatenate(answers).all():  # every pair of nodes is linked
+    if np.concatenate(answers).all():  # the graph is complete
         return lambda graph: torch.ones(graph.num_edges)
     model = _boosted(seed).fit(np.concatenate(tables), np.concatenate(answers))
-    return lambda graph: both_ways(_belief(model, pair_features(graph, "structure").numpy()), graph.reverse)
-
-
-def structural_scores(train_graph: Graph, graph: Graph, seed: int = 0) -> Float[Tensor, "edges"]:
-    """Fit `structural_scorer` on the training graph and score another (or the same) graph."""
-    return structural_scorer(train_graph, seed)(graph)
+    return lambda graph: symmetrise(
+        _probability(model, pair_features(graph, "structure").numpy()), graph.reverse
+    )
 
 
 def supervised_scores(
@@ -86,11 +83,13 @@ def supervised_scores(
     """Learn from labels which edges join two nodes of one class; score the training and the whole graph.
 
     Boosted trees read the structural pair features, and of an MLP the agreement Σ p_v p_u of both predictions
-    and their confidences. They learn from the edges between labelled training nodes. The MLP is cross-fitted:
-    what it says of a training node comes from a member that never saw the node's label; a node that is not
-    trained on has the mean of all members.
+    and their confidences. They learn from the edges between labelled training nodes. The MLP is cross-fitted: the
+    prediction of a training node comes from a fold model that never saw its label; other nodes have the mean of
+    all fold models.
     """
-    train, whole = _cross_fitted_beliefs(task, seed, device or torch.device("cpu"), settings or Settings())
+    train, whole = _cross_fitted_probabilities(
+        task, seed, device or torch.device("cpu"), settings or Settings()
+    )
     table, whole_table = _label_table(task.train, train), _label_table(task.whole, whole)
     known = torch.zeros(task.train.num_nodes, dtype=torch.bool)
     known[task.targets] = True
@@ -100,13 +99,13 @@ def supervised_scores(
         return torch.ones(task.train.num_edges), torch.ones(task.whole.num_edges)
     model = _boosted(seed).fit(table[usable.numpy()], same)
     return (
-        both_ways(_belief(model, table), task.train.reverse),
-        both_ways(_belief(model, whole_table), task.whole.reverse),
+        symmetrise(_probability(model, table), task.train.reverse),
+        symmetrise(_probability(model, whole_table), task.whole.reverse),
     )
 
 
 def kept_share(score: Float[Tensor, "edges"], share: float) -> Bool[Tensor, "edges"]:
-    """Say which edges are the best-scored share; edges of equal score stay or go together."""
+    """Return which edges are the best-scored share; edges of equal score stay or go together."""
     if share >= 1.0 or score.numel() == 0:
         return torch.ones_like(score, dtype=torch.bool)
     place = min(score.numel() - 1, max(0, round(score.numel() * share) - 1))
@@ -114,7 +113,7 @@ def kept_share(score: Float[Tensor, "edges"], share: float) -> Bool[Tensor, "edg
 
 
 def _with_random_links(graph: Graph, seed: int) -> tuple[Graph, Bool[Tensor, "edges"]]:
-    """Add as many random links as there are links, if there is room; say which edges were added."""
+    """Double the number of edges by random links, if there are enough pairs; return which edges were added."""
     pairs = graph.num_nodes * (graph.num_nodes - 1)
     rate = min(1.0, (pairs - graph.num_edges) / graph.num_edges)
     noisy = corrupt(replace(graph, truth=None), "random-links", rate, seed).graph
@@ -123,7 +122,7 @@ def _with_random_links(graph: Graph, seed: int) -> tuple[Graph, Bool[Tensor, "ed
 
 
 def _presence(graph: Graph) -> tuple[Graph, Float[Tensor, "nodes"]]:
-    """Return the graph with ones where features are not zero, and their number a node."""
+    """Return the graph with ones for non-zero features, and their number per node."""
     features = graph.features
     if isinstance(features, SparseRows):
         ones = features.with_value((features.value != 0).float())
@@ -143,13 +142,13 @@ def _boosted(seed: int) -> Any:
     )
 
 
-def _belief(model: Any, table: np.ndarray) -> Float[Tensor, "edges"]:
+def _probability(model: Any, table: np.ndarray) -> Float[Tensor, "edges"]:
     if table.shape[0] == 0:
         return torch.zeros(0)
     return torch.from_numpy(model.predict_proba(table)[:, 1]).float()
 
 
-def _cross_fitted_beliefs(
+def _cross_fitted_probabilities(
     task: Task, seed: int, device: torch.device, settings: Settings
 ) -> tuple[Float[Tensor, "seen classes"], Float[Tensor, "nodes classes"]]:
     """Return class probabilities of an MLP for the nodes of the training graph and of the whole graph."""
@@ -157,21 +156,21 @@ def _cross_fitted_beliefs(
     fold = torch.empty_like(order)
     fold[order] = torch.arange(order.numel()) % FOLDS
     inputs = inputs_of(task, device)
-    members = []
+    models = []
     for number in range(FOLDS):
         learns = (fold != number).to(device)
         part = replace(inputs, targets=inputs.targets[learns], labels=inputs.labels[learns])
-        members.append(fit_network(mlp, part, settings, seed).logits.softmax(dim=1))
-    belief = torch.stack(members)
-    whole = belief.mean(dim=0)
+        models.append(fit_network(mlp, part, settings, seed).logits.softmax(dim=1))
+    probability = torch.stack(models)
+    whole = probability.mean(dim=0)
     held_out = task.seen[task.targets]
-    whole[held_out] = belief[fold, held_out]
+    whole[held_out] = probability[fold, held_out]
     return whole[task.seen], whole
 
 
-def _label_table(graph: Graph, belief: Float[Tensor, "nodes classes"]) -> np.ndarray:
+def _label_table(graph: Graph, probability: Float[Tensor, "nodes classes"]) -> np.ndarray:
     """Return structural pair features, the agreement of both predictions, and both confidences."""
-    target, neighbour = belief[graph.target], belief[graph.neighbour]
+    target, neighbour = probability[graph.target], probability[graph.neighbour]
     agreement = (target * neighbour).sum(dim=1, keepdim=True)
     sure = [part.max(dim=1, keepdim=True).values for part in (target, neighbour)]
     return torch.cat([pair_features(graph, "structure"), agreement, *sure], dim=1).numpy()

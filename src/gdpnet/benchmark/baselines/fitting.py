@@ -1,52 +1,53 @@
-"""One training loop for every network that GDPNet is compared with."""
+"""The data, the settings and the training loop of every network that GDPNet is compared with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gdpnet.benchmark.baselines.propagation import Links
 from gdpnet.data.features import normalise
-from gdpnet.data.graph import SPLITS, UNKNOWN, Graph
-from gdpnet.errors import ConfigError, GraphError
+from gdpnet.data.graph import Graph
+from gdpnet.errors import ConfigError
 from gdpnet.representation.sparse import Table, table_of
-from gdpnet.training.data import check_trainable, cut_for_training
+from gdpnet.training.data import cut_for_training
 
-_LOOK_EVERY = 10
-"""Epochs between two looks at whether to stop; a look makes the host wait for the device."""
+_CHECK_EVERY = 10
+"""Epochs between two checks whether to stop; a check makes the host wait for the device."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a network is built and trained; checked where it is made."""
+    """Hyper-parameters of a network, checked when they are made."""
 
     width: int = 64
     """Width of a hidden layer."""
     layers: int = 2
     """Number of layers."""
     heads: int = 8
-    """Attention heads of a hidden layer, for networks that have them; they share the width."""
+    """Attention heads of a hidden layer, for networks with attention; they share the width."""
     dropout: float = 0.5
-    """Share of inputs and hidden values set to zero while training."""
+    """Share of inputs and hidden values set to zero in training."""
     drop_edge: float = 0.0
-    """Share of links left out while training, drawn anew each epoch."""
+    """Share of edges left out in training, drawn anew each epoch."""
     learning_rate: float = 0.01
     """Step size of Adam."""
     weight_decay: float = 5e-5
     """Penalty on the squares of all weights."""
     epochs: int = 300
-    """Passes over the training nodes, at most."""
+    """Largest number of passes over the training nodes."""
     patience: int = 50
     """Epochs without a better validation score after which training stops."""
     choice: float | None = None
-    """What a method else chooses by itself on validation (a share of links, a rank, a temperature)."""
+    """The value that a method otherwise chooses on validation (a share of edges, a rank, a temperature)."""
 
     def __post_init__(self) -> None:
         """Check sizes and shares."""
@@ -62,51 +63,32 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What there is to learn: the training graph, the whole one, and which of their nodes have labels to use."""
+    """The training graph, the whole graph, and the nodes of each whose labels are used."""
 
     train: Graph
-    """Nodes of the training split and of none; nothing else is seen while weights are learned."""
+    """Nodes of the training split and of no split; weights are learned from nothing else."""
     whole: Graph
     seen: Int[Tensor, "seen"]
-    """The number in ``whole`` of each node of ``train``."""
+    """The index in ``whole`` of each node of ``train``."""
     targets: Int[Tensor, "targets"]
-    """Labelled training nodes, as numbers in ``train``."""
+    """Labelled training nodes, as indices into ``train``."""
     validation: Int[Tensor, "validation"]
-    """Labelled validation nodes, as numbers in ``whole``."""
+    """Labelled validation nodes, as indices into ``whole``."""
 
     def with_graphs(self, train: Graph, whole: Graph) -> Task:
-        """Return the same task on other links."""
+        """Return the same task on graphs with other edges."""
         return replace(self, train=train, whole=whole)
 
 
 def make_task(graph: Graph, seed: int) -> Task:
-    """Cut the training graph out of the whole one, as GDPNet's own training does."""
+    """Return the task of a graph, with the same training graph as GDPNet uses."""
     cut = cut_for_training(graph, seed)
     return Task(cut.inner, graph, cut.seen, cut.targets, cut.validation)
 
 
-def task_of(train: Graph, whole: Graph) -> Task:
-    """Take two graphs as they are, such as two cleaned ones; the nodes of the first are found by their ids."""
-    number = {str(node): place for place, node in enumerate(whole.node_ids.tolist())}
-    strange = [node for node in train.node_ids.tolist() if str(node) not in number]
-    if strange:
-        raise GraphError(f"the whole graph must have every training node, found none of id '{strange[0]}'")
-    seen = torch.tensor([number[str(node)] for node in train.node_ids.tolist()], dtype=torch.long)
-    held = (whole.split == SPLITS.index("validation")) | (whole.split == SPLITS.index("test"))
-    if bool(held[seen].any()):
-        raise GraphError("the training graph must not have a validation or test node of the whole graph")
-    check_trainable(train, train.split)
-    targets = ((train.split == SPLITS.index("train")) & (train.labels != UNKNOWN)).nonzero().flatten()
-    validation = whole.nodes_in("validation")
-    return Task(train, whole, seen, targets, validation[whole.labels[validation] != UNKNOWN])
-
-
 @dataclass(frozen=True)
 class Side:
-    """One graph on a device as a network reads it.
-
-    ``links`` are :class:`Links`, or what stands for them with the network's own rule of mixing.
-    """
+    """One graph on a device: its features, and its edges as the propagation rule of the network reads them."""
 
     features: Table
     links: Any
@@ -114,7 +96,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Inputs:
-    """A task on a device: the training graph, the whole graph, and the nodes whose labels are read."""
+    """A task on a device."""
 
     train: Side
     whole: Side
@@ -127,7 +109,7 @@ class Inputs:
 
 
 def inputs_of(task: Task, device: torch.device) -> Inputs:
-    """Bring a task to a device, with feature rows of length one."""
+    """Move a task to a device, with feature rows of unit length."""
     return Inputs(
         train=side_of(task.train, device),
         whole=side_of(task.whole, device),
@@ -141,31 +123,31 @@ def inputs_of(task: Task, device: torch.device) -> Inputs:
 
 
 def side_of(graph: Graph, device: torch.device) -> Side:
-    """Bring one graph to a device."""
+    """Move one graph to a device."""
     return Side(table_of(normalise(graph.features, "l2"), device), Links.of(graph, device))
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A network at its best epoch: its logits for all nodes of the whole graph, and how it did on validation."""
+    """A network at its best epoch: its logits for all nodes of the whole graph, and its validation scores."""
 
     logits: Float[Tensor, "nodes classes"]
     validation_f1: float
     validation_loss: float
     epochs: int
     hidden: Float[Tensor, "nodes width"] | None = None
-    """What the network's last layer reads of every node, where the network can say."""
+    """The input of the last layer, for networks that have ``represent``."""
 
 
 Build = Callable[[Inputs, Settings], nn.Module]
-"""Make a network, untrained, for some inputs."""
+"""Build an untrained network for some inputs."""
 
 Losses = Callable[[Any, Inputs, Settings], Iterator[Tensor]]
-"""The losses of one epoch, one a step of the optimiser."""
+"""Yield the losses of one epoch, one per optimiser step."""
 
 
 def whole_batch(network: nn.Module, inputs: Inputs, settings: Settings) -> Iterator[Tensor]:
-    """Return one loss an epoch: the cross-entropy of all training nodes, less some links if asked for."""
+    """Yield one loss per epoch: the cross-entropy of all training nodes, with some edges dropped if set."""
     side = inputs.train
     if settings.drop_edge > 0.0:
         side = replace(side, links=side.links.dropped(settings.drop_edge))
@@ -177,77 +159,97 @@ def fit_network(
 ) -> Fitted:
     """Train on the training graph with Adam; return the epoch of best validation micro-F1, then least loss.
 
-    Draws follow the seed alone, and the random state of the caller is left as it was.
+    Without validation nodes the last epoch is returned. The random state of the caller is left as it was.
     """
-    with seeded(seed, inputs.targets.device):
-        network = build(inputs, settings).to(inputs.targets.device)
+    known, device = inputs.validation.numel() > 0, inputs.targets.device
+
+    def evaluate(epoch: int) -> Sequence[Tensor | float]:
+        if not known:
+            return epoch, -torch.inf
+        logits = network(inputs.whole)[inputs.validation]
+        f1 = (logits.argmax(dim=1) == inputs.validation_labels).float().mean()
+        return f1, -F.cross_entropy(logits, inputs.validation_labels)
+
+    with seeded(seed, device):
+        network = build(inputs, settings).to(device)
         optimiser = torch.optim.Adam(
             network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
         )
-        best = _Best(network, inputs)
-        epoch = 0
-        for epoch in range(1, settings.epochs + 1):
-            network.train()
-            for loss in losses(network, inputs, settings):
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-            best.look(epoch)
-            if epoch % _LOOK_EVERY == 0 and epoch - best.last_better() >= settings.patience:
-                break
-        return best.fitted(epoch)
+        epochs, (f1, loss) = fit_best(
+            network,
+            optimiser,
+            lambda: losses(network, inputs, settings),
+            evaluate,
+            epochs=settings.epochs,
+            patience=settings.patience,
+        )
+    with torch.no_grad():
+        represent = getattr(network, "represent", None)
+        hidden = None if represent is None else represent(inputs.whole).float().cpu()
+        logits = network(inputs.whole).float().cpu()
+    return Fitted(logits, f1 if known else torch.nan, -loss, epochs, hidden)
+
+
+def fit_best(
+    module: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    losses: Callable[[], Iterator[Tensor]],
+    evaluate: Callable[[int], Sequence[Tensor | float]],
+    *,
+    epochs: int,
+    patience: int,
+    check_every: int = _CHECK_EVERY,
+) -> tuple[int, list[float]]:
+    """Train with early stopping and leave the module at its best epoch; return epochs run and the best scores.
+
+    ``evaluate`` takes the epoch and returns scores: the greater first score is better, of equals the greater second.
+    The best weights stay on the device, so that no epoch waits for the host.
+    """
+    best = [weight.detach().clone() for weight in module.parameters()]
+    device = best[0].device
+    scores, best_epoch, epoch = torch.empty(0), torch.tensor(0, device=device), 0
+    for epoch in range(1, epochs + 1):
+        module.train()
+        for loss in losses():
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        module.eval()
+        with torch.no_grad():
+            new = torch.stack([torch.as_tensor(one).to(device, torch.double) for one in evaluate(epoch)])
+            scores = new.new_full(new.shape, -torch.inf) if epoch == 1 else scores
+            better = _is_better(new, scores)
+            scores = torch.where(better, new, scores)
+            best_epoch = torch.where(better, torch.full_like(best_epoch, epoch), best_epoch)
+            for kept, weight in zip(best, module.parameters(), strict=True):
+                kept.copy_(torch.where(better, weight, kept))
+        if epoch % check_every == 0 and epoch - int(best_epoch) >= patience:
+            break
+    with torch.no_grad():
+        for kept, weight in zip(best, module.parameters(), strict=True):
+            weight.copy_(kept)
+    return epoch, scores.tolist()
+
+
+def _is_better(new: Float[Tensor, "scores"], old: Float[Tensor, "scores"]) -> Bool[Tensor, ""]:
+    """Return whether the first score that differs is greater."""
+    better = torch.zeros_like(new[0], dtype=torch.bool)
+    for one, other in zip(new.flip(0), old.flip(0), strict=True):
+        better = (one > other) | ((one == other) & better)
+    return better
 
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed the generators that layers draw from, and give them back as they were."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.default_generator.manual_seed(seed)
-        if device.type == "cuda":
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        yield
-
-
-class _Best:
-    """The best epoch so far, kept on the device so that no epoch waits for the host."""
-
-    def __init__(self, network: nn.Module, inputs: Inputs) -> None:
-        self.network, self.inputs = network, inputs
-        self.weights = [weight.detach().clone() for weight in network.parameters()]
-        device = inputs.targets.device
-        self.f1 = torch.tensor(-1.0, device=device)
-        self.loss = torch.tensor(torch.inf, device=device)
-        self.epoch = torch.tensor(0, device=device)
-
-    @torch.no_grad()
-    def look(self, epoch: int) -> None:
-        """Score the network on validation nodes and keep its weights if it is better; without any, always."""
-        f1, loss = self.f1, self.loss
-        better = torch.tensor(True, device=f1.device)
-        if self.inputs.validation.numel():
-            self.network.eval()
-            logits = self.network(self.inputs.whole)[self.inputs.validation]
-            f1 = (logits.argmax(dim=1) == self.inputs.validation_labels).float().mean()
-            loss = F.cross_entropy(logits, self.inputs.validation_labels)
-            better = (f1 > self.f1) | ((f1 == self.f1) & (loss < self.loss))
-        self.f1, self.loss = torch.where(better, f1, self.f1), torch.where(better, loss, self.loss)
-        self.epoch = torch.where(better, torch.full_like(self.epoch, epoch), self.epoch)
-        for kept, weight in zip(self.weights, self.network.parameters(), strict=True):
-            kept.copy_(torch.where(better, weight, kept))
-
-    def last_better(self) -> int:
-        """Return the best epoch."""
-        return int(self.epoch)
-
-    @torch.no_grad()
-    def fitted(self, epochs: int) -> Fitted:
-        """Return what the network says at its best."""
-        for kept, weight in zip(self.weights, self.network.parameters(), strict=True):
-            weight.copy_(kept)
-        self.network.eval()
-        logits = self.network(self.inputs.whole).float().cpu()
-        represent = getattr(self.network, "represent", None)
-        hidden = None if represent is None else represent(self.inputs.whole).float().cpu()
-        known = self.inputs.validation.numel() > 0
-        return Fitted(logits, float(self.f1) if known else float("nan"), float(self.loss), epochs, hidden)
+    """Seed the global generators, and restore them afterwards."""
+    state = random.getstate()  # negative_sampling of torch_geometric draws from it
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            random.seed(seed)
+            torch.default_generator.manual_seed(seed)
+            if device.type == "cuda":
+                with torch.cuda.device(device):
+                    torch.cuda.manual_seed(seed)
+            yield
+    finally:
+        random.setstate(state)

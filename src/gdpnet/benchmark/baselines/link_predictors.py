@@ -1,20 +1,20 @@
-"""What links are foretold by elsewhere: autoencoders of graphs, GraphSAGE, and counts of common neighbours."""
+"""Baselines of link prediction: graph autoencoders, GraphSAGE, and counts of common neighbours."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor, nn
-from torch_geometric.nn import GAE, VGAE, GCNConv, SimpleConv
+from torch_geometric.nn import GAE, GCN, VGAE, GCNConv, SimpleConv
 from torch_geometric.utils import negative_sampling
 
-from gdpnet.benchmark.baselines.fitting import seeded
+from gdpnet.benchmark.baselines.fitting import fit_best, seeded
+from gdpnet.benchmark.baselines.propagation import adjacency
 from gdpnet.data.features import SparseRows, normalise
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs, links_of
@@ -24,39 +24,28 @@ LEARNING_RATE = 0.01
 WIDTH, HIDDEN = 16, 32
 """Widths of Kipf and Welling (2016)."""
 
-Foretell = Callable[[Int[Tensor, "2 pairs"]], Float[Tensor, "pairs"]]
-"""Return a score for each pair, greater for likelier links."""
+LinkScorer = Callable[[Int[Tensor, "2 pairs"]], Float[Tensor, "pairs"]]
+"""Return a score per pair, greater for likelier links."""
 
 
-class _Two(nn.Module):
-    """Two layers of a kind, relu between them."""
+class _GraphSAGE(nn.Module):
+    """Two mean layers; rows are projected before the mean, unlike in SAGEConv: equal results at a lower cost."""
 
-    def __init__(
-        self, layer: Callable[[int, int], nn.Module], features: int, hidden: int, width: int
-    ) -> None:
+    def __init__(self, features: int, width: int) -> None:
         super().__init__()
-        self.first, self.second = layer(features, hidden), layer(hidden, width)
-
-    def forward(self, rows: Tensor, edges: Tensor) -> Tensor:
-        found: Tensor = self.second(F.relu(self.first(rows, edges)), edges)
-        return found
-
-
-class _Sage(nn.Module):
-    """GraphSAGE's mean layer; rows are multiplied before the mean is taken, which is the same and costs less."""
-
-    def __init__(self, before: int, after: int) -> None:
-        super().__init__()
-        self.own, self.given = nn.Linear(before, after), nn.Linear(before, after, bias=False)
+        self.layers = nn.ModuleList(
+            nn.Linear(size, width, bias=own) for size in (features, width) for own in (True, False)
+        )
         self.mean = SimpleConv(aggr="mean")
 
     def forward(self, rows: Tensor, edges: Tensor) -> Tensor:
-        heard: Tensor = self.mean(self.given(rows), edges)
-        return self.own(rows) + heard
+        own, message, own_above, message_above = self.layers
+        rows = F.relu(own(rows) + self.mean(message(rows), edges))
+        return own_above(rows) + self.mean(message_above(rows), edges)
 
 
 class _Variational(nn.Module):
-    """A shared layer, then one for the mean and one for the logarithm of the deviation."""
+    """A shared layer, then one for the mean and one for the logarithm of the standard deviation."""
 
     def __init__(self, features: int) -> None:
         super().__init__()
@@ -68,73 +57,60 @@ class _Variational(nn.Module):
         return self.mean(hidden, edges), self.deviation(hidden, edges)
 
 
+_ENCODERS: dict[str, Callable[[int], GAE]] = {
+    "gae": lambda features: GAE(GCN(features, HIDDEN, 2, WIDTH)),
+    "vgae": lambda features: VGAE(_Variational(features)),
+    "graphsage": lambda features: GAE(_GraphSAGE(features, 64)),
+}
+
+
 def autoencoder(
-    graph: Graph, pairs: Pairs | None, seed: int, device: torch.device
-) -> Float[Tensor, "n width"]:
-    """Fit torch_geometric's GAE; return its representations, at the best look at validation pairs if given."""
-    return _fit(lambda width: GAE(_Two(GCNConv, width, HIDDEN, WIDTH)), graph, pairs, seed, device)
+    name: str, graph: Graph, pairs: Pairs | None, seed: int, device: torch.device
+) -> Float[Tensor, "nodes width"]:
+    """Fit an autoencoder of torch_geometric; return its representations.
 
-
-def variational(
-    graph: Graph, pairs: Pairs | None, seed: int, device: torch.device
-) -> Float[Tensor, "n width"]:
-    """Fit torch_geometric's VGAE likewise."""
-    return _fit(lambda width: VGAE(_Variational(width)), graph, pairs, seed, device)
-
-
-def graphsage(graph: Graph, pairs: Pairs | None, seed: int, device: torch.device) -> Float[Tensor, "n width"]:
-    """Fit two layers of GraphSAGE, 64 wide, to foretell links."""
-    return _fit(lambda width: GAE(_Two(_Sage, width, 64, 64)), graph, pairs, seed, device)
-
-
-def _fit(
-    build: Callable[[int], GAE], graph: Graph, pairs: Pairs | None, seed: int, device: torch.device
-) -> Tensor:
+    They are those of the best epoch on the validation pairs, or of the last epoch without any.
+    """
     rows = dense_rows(graph).to(device)
     edges = torch.stack([graph.neighbour, graph.target]).to(device)
-    asked = links_of(graph).to(device)
+    positive = links_of(graph).to(device)
+
+    def losses() -> Iterator[Tensor]:
+        embedded = model.encode(rows, edges)
+        negative = negative_sampling(edges, graph.num_nodes, positive.shape[1])
+        loss = model.recon_loss(embedded, positive, negative)
+        yield loss + model.kl_loss() / graph.num_nodes if isinstance(model, VGAE) else loss
+
+    def evaluate(epoch: int) -> tuple[float]:
+        if pairs is None:
+            return (float(epoch),)
+        return (sum(measure(pairs, by_inner_product(model.encode(rows, edges)))),)
+
     with seeded(seed, device):
-        model = build(rows.shape[1]).to(device)
+        model = _ENCODERS[name](rows.shape[1]).to(device)
         optimiser = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
-        best, kept = -1.0, torch.zeros(0)
-        for _ in range(EPOCHS):
-            model.train()
-            embedded = model.encode(rows, edges)
-            others = negative_sampling(edges, graph.num_nodes, asked.shape[1])
-            loss = model.recon_loss(embedded, asked, others)
-            if isinstance(model, VGAE):
-                loss = loss + model.kl_loss() / graph.num_nodes
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            model.eval()
-            with torch.no_grad():
-                embedded = model.encode(rows, edges)
-            score = 0.0 if pairs is None else sum(measure(pairs, by_inner_product(embedded)))
-            if pairs is None or score > best:
-                best, kept = score, embedded
-    return kept.cpu()
+        fit_best(model, optimiser, losses, evaluate, epochs=EPOCHS, patience=EPOCHS)
+    with torch.no_grad():
+        return model.encode(rows, edges).cpu()
 
 
-def by_inner_product(embedded: Float[Tensor, "nodes width"]) -> Foretell:
+def by_inner_product(embedded: Float[Tensor, "nodes width"]) -> LinkScorer:
     """Score pairs by the inner product of their representations."""
     return lambda ends: (embedded[ends[0]] * embedded[ends[1]]).sum(dim=1)
 
 
-def common_neighbours(graph: Graph) -> Foretell:
+def common_neighbours(graph: Graph) -> LinkScorer:
     """Score pairs by the number of their common neighbours."""
     return _by_common(graph, np.ones(graph.num_nodes))
 
 
-def adamic_adar(graph: Graph) -> Foretell:
-    """Score pairs by their common neighbours, each by 1 / log of its degree."""
+def adamic_adar(graph: Graph) -> LinkScorer:
+    """Score pairs by their common neighbours, each weighted by 1 / log of its degree."""
     return _by_common(graph, 1.0 / np.log(np.maximum(graph.degree.numpy(), 2)))
 
 
-def _by_common(graph: Graph, weight: np.ndarray) -> Foretell:
-    ones = np.ones(graph.num_edges)
-    shape = (graph.num_nodes, graph.num_nodes)
-    near = sp.csr_matrix((ones, graph.neighbour.numpy(), graph.row_ptr.numpy()), shape=shape)
+def _by_common(graph: Graph, weight: np.ndarray) -> LinkScorer:
+    near = adjacency(graph, np.ones(graph.num_edges))
 
     def score(ends: Tensor) -> Tensor:
         left, right = near[ends[0].numpy()], near[ends[1].numpy()]
@@ -143,23 +119,25 @@ def _by_common(graph: Graph, weight: np.ndarray) -> Foretell:
     return score
 
 
-def measure(pairs: Pairs, foretell: Foretell) -> tuple[float, float]:
+def measure(pairs: Pairs, scorer: LinkScorer) -> tuple[float, float]:
     """Return ROC AUC and average precision on some pairs."""
-    score, linked = foretell(pairs.ends).detach().cpu().numpy(), pairs.linked.numpy()
+    score, linked = scorer(pairs.ends).detach().cpu().numpy(), pairs.linked.numpy()
     return float(roc_auc_score(linked, score)), float(average_precision_score(linked, score))
 
 
 def dense_rows(graph: Graph) -> Float[Tensor, "nodes features"]:
-    """Return feature rows of length one, laid out in full, as torch_geometric's layers read them."""
+    """Return dense feature rows of unit length, as the layers of torch_geometric read them."""
     rows = normalise(graph.features, "l2")
     return torch.from_numpy(rows.to_scipy().toarray()) if isinstance(rows, SparseRows) else rows
 
 
-LINKERS: dict[str, Callable[[Graph, Pairs, int, torch.device], Foretell]] = {
-    "gae": lambda graph, pairs, seed, device: by_inner_product(autoencoder(graph, pairs, seed, device)),
-    "vgae": lambda graph, pairs, seed, device: by_inner_product(variational(graph, pairs, seed, device)),
-    "graphsage": lambda graph, pairs, seed, device: by_inner_product(graphsage(graph, pairs, seed, device)),
+def _by_autoencoder(name: str) -> Callable[[Graph, Pairs, int, torch.device], LinkScorer]:
+    return lambda graph, pairs, seed, device: by_inner_product(autoencoder(name, graph, pairs, seed, device))
+
+
+LINK_PREDICTORS: dict[str, Callable[[Graph, Pairs, int, torch.device], LinkScorer]] = {
+    **{name: _by_autoencoder(name) for name in _ENCODERS},
     "common-neighbours": lambda graph, pairs, seed, device: common_neighbours(graph),
     "adamic-adar": lambda graph, pairs, seed, device: adamic_adar(graph),
 }
-"""Every method that links are foretold by, by the name that a user types."""
+"""Every link predictor by name."""

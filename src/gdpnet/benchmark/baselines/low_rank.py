@@ -1,4 +1,4 @@
-"""SVD-GCN: a GCN on the adjacency matrix of low rank (Entezari et al., 2020), which is never written out."""
+"""SVD-GCN: a GCN on a low-rank adjacency matrix (Entezari et al., 2020), which is kept as two factors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from jaxtyping import Float
 from scipy.sparse.linalg import svds
@@ -14,14 +13,14 @@ from torch import Tensor
 
 from gdpnet.benchmark.baselines.fitting import Inputs, Settings
 from gdpnet.benchmark.baselines.networks import Stack
-from gdpnet.benchmark.baselines.propagation import weights_of
+from gdpnet.benchmark.baselines.propagation import adjacency, weights_of
 from gdpnet.data.graph import Graph
 
 RANKS = (10, 50, 100, 200)
 """Ranks tried on validation."""
 
 _DENSE_NODES = 1_000
-"""Up to this many nodes the decomposition is that of the dense matrix, which is as quick and is exact."""
+"""Up to this many nodes the dense matrix is decomposed, which is as fast and exact."""
 
 
 @dataclass(frozen=True)
@@ -34,28 +33,28 @@ class LowRank:
 
 
 def low_rank_links(graph: Graph, ranks: Sequence[int], device: torch.device) -> dict[int, LowRank]:
-    """Return the best approximations U S Vᵀ of the adjacency matrix, one for each rank that it can have."""
+    """Return the best approximations U S Vᵀ of the adjacency matrix, one per possible rank."""
     most = min(max(ranks), graph.num_nodes - 1)
     left, size, right = _decompose(graph, most)
     found = {}
     for rank in sorted({min(rank, most) for rank in ranks}):
         tall = torch.from_numpy(left[:, :rank] * size[:rank]).float().to(device)
         flat = torch.from_numpy(right[:rank].copy()).float().to(device)
-        # a sum of approximated weights may fall below zero, where a root would not exist
+        # a sum of approximated weights may be negative and then has no root
         degree = (tall @ flat.sum(dim=1, keepdim=True) + 1.0).clamp(min=1.0)
         found[rank] = LowRank(tall, flat, degree)
     return found
 
 
-def low_rank_mean(links: LowRank, given: Float[Tensor, "nodes width"]) -> Float[Tensor, "nodes width"]:
-    """Mix as GCN does, D^(-1/2) (A + I) D^(-1/2) H, as U (S (Vᵀ H)): no matrix of nodes by nodes is made."""
+def low_rank_mean(links: LowRank, message: Float[Tensor, "nodes width"]) -> Float[Tensor, "nodes width"]:
+    """Propagate as GCN does, D^(-1/2) (A + I) D^(-1/2) H, as U (S (Vᵀ H)), without a matrix of all pairs."""
     scale = links.degree.rsqrt()
-    scaled = given * scale
+    scaled = message * scale
     return (links.left @ (links.right @ scaled) + scaled) * scale
 
 
 def svd_gcn(inputs: Inputs, settings: Settings) -> Stack:
-    """Return a GCN that mixes over a low-rank adjacency matrix."""
+    """Return a GCN on a low-rank adjacency matrix."""
     return Stack(inputs, settings, low_rank_mean, own=False)
 
 
@@ -64,8 +63,7 @@ def _decompose(graph: Graph, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     nodes = graph.num_nodes
     if graph.num_edges == 0 or rank < 1:
         return np.zeros((nodes, 1)), np.zeros(1), np.zeros((1, nodes))
-    parts = (weights_of(graph).double().numpy(), graph.neighbour.numpy(), graph.row_ptr.numpy())
-    matrix = sp.csr_matrix(parts, shape=(nodes, nodes))
+    matrix = adjacency(graph, weights_of(graph).double().numpy())
     if nodes <= _DENSE_NODES:
         left, size, right = np.linalg.svd(matrix.toarray())
         return left[:, :rank], size[:rank], right[:rank]

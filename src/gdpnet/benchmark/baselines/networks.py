@@ -1,4 +1,8 @@
-"""The usual networks: MLP, GCN, GraphSAGE and GAT, over links that may have weights."""
+"""The usual networks: MLP, GCN, GraphSAGE and GAT, over edges that may have weights.
+
+Of torch_geometric only the attention is used: its linear layers need dense features, and its SAGEConv takes no edge
+weights.
+"""
 
 from __future__ import annotations
 
@@ -12,46 +16,46 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv
-from torch_geometric.utils import softmax
+from torch_geometric.utils import add_self_loops, softmax
 
-from gdpnet.benchmark.baselines.fitting import Build, Inputs, Settings, Side
+from gdpnet.benchmark.baselines.fitting import Inputs, Settings, Side
 from gdpnet.benchmark.baselines.propagation import Links, neighbour_mean, symmetric_mean
 from gdpnet.representation.sparse import Table, drop_values, times
 
-Mixing = Callable[[Any, Tensor], Tensor]
-"""How a node hears its neighbours: links and what every node gives, to what every node hears."""
+Propagate = Callable[[Any, Tensor], Tensor]
+"""A propagation rule: edges and the message of each node, to what each node aggregates."""
 
 
 class Layer(nn.Module):
-    """One layer: what is heard of the neighbours, M(H W), and of the node itself, H V, and a bias."""
+    """One layer: the propagated messages M(H W), the node's own row H V, and a bias."""
 
-    def __init__(self, inputs: int, outputs: int, *, given: bool, own: bool) -> None:
+    def __init__(self, inputs: int, outputs: int, *, message: bool, own: bool) -> None:
         super().__init__()
-        self.given = _weight(inputs, outputs) if given else None
+        self.message = _weight(inputs, outputs) if message else None
         self.own = _weight(inputs, outputs) if own else None
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(
-        self, rows: Table, mix: Callable[[Tensor], Tensor] | None, own_rows: Table | None = None
+        self, rows: Table, propagate: Callable[[Tensor], Tensor] | None, own_rows: Table | None = None
     ) -> Tensor:
         """Return the new rows; ``own_rows`` are those of the targets where they are not all of ``rows``."""
-        heard: Tensor = self.bias
-        if self.given is not None and mix is not None:
-            heard = heard + mix(times(rows, self.given))
+        result: Tensor = self.bias
+        if self.message is not None and propagate is not None:
+            result = result + propagate(times(rows, self.message))
         if self.own is not None:
-            heard = heard + times(rows if own_rows is None else own_rows, self.own)
-        return heard
+            result = result + times(rows if own_rows is None else own_rows, self.own)
+        return result
 
 
 class Stack(nn.Module):
-    """Layers with relu and dropout between them; which network it is depends on how its layers mix."""
+    """Layers with relu and dropout between them; the propagation rule makes it GCN, GraphSAGE or MLP."""
 
-    def __init__(self, inputs: Inputs, settings: Settings, mixing: Mixing | None, *, own: bool) -> None:
+    def __init__(self, inputs: Inputs, settings: Settings, propagate: Propagate | None, *, own: bool) -> None:
         super().__init__()
-        self.mixing, self.dropout = mixing, settings.dropout
+        self.propagate, self.dropout = propagate, settings.dropout
         sizes = layer_sizes(inputs, settings)
         self.layers = nn.ModuleList(
-            Layer(before, after, given=mixing is not None, own=own) for before, after in sizes
+            Layer(before, after, message=propagate is not None, own=own) for before, after in sizes
         )
 
     def forward(self, side: Side) -> Float[Tensor, "nodes classes"]:
@@ -61,7 +65,7 @@ class Stack(nn.Module):
         return rows
 
     def represent(self, side: Side) -> Float[Tensor, "nodes width"]:
-        """Return what the last layer reads of every node; its logits where it is the only one."""
+        """Return the input of the last layer; the logits if there is only one layer."""
         if len(self.layers) == 1:
             return self(side)
         rows = self.between(self._through(side, len(self.layers) - 1), 1)
@@ -69,14 +73,14 @@ class Stack(nn.Module):
         return rows
 
     def _through(self, side: Side, layers: int) -> Table:
-        mix = None if self.mixing is None else partial(self.mixing, side.links)
+        propagate = None if self.propagate is None else partial(self.propagate, side.links)
         rows = side.features
         for number, layer in enumerate(self.layers[:layers]):
-            rows = layer(self.between(rows, number), mix)
+            rows = layer(self.between(rows, number), propagate)
         return rows
 
     def between(self, rows: Table, number: int) -> Table:
-        """Prepare the input of a layer: relu but for the first, and dropout."""
+        """Return the input of a layer after relu (not for the first) and dropout."""
         if number > 0:
             assert isinstance(rows, Tensor)
             rows = F.relu(rows)
@@ -84,7 +88,7 @@ class Stack(nn.Module):
 
 
 class GAT(nn.Module):
-    """Graph attention; a weight of a link multiplies its attention before it is normalised."""
+    """Graph attention; an edge weight multiplies the attention before it is normalised."""
 
     def __init__(self, inputs: Inputs, settings: Settings) -> None:
         super().__init__()
@@ -106,30 +110,28 @@ class GAT(nn.Module):
         return self._through(side, len(self.weights))
 
     def represent(self, side: Side) -> Float[Tensor, "nodes width"]:
-        """Return what the last layer reads of every node; its logits where it is the only one."""
+        """Return the input of the last layer; the logits if there is only one layer."""
         layers = len(self.weights)
         return self(side) if layers == 1 else F.elu(self._through(side, layers - 1))
 
     def _through(self, side: Side, layers: int) -> Tensor:
         links: Links = side.links
-        everyone = torch.arange(links.num_nodes, device=links.target.device)
-        loops = everyone.expand(2, -1)
-        edge_index = torch.cat([torch.stack([links.neighbour, links.target]), loops], dim=1)
-        log_weight = torch.cat([links.weight.log(), torch.zeros_like(everyone, dtype=links.weight.dtype)])
+        edges = torch.stack([links.neighbour, links.target])
+        edge_index, log_weight = add_self_loops(edges, links.weight.log(), 0.0, links.num_nodes)
         rows: Table = side.features
         for number in range(layers):
             weight, attention = self.weights[number], self.attention[number]
             if number > 0:
                 assert isinstance(rows, Tensor)
                 rows = F.elu(rows)
-            given = times(drop_values(rows, self.dropout, self.training), weight)
-            rows = attention(given, edge_index, log_weight)
+            projected = times(drop_values(rows, self.dropout, self.training), weight)
+            rows = attention(projected, edge_index, log_weight)
         assert isinstance(rows, Tensor)
         return rows
 
 
 class WeightedAttention(GATConv):
-    """torch_geometric's attention on rows that were projected already, with log-weights added to its logits."""
+    """The attention of torch_geometric on projected rows, with log-weights added to its logits."""
 
     def __init__(self, each: int, heads: int, dropout: float) -> None:
         super().__init__(heads * each, each, heads=heads, dropout=dropout, add_self_loops=False)
@@ -156,7 +158,7 @@ def layer_sizes(inputs: Inputs, settings: Settings) -> list[tuple[int, int]]:
 
 
 def mlp(inputs: Inputs, settings: Settings) -> Stack:
-    """Return a network that hears no neighbour."""
+    """Return a network that ignores all edges."""
     return Stack(inputs, settings, None, own=True)
 
 
@@ -168,10 +170,6 @@ def gcn(inputs: Inputs, settings: Settings) -> Stack:
 def graphsage(inputs: Inputs, settings: Settings) -> Stack:
     """Return GraphSAGE with the mean of all neighbours (Hamilton et al., 2017)."""
     return Stack(inputs, settings, neighbour_mean, own=True)
-
-
-BACKBONES: dict[str, Build] = {"gcn": gcn, "gat": GAT, "graphsage": graphsage}
-"""Networks that can be trained on a cleaned graph."""
 
 
 def _weight(inputs: int, outputs: int) -> nn.Parameter:

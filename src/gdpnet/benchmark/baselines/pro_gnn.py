@@ -1,8 +1,8 @@
-"""Pro-GNN: learn the adjacency matrix beside the network (Jin et al., 2020), as the package deeprobust ships it.
+"""Pro-GNN: learn the adjacency matrix and the network together (Jin et al., 2020), with the package deeprobust.
 
-It holds a number for every pair of nodes and takes all singular values of that matrix every epoch, so that it serves
-graphs of a few thousand nodes. It is transductive: it learns on the whole graph, features and links of test nodes
-among it, which is more than the other methods see.
+It holds a dense adjacency matrix and computes all its singular values every epoch, so that it is limited to graphs of
+a few thousand nodes. It is transductive: it learns on the whole graph, including features and edges of test nodes,
+which the other methods do not see.
 """
 
 from __future__ import annotations
@@ -18,27 +18,25 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet.benchmark.baselines.fitting import Fitted, Settings, Task, seeded
+from gdpnet.benchmark.baselines.link_predictors import dense_rows
 from gdpnet.benchmark.baselines.propagation import weights_of
-from gdpnet.data.features import SparseRows, normalise
-from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError, GraphError
 
 MOST_NODES = 5000
-"""Larger graphs are refused."""
+"""Largest number of nodes."""
 
 
 def fit_pro_gnn(
     task: Task, seed: int, device: torch.device, settings: Settings
 ) -> tuple[Fitted, Float[Tensor, "edges"]]:
-    """Train Pro-GNN with the package's own weights of its losses; return its network and how it weighs each edge."""
+    """Train Pro-GNN with the default loss weights of the package; return its network and the weight of each edge."""
     graph = task.whole
     if graph.num_nodes > MOST_NODES:
         raise GraphError(
-            f"Pro-GNN holds a number for every pair of nodes: at most {MOST_NODES:,} nodes, "
-            f"found {graph.num_nodes:,}"
+            f"Pro-GNN holds a dense adjacency matrix: at most {MOST_NODES:,} nodes, found {graph.num_nodes:,}"
         )
     package = _package()
-    features = _dense(graph).to(device)
+    features = dense_rows(graph).to(device)
     adjacency = torch.zeros(graph.num_nodes, graph.num_nodes)
     adjacency[graph.target, graph.neighbour] = weights_of(graph)
     labels, train = graph.labels.to(device), task.seen[task.targets].to(device)
@@ -59,7 +57,7 @@ def fit_pro_gnn(
 def _read(
     model: Any, features: Tensor, labels: Tensor, task: Task, settings: Settings
 ) -> tuple[Fitted, Float[Tensor, "edges"]]:
-    """Return what the best network says on the best graph, and the learned weights of the edges."""
+    """Return the predictions of the best network on the best graph, and the learned edge weights."""
     model.model.eval()
     logits = model.model(features, model.best_graph).float()
     asked = task.validation.to(labels.device)
@@ -72,7 +70,7 @@ def _read(
 
 
 def _arguments(settings: Settings) -> Namespace:
-    """Return the settings as the package reads them; the weights of its losses are those of its own example."""
+    """Return the settings as the package reads them, with the loss weights of its example."""
     return Namespace(
         lr=settings.learning_rate,
         weight_decay=settings.weight_decay,
@@ -104,12 +102,7 @@ def _package() -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Any:
-    """Keep what the package prints and warns of to itself."""
+    """Silence what the package prints and warns of."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         yield
-
-
-def _dense(graph: Graph) -> Float[Tensor, "nodes features"]:
-    features = normalise(graph.features, "l2")
-    return torch.from_numpy(features.to_scipy().toarray()) if isinstance(features, SparseRows) else features

@@ -1,9 +1,13 @@
-"""GraphSAGE trained on batches with a few sampled neighbours a node (Hamilton et al., 2017)."""
+"""GraphSAGE trained on batches with a few sampled neighbours per node (Hamilton et al., 2017).
+
+Not NeighborLoader of torch_geometric, which needs the compiled extra pyg-lib.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -18,34 +22,34 @@ from gdpnet.data.features import take_rows
 from gdpnet.representation.sparse import Matrix
 
 BATCH = 256
-"""Targets of one step."""
+"""Targets per optimiser step."""
 
 FAN_OUT = (25, 10)
-"""Neighbours that a node hears at most, layer by layer from the features up; the last holds for all above."""
+"""Largest number of sampled neighbours, layer by layer from the features up; the last holds for all above."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """One layer of a batch: which of the lower nodes are the upper ones, and who hears whom how loudly."""
+    """One layer of a batch: the places of the upper nodes among the lower ones, and weighted edges between them."""
 
     own: Int[Tensor, "upper"]
-    hearer: Int[Tensor, "edges"]
-    heard: Int[Tensor, "edges"]
+    target: Int[Tensor, "edges"]
+    neighbour: Int[Tensor, "edges"]
     weight: Float[Tensor, "edges"]
 
-    def mean(self, given: Float[Tensor, "lower width"]) -> Float[Tensor, "upper width"]:
-        """Return the weighted mean of what each upper node hears; zero if it hears nobody."""
-        total = sum_by_owner(self.weight, self.hearer, self.own.numel())
-        heard = sum_by_owner(self.weight[:, None] * given[self.heard], self.hearer, self.own.numel())
-        return heard / total.clamp(min=1e-6)[:, None]
+    def mean(self, message: Float[Tensor, "lower width"]) -> Float[Tensor, "upper width"]:
+        """Return the weighted mean of each upper node's neighbours; zero if it has none."""
+        total = sum_by_owner(self.weight, self.target, self.own.numel())
+        weighted = self.weight[:, None] * message[self.neighbour]
+        return sum_by_owner(weighted, self.target, self.own.numel()) / total.clamp(min=1e-6)[:, None]
 
 
 def sample_neighbours(
     row_ptr: Int[Tensor, "offsets"], nodes: Int[Tensor, "n"], fan_out: int
 ) -> tuple[Int[Tensor, "edges"], Int[Tensor, "edges"]]:
-    """Draw up to ``fan_out`` different edges of each node; return the place of their node in ``nodes``, and them."""
+    """Sample up to ``fan_out`` different edges per node; return their node's place in ``nodes``, and the edges."""
     owner, edge = ranges(row_ptr[nodes], row_ptr.diff()[nodes])
-    # sorted by owner and then by chance, the first few of each owner are a sample without replacement
+    # in random order within each owner, the first few are a sample without replacement
     shuffled = torch.randperm(owner.numel(), device=owner.device)
     shuffled = shuffled[owner[shuffled].argsort(stable=True)]
     owner, edge = owner[shuffled], edge[shuffled]
@@ -55,15 +59,19 @@ def sample_neighbours(
 
 
 def sampled_batches(network: Stack, inputs: Inputs, settings: Settings) -> Iterator[Tensor]:
-    """Return one loss a batch of training nodes, all of them once an epoch."""
+    """Yield one loss per batch of training nodes, each node once per epoch."""
+    return batch_losses(inputs, partial(batch_logits, network, inputs.train))
+
+
+def batch_losses(inputs: Inputs, logits: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
+    """Yield one loss per batch of training nodes, each node once per epoch, from the logits of a batch."""
     order = torch.randperm(inputs.targets.numel(), device=inputs.targets.device)
     for batch in order.split(BATCH):
-        logits = batch_logits(network, inputs.train, inputs.targets[batch])
-        yield F.cross_entropy(logits, inputs.labels[batch])
+        yield F.cross_entropy(logits(inputs.targets[batch]), inputs.labels[batch])
 
 
 def batch_logits(network: Stack, side: Side, nodes: Int[Tensor, "batch"]) -> Float[Tensor, "batch classes"]:
-    """Return the logits of some nodes as their sampled neighbourhoods give them."""
+    """Return the logits of some nodes from their sampled neighbourhoods."""
     blocks, lowest = draw_blocks(side.links, nodes, len(network.layers))
     features = side.features.rows if isinstance(side.features, Matrix) else side.features
     rows = take_rows(features, lowest)
@@ -78,15 +86,14 @@ def batch_logits(network: Stack, side: Side, nodes: Int[Tensor, "batch"]) -> Flo
 def draw_blocks(
     links: Links, nodes: Int[Tensor, "batch"], layers: int
 ) -> tuple[list[Block], Int[Tensor, "lowest"]]:
-    """Draw the neighbours of a batch, theirs, and so on; return a block a layer and the nodes at the bottom."""
+    """Sample the neighbours of a batch, layer by layer; return one block per layer and the nodes at the bottom."""
     blocks: list[Block] = []
     upper = nodes
     for number in reversed(range(layers)):
         fan_out = FAN_OUT[min(number, len(FAN_OUT) - 1)]
-        hearer, edge = sample_neighbours(links.matrix.rows.row_ptr, upper, fan_out)
-        heard = links.neighbour[edge]
-        lower, place = torch.cat([upper, heard]).unique(return_inverse=True)
-        own, heard_place = place[: upper.numel()], place[upper.numel() :]
-        blocks.append(Block(own, hearer, heard_place, links.weight[edge]))
+        target, edge = sample_neighbours(links.matrix.rows.row_ptr, upper, fan_out)
+        lower, place = torch.cat([upper, links.neighbour[edge]]).unique(return_inverse=True)
+        own, neighbour = place[: upper.numel()], place[upper.numel() :]
+        blocks.append(Block(own, target, neighbour, links.weight[edge]))
         upper = lower
     return blocks[::-1], upper

@@ -1,4 +1,4 @@
-"""One small search of settings, the same for every network, so that no method is compared at a disadvantage."""
+"""One small search of settings, the same for every network, so that no method is at a disadvantage."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from gdpnet.benchmark.baselines.fitting import Settings, Task, make_task
+from gdpnet.benchmark.baselines.fitting import Settings, Task
 from gdpnet.benchmark.baselines.methods import method_of, run_task
-from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError
 
 CANDIDATES: tuple[dict[str, Any], ...] = (
@@ -23,40 +22,21 @@ CANDIDATES: tuple[dict[str, Any], ...] = (
     {"width": 64, "learning_rate": 0.003, "dropout": 0.5, "weight_decay": 5e-4},
     {"width": 128, "learning_rate": 0.01, "dropout": 0.5, "weight_decay": 5e-4},
 )
-"""The ten settings that are tried first: dropout by weight decay, then a smaller step, then a wider layer."""
+"""The ten settings tried first: dropout by weight decay, then a smaller learning rate, then a wider layer."""
 
 DEPTHS = (1, 3)
-"""Numbers of layers that the best of those is then tried with, in place of two."""
+"""Numbers of layers, in place of two, that are then tried with the best of those."""
 
 Scored = tuple[dict[str, Any], float]
-"""What a candidate changes, and its mean validation micro-F1."""
+"""The settings that a candidate changes, and its mean validation micro-F1."""
 
 
 @dataclass(frozen=True)
 class Searched:
-    """The settings that did best on validation, and every candidate with its score."""
+    """The best settings on validation, and every candidate with its score."""
 
     settings: Settings
     tried: tuple[Scored, ...] = ()
-
-
-def search(
-    name: str,
-    graphs: Sequence[Graph],
-    seeds: Iterable[int] = (0,),
-    device: torch.device | str = "cpu",
-    known: Iterable[Scored] = (),
-) -> Searched:
-    """Find the candidate of best mean validation micro-F1 over all graphs and seeds; the first of equals.
-
-    Test nodes are not scored. What a method chooses on validation by itself (a share of links, a rank) it chooses
-    once for each graph and seed with its own settings, and all candidates are compared at that choice; it is open
-    again in the settings that are returned. A method without a network has nothing to search. ``known`` are
-    candidates that an earlier search on the same graphs and seeds has scored: they are not tried again.
-    """
-    seeds = list(seeds)
-    tasks = [(make_task(graph, seed), seed) for graph in graphs for seed in seeds]
-    return search_tasks(name, tasks, device, known)
 
 
 def search_tasks(
@@ -65,11 +45,17 @@ def search_tasks(
     device: torch.device | str = "cpu",
     known: Iterable[Scored] = (),
 ) -> Searched:
-    """Search as `search` does, on tasks that are made already, each with its seed."""
+    """Return the candidate of best mean validation micro-F1 over some tasks, each with its seed; of equals the first.
+
+    Test nodes are not scored. A method that chooses a parameter on validation (a share of edges, a rank) does so once
+    per task with its default settings, and all candidates are compared at that choice; the returned settings leave it
+    open. A method without a network has nothing to search. ``known`` are candidates that an earlier search on the
+    same tasks has scored; they are not tried again.
+    """
     method = method_of(name)
     trials = [_Trial(name, task, seed, device) for task, seed in tasks]
     if not trials:
-        raise ConfigError("a search needs one graph and one seed or more, found none")
+        raise ConfigError("a search needs at least one task, found none")
     if not method.network:
         return Searched(method.settings)
     tried = _try(trials, CANDIDATES, known)
@@ -79,7 +65,7 @@ def search_tasks(
 
 @dataclass(frozen=True)
 class _Trial:
-    """One graph and one seed that candidates are compared on."""
+    """One task and seed on which candidates are compared."""
 
     name: str
     task: Task
@@ -88,7 +74,7 @@ class _Trial:
 
     @cached_property
     def choice(self) -> float | None:
-        """Return what the method chooses by itself with its own settings, if it does."""
+        """Return the parameter that the method chooses with its default settings, if any."""
         if not method_of(self.name).chooses:
             return None
         return next(iter(run_task(self.name, self.task, self.seed, self.device).chosen.values()), None)
@@ -100,7 +86,7 @@ class _Trial:
 
 
 def is_whole(tried: Iterable[Scored]) -> bool:
-    """Say whether every candidate has been scored."""
+    """Return whether every candidate has been scored."""
     scored = {_key(candidate): (candidate, score) for candidate, score in tried}
     first = [scored.get(_key(candidate)) for candidate in CANDIDATES]
     known = [one for one in first if one is not None]
@@ -121,7 +107,7 @@ def _try(
     """Return the mean score of every candidate over all trials."""
     scored = {_key(candidate): score for candidate, score in known}
     new = [candidate for candidate in candidates if _key(candidate) not in scored]
-    # a trial at a time: scores of its links are worked out once
+    # one task after the other: scores of its edges are computed once
     each = [[trial.score(candidate) for candidate in new] for trial in trials]
     means = [sum(scores) / len(trials) for scores in zip(*each, strict=True)]
     scored |= dict(zip(map(_key, new), means, strict=True))

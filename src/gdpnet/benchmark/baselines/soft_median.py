@@ -1,4 +1,4 @@
-"""Soft median: a mean in which a neighbour counts the less, the farther it is from the median (Geisler et al., 2021).
+"""Soft median: a mean in which a neighbour far from the median weighs less (Geisler et al., 2021).
 
 Neighbourhoods are padded to the next power of two, so at most twice the values of the edges lie in memory.
 """
@@ -19,23 +19,23 @@ from gdpnet.benchmark.baselines.propagation import normalised_adjacency
 from gdpnet.data.graph import Graph
 
 TEMPERATURES = (0.5, 3.0)
-"""How softly the median is taken, tried on validation; near zero only the member nearest to it counts."""
+"""Softness of the median, tried on validation; near zero only the neighbour nearest to it counts."""
 
 
 @dataclass(frozen=True)
-class Circles:
-    """Neighbourhoods of about one size, a row a node: its members, itself among them, and GCN's weights.
+class Neighbourhoods:
+    """Neighbourhoods of similar size, one row per node: neighbours including itself, and GCN's weights.
 
-    A padded place has weight zero.
+    Padding has weight zero.
     """
 
     node: Int[Tensor, "rows"]
-    member: Int[Tensor, "rows size"]
+    neighbour: Int[Tensor, "rows size"]
     weight: Float[Tensor, "rows size"]
 
 
-def circles_of(graph: Graph, device: torch.device) -> list[Circles]:
-    """Sort the nodes of a graph by the size of their neighbourhoods and lay these out padded."""
+def neighbourhoods_of(graph: Graph, device: torch.device) -> list[Neighbourhoods]:
+    """Group the nodes of a graph by the size of their neighbourhoods and pad these."""
     adjacency = normalised_adjacency(graph)
     length = np.diff(adjacency.indptr)
     power = np.ceil(np.log2(length)).astype(int)
@@ -45,33 +45,35 @@ def circles_of(graph: Graph, device: torch.device) -> list[Circles]:
         place = np.arange(2**exponent)[None, :]
         filled = place < length[node, None]
         position = np.where(filled, adjacency.indptr[node, None] + place, 0)
-        member = torch.from_numpy(adjacency.indices[position].astype(np.int64))
+        neighbour = torch.from_numpy(adjacency.indices[position].astype(np.int64))
         weight = torch.from_numpy(np.where(filled, adjacency.data[position], 0.0).astype(np.float32))
-        found.append(Circles(torch.from_numpy(node).to(device), member.to(device), weight.to(device)))
+        found.append(
+            Neighbourhoods(torch.from_numpy(node).to(device), neighbour.to(device), weight.to(device))
+        )
     return found
 
 
 def soft_median(
-    circles: list[Circles], given: Float[Tensor, "nodes width"], temperature: float = 1.0
+    neighbourhoods: list[Neighbourhoods], message: Float[Tensor, "nodes width"], temperature: float = 1.0
 ) -> Float[Tensor, "nodes width"]:
-    """Mix over neighbourhoods: Σa · Σ(s a h) / Σ(s a), with s = softmax(-|h - m| / (T √width)) and m the median.
+    """Propagate with soft medians: Σa · Σ(s a h) / Σ(s a), with s = softmax(-|h - m| / (T √width)) and m the median.
 
     The weights a are GCN's and the median is taken dimension by dimension with them.
     """
-    mixed = torch.empty_like(given)
-    for circle in circles:
-        rows = given[circle.member]  # rows size width
-        median = _weighted_median(rows.detach(), circle.weight)
+    result = torch.empty_like(message)
+    for near in neighbourhoods:
+        rows = message[near.neighbour]  # rows size width
+        median = _weighted_median(rows.detach(), near.weight)
         distance = (rows - median[:, None]).square().sum(dim=2).clamp(min=1e-12).sqrt()
-        logits = -distance / (temperature * given.shape[1] ** 0.5)
-        soft = logits.masked_fill(circle.weight == 0.0, -torch.inf).softmax(dim=1) * circle.weight
-        share = soft / soft.sum(dim=1, keepdim=True) * circle.weight.sum(dim=1, keepdim=True)
-        mixed = mixed.index_copy(0, circle.node, torch.einsum("rs,rsw->rw", share, rows))
-    return mixed
+        logits = -distance / (temperature * message.shape[1] ** 0.5)
+        soft = logits.masked_fill(near.weight == 0.0, -torch.inf).softmax(dim=1) * near.weight
+        share = soft / soft.sum(dim=1, keepdim=True) * near.weight.sum(dim=1, keepdim=True)
+        result = result.index_copy(0, near.node, torch.einsum("rs,rsw->rw", share, rows))
+    return result
 
 
 def soft_median_gcn(temperature: float) -> Build:
-    """Return how to build a GCN that takes soft medians."""
+    """Return the builder of a GCN with soft medians."""
 
     def build(inputs: Inputs, settings: Settings) -> Stack:
         return Stack(inputs, settings, partial(soft_median, temperature=temperature), own=False)

@@ -1,1 +1,1 @@
-"""The paper's evaluation: its tables, its figures and its claims, each beside what the paper reports."""
+"""The paper's evaluation: its tables, figures and claims, with the paper's own figures for comparison."""

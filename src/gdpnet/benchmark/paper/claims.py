@@ -1,13 +1,14 @@
 """The paper's claims about its reward, checked on real neighbourhoods.
 
-The reward of keeping u after the set A is f(u) / (f(u) + sum of f over A), f being the probability of the target's
-true class with u as its only neighbour. The paper claims that the sum of rewards R is a monotone set function with
-diminishing returns, so that greedy selection comes within 1 - 1/e of the best set of a size.
+The reward of keeping u after the set A is f(u) / (f(u) + sum of f over A), where f(u) is the probability of the
+target's true class with u as its only neighbour. The paper claims that the sum of rewards R is a monotone set
+function with diminishing returns, so that greedy selection comes within 1 - 1/e of the best set of a size.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations
 from typing import Any
@@ -15,19 +16,18 @@ from typing import Any
 import torch
 
 from gdpnet.config import Config
-from gdpnet.data.graph import UNKNOWN, Graph
+from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import prepare
+from gdpnet.data.validation import UNKNOWN
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.observation import make_view
 from gdpnet.selection.episodes import begin_episodes
-
-KIND = "submodularity"
 
 _ROUNDING = 1e-9
 
 
 def total(scores: tuple[float, ...]) -> float:
-    """Return R of neighbours that are kept in this order."""
+    """Return R of neighbours kept in this order."""
     kept, reward = 0.0, 0.0
     for score in scores:
         kept += score
@@ -37,40 +37,41 @@ def total(scores: tuple[float, ...]) -> float:
 
 @dataclass(frozen=True)
 class Check:
-    """One neighbourhood: whether each claim holds there, and how far greedy is from the best."""
+    """Whether each claim holds on one neighbourhood, and how far greedy selection is from the best."""
 
     node: str
     scores: tuple[float, ...]
     monotone: bool
     diminishing: bool
-    """Along one order: a neighbour earns no more after more were kept."""
+    """Along one order: the reward of a neighbour does not grow when more were kept before."""
     lowest: float
     highest: float
     """R of all neighbours in the worst and in the best order."""
     submodular: bool
     """Whether R in the best order of each set is submodular."""
     greedy_share: float
-    """R of greedy selection as a share of the best, the worse of all sizes."""
+    """R of greedy selection as a share of the best, the least over all sizes."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
         return dict(vars(self)) | {"scores": [round(score, 4) for score in self.scores]}
 
 
+def _at(scores: tuple[float, ...], places: Iterable[int]) -> tuple[float, ...]:
+    return tuple(scores[place] for place in places)
+
+
 def check_neighbourhood(node: str, scores: tuple[float, ...]) -> Check:
-    """Check every claim on the neighbours of one node, given f of each; all orders of all sets are tried."""
+    """Check every claim on the neighbours of one node, from f of each; all orders of all sets are tried."""
     places = range(len(scores))
     best = {
-        frozenset(some): max(total(tuple(scores[place] for place in order)) for order in permutations(some))
+        frozenset(some): max(total(_at(scores, order)) for order in permutations(some))
         for size in range(len(scores) + 1)
         for some in combinations(places, size)
     }
-    orders = [total(tuple(scores[place] for place in order)) for order in permutations(places)]
+    orders = [total(order) for order in permutations(scores)]
     gains = [
-        [
-            scores[last] / (scores[last] + sum(scores[place] for place in before))
-            for before in (order[:size] for size in range(1, len(order) + 1))
-        ]
+        [scores[last] / (scores[last] + sum(_at(scores, order[:size]))) for size in range(1, len(scores))]
         for last in places
         for order in permutations([place for place in places if place != last])
     ]
@@ -92,7 +93,7 @@ def check_neighbourhood(node: str, scores: tuple[float, ...]) -> Check:
 
 
 def _is_submodular(value: dict[frozenset[int], float], count: int) -> bool:
-    """Say whether value(A + c) - value(A) is at least value(B + c) - value(B) for every A within B, c outside."""
+    """Return whether value(A + c) - value(A) >= value(B + c) - value(B) for every A within B and c outside B."""
     return all(
         value[small | {more}] - worth >= value[large | {more}] - value[large] - _ROUNDING
         for small, worth in value.items()
@@ -103,39 +104,43 @@ def _is_submodular(value: dict[frozenset[int], float], count: int) -> bool:
 
 
 def _greedy_share(scores: tuple[float, ...], best: dict[frozenset[int], float]) -> float:
-    """Return the least share of the best R of a size that greedy reaches, by taking what earns most next.
+    """Return the least share, over all sizes, of the best R that greedy selection reaches.
 
-    The first neighbour earns one whoever it is; greedy then takes the one of highest f, as the policy's order would.
+    The reward of any first neighbour is one; greedy then takes the one of highest f, as the policy's order would.
     """
     left, worst = set(range(len(scores))), 1.0
     chosen: list[int] = []
     while left:
-        kept = sum(scores[place] for place in chosen)
+        kept = sum(_at(scores, chosen))
         pick = max(left, key=lambda place: (scores[place] / (kept + scores[place]), scores[place]))
         chosen.append(pick)
         left.remove(pick)
-        reached = total(tuple(scores[place] for place in chosen))
         most = max(reward for some, reward in best.items() if len(some) == len(chosen))
-        worst = min(worst, reached / most)
+        worst = min(worst, total(_at(scores, chosen)) / most)
     return worst
 
 
 def check_graph(graph: Graph, config: Config, seed: int, *, nodes: int = 100, most: int = 5) -> list[Check]:
-    """Train AGG on all neighbours and check training nodes that have two to so many neighbours, drawn at random."""
+    """Train AGG on all neighbours and check a sample of training nodes that have 2 to ``most`` neighbours."""
     literal = config.with_values(
-        {"training": {"selection": False}, "representation": {"hops": 1}, "reader": {"use": False}}
+        {
+            "training": {"selection": False},
+            "representation": {"hops": 1},
+            "hopwise": {"use": False},
+            "gcn": {"use": False},
+        }
     )
     model = GDPNet.from_config(literal, seed=seed, device="cpu").fit(graph)
     degree = graph.row_ptr.diff()
     train = graph.nodes_in("train")
     train = train[(degree[train] >= 2) & (degree[train] <= most) & (graph.labels[train] != UNKNOWN)]
-    drawn = train[torch.randperm(train.numel(), generator=torch.Generator().manual_seed(seed))[:nodes]]
+    sample = train[torch.randperm(train.numel(), generator=torch.Generator().manual_seed(seed))[:nodes]]
     prepared = prepare(graph, literal, torch.device("cpu"))
-    view = make_view(model.aggregators_, prepared)
-    episodes = begin_episodes(prepared.row_ptr, prepared.neighbour, drawn, max_candidates=most, seed=0)
+    view = make_view(model.networks_.aggregators, prepared)
+    episodes = begin_episodes(prepared.row_ptr, prepared.neighbour, sample, max_candidates=most, seed=0)
     row = episodes.target_row[episodes.owner]
-    given = view.meet(episodes).given
-    chance = view.observe(row, given, torch.ones(row.numel()))[1]
+    message = view.encode(episodes).message
+    chance = view.observe(row, message, torch.ones(row.numel()))[1]
     score = chance.gather(1, graph.labels[episodes.target[episodes.owner]][:, None])[:, 0].double()
     return [
         check_neighbourhood(str(graph.node_ids[int(target)]), tuple(score[episodes.owner == place].tolist()))
@@ -144,7 +149,7 @@ def check_graph(graph: Graph, config: Config, seed: int, *, nodes: int = 100, mo
 
 
 def summary(checks: list[Check]) -> dict[str, Any]:
-    """Return how often each claim holds, and the neighbourhood whose R depends most on the order."""
+    """Return how often each claim holds, and the neighbourhood where R depends most on the order."""
     worst = max(checks, key=lambda one: one.highest - one.lowest)
     return {
         "neighbourhoods": len(checks),

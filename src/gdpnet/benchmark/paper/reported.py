@@ -1,4 +1,4 @@
-"""What the paper reports: mean micro-F1 and deviation, by dataset and method."""
+"""The paper's figures: mean and standard deviation of micro-F1, by dataset and method."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NAMES = {
     "gdpnet>gcn": "GCN on the cleaned graph",
     "gdpnet>graphsage": "GraphSAGE on the cleaned graph",
 }
-"""What a method is called in a table."""
+"""The name of a method in a table."""
 
 Reported = dict[str, tuple[tuple[float, float], ...]]
-"""A table: method to mean and deviation, in the order of the datasets."""
+"""Mean and standard deviation by method, in the order of the datasets."""
 
 TABLE_2: Reported = {
     "lr": ((0.799, 0.0106), (0.871, 0.0082), (0.784, 0.0103), (0.813, 0.0058)),
@@ -41,7 +41,7 @@ TABLE_3: Reported = {
 
 
 def reported(table: Reported, method: str, dataset: str) -> str:
-    """Return what the paper says in one cell, as text; nothing if it has none."""
+    """Return the text of one cell in the paper; empty if it has none."""
     if method not in table or dataset not in DATASETS:
         return ""
     mean, deviation = table[method][DATASETS.index(dataset)]

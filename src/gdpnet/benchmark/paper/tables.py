@@ -1,30 +1,23 @@
-"""Tables 2 and 3 of the paper, from records of trials on graphs to which nothing was added."""
+"""Tables 2 and 3 of the paper, from records of trials on graphs without noise."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.stats import ttest_rel
 
-from gdpnet.benchmark.paper.reported import (
-    DATASETS,
-    NAMES,
-    TABLE_2,
-    TABLE_3,
-    Reported,
-    reported,
-)
-from gdpnet.benchmark.robustness import methods_apart, newest_records
+from gdpnet.benchmark.paper.reported import DATASETS, NAMES, TABLE_2, TABLE_3, Reported, reported
+from gdpnet.benchmark.records import Record
+from gdpnet.benchmark.robustness import SWEEP, methods_apart
 
 TABLES = {
     "table2": ("lr", "gat", "gcn", "fastgcn", "graphsage", "graphsage-sampled", "gdpnet-ro", "gdpnet"),
     "table3": ("gcn", "gdpnet>gcn", "graphsage", "gdpnet>graphsage"),
 }
-"""The methods of each table, in the paper's order; beside the paper's GraphSAGE one on all neighbours."""
+"""The methods of each table, in the paper's order, with GraphSAGE on all and on sampled neighbours."""
 
 TITLES = {
     "table2": "Table 2: node classification, micro-F1 on test nodes",
@@ -34,17 +27,17 @@ TITLES = {
 _REPORTED: dict[str, Reported] = {"table2": TABLE_2, "table3": TABLE_3}
 
 CLEAN = ("random-links", 0.0)
-"""How records name a graph to which nothing was added."""
+"""Noise and rate in the records of a graph without noise."""
 
 OURS = ("gdpnet-ro", "gdpnet")
 
 APART = " †"
-"""Marks what was run with other settings than GDPNet's own."""
+"""Marks a variant that was run with other settings than GDPNet."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one dataset: scores by seed, how many trials failed, and what the paper has."""
+    """One method on one dataset: scores by seed, the number of failed trials, and the paper's figure."""
 
     method: str
     dataset: str
@@ -52,7 +45,7 @@ class Cell:
     failed: int
     paper: str
     apart: bool = False
-    """Whether it was run with other settings than GDPNet's, beside what a variant changes."""
+    """Whether it was run with other settings than GDPNet, apart from the changes of a variant."""
 
     @property
     def mean(self) -> float:
@@ -61,7 +54,7 @@ class Cell:
 
     @property
     def text(self) -> str:
-        """Return mean, deviation and number of trials; what failed is said."""
+        """Return mean, standard deviation, number of trials and number of failures."""
         if not self.scores:
             return "failed" if self.failed else ""
         values = np.array(list(self.scores.values()))
@@ -72,7 +65,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper, with what was measured here."""
+    """A table of the paper, with the scores of the records."""
 
     name: str
     datasets: tuple[str, ...]
@@ -80,45 +73,40 @@ class Table:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Return the methods that have a trial anywhere."""
-        return tuple(name for name in TABLES[self.name] if any(self._has(name, one) for one in self.datasets))
-
-    def _has(self, method: str, dataset: str) -> bool:
-        cell = self.cells[(method, dataset)]
-        return bool(cell.scores) or cell.failed > 0
+        """Return the methods that have a trial on any dataset."""
+        run = {place[0] for place, cell in self.cells.items() if cell.text}
+        return tuple(name for name in TABLES[self.name] if name in run)
 
     def best(self, dataset: str) -> str | None:
-        """Return the method of best mean on a dataset."""
+        """Return the method of highest mean on a dataset."""
         means = {name: self.cells[(name, dataset)].mean for name in TABLES[self.name]}
         known = {name: mean for name, mean in means.items() if not math.isnan(mean)}
         return max(known, key=lambda name: known[name]) if known else None
 
     def comparison(self, dataset: str) -> str:
-        """Say how GDPNet stands to the best baseline on the seeds that both have, by a paired t-test."""
-        rivals = [self.cells[(name, dataset)] for name in TABLES[self.name] if name not in OURS]
-        rivals = [cell for cell in rivals if cell.scores]
-        mine = self.cells[("gdpnet", dataset)].scores if self.name == "table2" else {}
-        if not mine or not rivals:
+        """Compare GDPNet with the best baseline on the seeds that both have, by a paired t-test."""
+        baselines = [self.cells[(name, dataset)] for name in TABLES[self.name] if name not in OURS]
+        baselines = [cell for cell in baselines if cell.scores]
+        ours = self.cells[("gdpnet", dataset)].scores if self.name == "table2" else {}
+        if not ours or not baselines:
             return ""
-        rival = max(rivals, key=lambda cell: cell.mean)
-        seeds = sorted(set(mine) & set(rival.scores))
-        difference = np.array([mine[seed] - rival.scores[seed] for seed in seeds])
-        against = f"against {NAMES[rival.method]}"
-        if difference.size < 2 or not difference.any():
+        best = max(baselines, key=lambda cell: cell.mean)
+        seeds = sorted(set(ours) & set(best.scores))
+        mine, other = (np.array([scores[seed] for seed in seeds]) for scores in (ours, best.scores))
+        against = f"against {NAMES[best.method]}"
+        if len(seeds) < 2 or not (mine - other).any():
             return f"{against}: too few common trials to test"
-        chance = float(
-            ttest_rel([mine[seed] for seed in seeds], [rival.scores[seed] for seed in seeds]).pvalue
-        )
-        return f"{difference.mean():+.3f} {against}, p = {chance:.2g} ({difference.size} pairs)"
+        p = float(ttest_rel(mine, other).pvalue)
+        return f"{(mine - other).mean():+.3f} {against}, p = {p:.2g} ({len(seeds)} pairs)"
 
 
-def make_table(name: str, records: Iterable[dict[str, Any]], datasets: Iterable[str] = DATASETS) -> Table:
-    """Gather the newest record of every trial of a table's methods, without noise and on the paper's splits."""
+def make_table(name: str, records: Iterable[Record], datasets: Iterable[str] = DATASETS) -> Table:
+    """Return a table from the newest record of every trial without noise and on the paper's splits."""
     datasets = tuple(datasets)
     cells = {}
     records = list(records)
     apart = methods_apart(records)
-    clean = [record for record in newest_records(records) if (record["noise"], record["rate"]) == CLEAN]
+    clean = [record for record in SWEEP.newest(records) if (record["noise"], record["rate"]) == CLEAN]
     for method in TABLES[name]:
         for dataset in datasets:
             mine = [one for one in clean if one["method"] == method and one["graph"] == dataset]

@@ -1,4 +1,4 @@
-"""Large test graphs, streamed to disk: heavy-tailed, attributed, in communities, with known spurious links."""
+"""Generate large test graphs on disk: communities, features, heavy-tailed degrees and known spurious links."""
 
 from __future__ import annotations
 
@@ -12,94 +12,100 @@ import numpy as np
 from jaxtyping import Int
 
 from gdpnet._core.threads import in_order
-from gdpnet.data.graph import SPLITS
 from gdpnet.data.io.external_sort import Buckets
 from gdpnet.data.io.store import StoreWriter, index_type, new_store
+from gdpnet.data.validation import SPLITS
 from gdpnet.errors import GraphError
 
 _CHUNK = 1 << 20
-"""Links or values drawn at once."""
+"""Links or values that are sampled at a time."""
 
 _BUCKET = 1 << 22
-"""Edges sorted at once."""
+"""Edges that are sorted at a time."""
 
 _ROUNDS = 30
-"""Times that links are drawn anew in place of repeated ones, before the graph is called too dense."""
+"""Rounds in which repeated links are sampled again before the graph is refused as too dense."""
 
 _MOST_NODES = 1 << 30
-"""With more nodes the key of a link, two numbers and a bit, would not fit 64 bits."""
+"""With more nodes, the key of a link, two node numbers and a bit, does not fit 64 bits."""
 
 _TAIL = 1e-3
-"""Where the power law begins, as a share of a class: hubs have up to some 40 times the mean degree."""
+"""Start of the power law as a share of a class; it bounds the degree of hubs to about 40 times the mean."""
 
 
 @dataclass(frozen=True)
 class GeneratedSettings:
-    """Size and nature of a generated graph."""
+    """Size and statistics of a generated graph."""
 
     nodes: int = 10_000
     edges: int = 200_000
-    """Directed edges; every link is there both ways and counts twice."""
+    """Directed edges; every link counts twice."""
     features: int = 32
-    """Width of a feature row; zero for a graph without features."""
+    """Number of features; zero for a graph without features."""
     classes: int = 8
     noise: float = 0.2
-    """Share of the links that are spurious: between any two nodes."""
+    """Share of the links that are spurious, between two random nodes."""
     exponent: float = 2.5
-    """Degrees d of genuine links have a chance of about d to the power of minus this."""
+    """Exponent of the degree distribution of genuine links: P(d) is about d ** -exponent."""
     homophily: float = 0.9
-    """Chance that a genuine link stays within its class; else it may go anywhere."""
+    """Probability that a genuine link stays within its class; otherwise its end is in a random class."""
     signal: float = 3.0
-    """Distance between two classes' centres in deviations of the features."""
+    """Distance between two class centres in standard deviations of the features."""
     train: float = 0.2
+    """Share of training nodes."""
     held_out: int = 1000
-    """Most validation and most test nodes; at most a tenth of all nodes each."""
+    """Number of validation nodes and of test nodes, at most a tenth of all nodes each."""
 
     def __post_init__(self) -> None:
         """Check sizes and shares."""
         if self.nodes < 10 or not 2 <= self.classes <= self.nodes // 2 or min(self.features, self.edges) < 0:
             raise GraphError(
                 "a generated graph needs 10 nodes, 2 classes of 2 nodes, and no negative number of features or "
-                f"edges; found {self.nodes} nodes, {self.classes} classes, {self.features} features, "
+                f"edges, found {self.nodes} nodes, {self.classes} classes, {self.features} features, "
                 f"{self.edges} edges"
             )
         if self.nodes > _MOST_NODES:
-            raise GraphError(f"a generated graph can have {_MOST_NODES:,} nodes, found {self.nodes:,}")
+            raise GraphError(
+                f"a generated graph can have at most {_MOST_NODES:,} nodes, found {self.nodes:,}"
+            )
         shares = (self.noise, self.homophily, self.train)
         if min(shares) < 0 or max(shares) > 1 or self.train > 0.8:
             raise GraphError(
-                "shares of a generated graph must lie between 0 and 1, that to train on below 0.8"
+                f"noise, homophily and train must lie between 0 and 1, and train at most at 0.8, found {shares}"
             )
         if self.exponent <= 2 or self.signal < 0:
-            raise GraphError("the exponent of a generated graph must be above 2 and its signal not negative")
-        if self.edges > self.nodes * (self.nodes - 1) // 4:
             raise GraphError(
-                f"a generated graph can have a quarter of all pairs as edges, {self.nodes * (self.nodes - 1) // 4:,} "
-                f"with {self.nodes:,} nodes, found {self.edges:,}"
+                "the exponent must be above 2 and the signal not negative, found "
+                f"{self.exponent:g} and {self.signal:g}"
+            )
+        most = self.nodes * (self.nodes - 1) // 4
+        if self.edges > most:
+            raise GraphError(
+                f"a generated graph of {self.nodes:,} nodes can have at most {most:,} edges, found {self.edges:,}"
             )
 
     @property
     def links(self) -> tuple[int, int]:
-        """Return the number of genuine and of spurious links."""
+        """Return the numbers of genuine and of spurious links."""
         spurious = round(self.edges // 2 * self.noise)
         return self.edges // 2 - spurious, spurious
 
 
 def generate_store(settings: GeneratedSettings, seed: int, folder: Path) -> None:
-    """Write a generated graph to a new folder as a store; one seed, one graph.
+    """Generate a graph and write it to a new folder as a store.
 
-    What is held at once is some ten bytes a node and a few buckets of edges for each thread that helps; links lie
-    in files on the way, twelve bytes a directed edge.
+    It needs about ten bytes of memory per node, a few buckets of edges per thread, and twelve bytes of temporary disk
+    space per directed edge.
     """
     names = tuple(f"class {number}" for number in range(settings.classes))
     with new_store(folder, names, None if settings.features else settings.nodes) as store:
         work = store.folder / "work"
         work.mkdir()
         count = -(-settings.edges // _BUCKET) or 1
-        drawn = Buckets(work, "drawn", count)
-        surplus = _draw_links(drawn, settings, seed)
+        sampled = Buckets(work, "sampled", count)
+        surplus = _fill_buckets(sampled, settings, seed)
         sorted_in = Buckets(work, "directed", count)
-        _direct(drawn, sorted_in, surplus, settings, seed)
+        _direct(sampled, sorted_in, surplus, settings, seed)
         _write_edges(store, sorted_in, settings)
         work.rmdir()
         label = _labels(settings)
@@ -108,11 +114,10 @@ def generate_store(settings: GeneratedSettings, seed: int, folder: Path) -> None
         _write_features(store, label, settings, seed)
 
 
-def _draw_links(drawn: Buckets, settings: GeneratedSettings, seed: int) -> tuple[int, int]:
-    """Draw links into buckets until there are enough without repeats; return how many are too many.
+def _fill_buckets(sampled: Buckets, settings: GeneratedSettings, seed: int) -> tuple[int, int]:
+    """Sample links into buckets until there are enough distinct ones; return the surplus of each kind.
 
-    A link is one number, (low * nodes + high) * 2 + spurious; of a link that is drawn both ways the genuine one
-    counts.
+    A link is one number, (low * nodes + high) * 2 + spurious; a link that is sampled as both kinds is genuine.
     """
     wanted = np.array(settings.links)
     found = np.zeros(2, dtype=np.int64)
@@ -121,43 +126,36 @@ def _draw_links(drawn: Buckets, settings: GeneratedSettings, seed: int) -> tuple
         if not (missing > 0).any():
             return int(-missing[0]), int(-missing[1])
         for spurious in (0, 1):
-            # the rarer new ones become, the more are drawn to find them
+            # new links become rarer with each round, so more are sampled
             most = math.ceil(missing[spurious] * (1.05 + 0.3 * turn)) + 64 if missing[spurious] > 0 else 0
             sizes = [min(_CHUNK, most - start) for start in range(0, most, _CHUNK)]
-            draw = partial(_draw_chunk, settings, [seed, 1, turn, spurious], drawn.count)
-            for code, bucket in in_order(draw, enumerate(sizes)):
-                drawn.put(code, bucket)
+            sample = partial(_sample_links, settings, (seed, 1, turn, spurious))
+            for code in in_order(sample, enumerate(sizes)):
+                sampled.put(code, (code >> 1) % sampled.count)
         found = sum(
-            in_order(partial(_without_repeats, drawn), range(drawn.count)), start=np.zeros(2, np.int64)
+            in_order(partial(_without_repeats, sampled), range(sampled.count)), start=np.zeros(2, np.int64)
         )
     raise GraphError(
-        f"{settings.edges:,} edges do not find room among {settings.nodes:,} nodes in {settings.classes} classes: "
+        f"{settings.edges:,} edges do not fit among {settings.nodes:,} nodes in {settings.classes} classes: "
         "ask for fewer edges or more nodes"
     )
 
 
-def _draw_chunk(
-    settings: GeneratedSettings, seed: list[int], buckets: int, chunk: tuple[int, int]
-) -> tuple[Int[np.ndarray, "links"], Int[np.ndarray, "links"]]:
-    """Draw some links, and say which bucket each belongs to."""
-    number, size = chunk
-    code = _some_links(np.random.default_rng([*seed, number]), size, bool(seed[-1]), settings)
-    return code, (code >> 1) % buckets
-
-
-def _without_repeats(drawn: Buckets, number: int) -> Int[np.ndarray, "2"]:
-    """Leave every link of a bucket there once; return how many are genuine and how many spurious."""
-    code = np.sort(drawn.take(number))
+def _without_repeats(sampled: Buckets, number: int) -> Int[np.ndarray, "2"]:
+    """Remove repeated links from a bucket; return how many genuine and spurious ones are left."""
+    code = np.sort(sampled.take(number))
     code = code[np.diff(code >> 1, prepend=-1) > 0]
-    drawn.replace(number, code)
+    sampled.replace(number, code)
     spurious = int((code & 1).sum())
     return np.array([code.size - spurious, spurious], dtype=np.int64)
 
 
-def _some_links(
-    rng: np.random.Generator, size: int, spurious: bool, settings: GeneratedSettings
+def _sample_links(
+    settings: GeneratedSettings, seed: tuple[int, ...], chunk: tuple[int, int]
 ) -> Int[np.ndarray, "links"]:
-    """Draw links, repeats among them; loops are left out."""
+    """Sample links with repeats but without self-loops; the last number of the seed is one for spurious ones."""
+    (number, size), spurious = chunk, seed[-1]
+    rng = np.random.default_rng([*seed, number])
     nodes, classes = settings.nodes, settings.classes
     if spurious:
         ends = rng.integers(nodes, size=(2, size))
@@ -173,7 +171,7 @@ def _some_links(
 def _ranks(
     rng: np.random.Generator, shape: tuple[int, ...], settings: GeneratedSettings
 ) -> Int[np.ndarray, "2 links"]:
-    """Draw places within a class, the first ones most often: by (rank + shift) ** -power, its integral inverted."""
+    """Sample ranks within a class with density (rank + shift) ** -power, by inverting its integral."""
     members = settings.nodes // settings.classes
     rest = 1.0 - 1.0 / (settings.exponent - 1.0)
     shift = max(_TAIL * members, 1.0)
@@ -183,12 +181,12 @@ def _ranks(
 
 
 def _numbers(place: np.ndarray, settings: GeneratedSettings) -> np.ndarray:
-    """Scatter places over node numbers, one to one, so that hubs do not lie together."""
+    """Map positions one to one to node numbers, so that hubs do not get neighbouring numbers."""
     return place * _stride(settings.nodes) % settings.nodes
 
 
 def _stride(nodes: int) -> int:
-    """Return a number near the golden section of ``nodes`` that shares no factor with it."""
+    """Return a number near the golden section of ``nodes`` that is coprime to it."""
     stride = int(nodes * 0.6180339887)
     while math.gcd(stride, nodes) > 1:
         stride += 1
@@ -203,14 +201,14 @@ def _labels(settings: GeneratedSettings) -> Int[np.ndarray, "nodes"]:
 
 
 def _direct(
-    drawn: Buckets, sorted_in: Buckets, surplus: tuple[int, int], settings: GeneratedSettings, seed: int
+    sampled: Buckets, sorted_in: Buckets, surplus: tuple[int, int], settings: GeneratedSettings, seed: int
 ) -> None:
-    """Take out what is too much, and hand both directions of every link to the bucket of its target."""
+    """Remove the surplus, and put both directions of every link into the bucket of its target."""
     nodes = settings.nodes
     left = np.array(surplus)
     there = np.array(settings.links) + left
-    for number in range(drawn.count):
-        code = drawn.take(number)
+    for number in range(sampled.count):
+        code = sampled.take(number)
         rng = np.random.default_rng([seed, 2, number])
         kept = np.ones(code.size, dtype=bool)
         for spurious in (0, 1):
@@ -226,22 +224,22 @@ def _direct(
 
 
 def _write_edges(store: StoreWriter, sorted_in: Buckets, settings: GeneratedSettings) -> None:
-    """Sort one bucket after the other and write its edges."""
+    """Sort the buckets in turn and write their edges."""
     nodes, edges = settings.nodes, 2 * sum(settings.links)
     degree = np.zeros(nodes + 1, dtype=np.int64)
     with (
-        store.array("neighbour", index_type(nodes), (edges,)) as neighbour,
-        store.array("spurious", bool, (edges,)) as spurious,
+        store.array("neighbour", index_type(nodes), (edges,)) as append_neighbours,
+        store.array("spurious", bool, (edges,)) as append_flags,
     ):
         for first, counts, other, bit in in_order(partial(_sorted, sorted_in, nodes), range(sorted_in.count)):
-            neighbour.append(other)
-            spurious.append(bit)
+            append_neighbours(other)
+            append_flags(bit)
             degree[first + 1 : first + 1 + counts.size] += counts
     store.whole("row_ptr", np.cumsum(degree))
 
 
 def _sorted(sorted_in: Buckets, nodes: int, number: int) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-    """Sort a bucket; return its first target, the degrees from there on, the neighbours, and what is spurious."""
+    """Sort a bucket; return its first target, the degrees from there on, the neighbours and their spurious flags."""
     code = np.sort(sorted_in.take(number))
     target, other = np.divmod(code >> 1, nodes)
     first = int(target[0]) if target.size else 0
@@ -249,7 +247,7 @@ def _sorted(sorted_in: Buckets, nodes: int, number: int) -> tuple[int, np.ndarra
 
 
 def _split(settings: GeneratedSettings, seed: int) -> Int[np.ndarray, "nodes"]:
-    """Draw training nodes, and a few to hold out; the rest are context."""
+    """Sample training, validation and test nodes; the rest are context."""
     held = min(settings.held_out, settings.nodes // 10)
     order = np.random.default_rng([seed, 3]).permutation(settings.nodes)
     split = np.zeros(settings.nodes, dtype=np.int8)
@@ -260,7 +258,7 @@ def _split(settings: GeneratedSettings, seed: int) -> Int[np.ndarray, "nodes"]:
 
 
 def _write_features(store: StoreWriter, label: np.ndarray, settings: GeneratedSettings, seed: int) -> None:
-    """Write the centre of each node's class plus noise of deviation one; one-hot rows if the width is zero."""
+    """Write the class centre of each node plus standard normal noise, or one-hot features if the width is zero."""
     width = settings.features
     if width == 0:
         place = np.arange(settings.nodes + 1)
@@ -270,7 +268,7 @@ def _write_features(store: StoreWriter, label: np.ndarray, settings: GeneratedSe
         return
     rng = np.random.default_rng([seed, 4])
     centre = rng.standard_normal((settings.classes, width)) * settings.signal / math.sqrt(2 * width)
-    with store.array("features", np.float32, (settings.nodes, width)) as file:
+    with store.array("features", np.float32, (settings.nodes, width)) as append:
 
         def some(chunk: tuple[int, slice]) -> np.ndarray:
             number, rows = chunk
@@ -279,7 +277,7 @@ def _write_features(store: StoreWriter, label: np.ndarray, settings: GeneratedSe
             return noise + centre.astype(np.float32)[label[rows]]
 
         for rows in in_order(some, enumerate(_row_chunks(settings.nodes, width))):
-            file.append(rows)
+            append(rows)
 
 
 def _row_chunks(rows: int, width: int) -> Iterator[slice]:

@@ -1,4 +1,4 @@
-"""The embedded default: a citation-like graph whose noise is planted and known."""
+"""Generate a citation-like graph with known noise: the built-in example."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from gdpnet.data.graph import SPLITS, Graph
+from gdpnet.data.graph import Graph
+from gdpnet.data.validation import SPLITS
 from gdpnet.errors import GraphError
 
 
@@ -34,10 +35,12 @@ class SyntheticSettings:
         topics = self.classes * self.topics_per_class
         if self.nodes < 10 or self.classes < 2 or self.topics_per_class < 1 or self.words_per_node < 1:
             raise GraphError(
-                "a synthetic graph needs 10 nodes, 2 classes, a topic a class and a word a node or more"
+                "a synthetic graph needs at least 10 nodes, 2 classes, one topic per class and one word per node"
             )
         if self.words < topics:
-            raise GraphError(f"a synthetic graph needs a word a topic ({topics}), found {self.words} words")
+            raise GraphError(
+                f"a synthetic graph needs one word per topic ({topics}), found {self.words} words"
+            )
         shares = (self.homophily, self.topic_share, self.corrupted_features, self.wrong_labels)
         if (
             min(*shares, self.train, self.validation) < 0
@@ -50,10 +53,10 @@ class SyntheticSettings:
 
 
 def synthetic_graph(settings: SyntheticSettings | None = None, seed: int = 0) -> Graph:
-    """Generate a graph: classes, bag-of-words features, homophilous links, heavy-tailed degrees, planted noise.
+    """Generate a graph with bag-of-words features, homophilous edges, heavy-tailed degrees and known noise.
 
-    Training and validation labels may be wrong (``truth.clean_labels`` tells); test labels are clean. Spurious
-    links join two random nodes that were not linked; their number is a share of the genuine links.
+    Training and validation labels may be wrong (``truth.clean_labels`` has the true ones); test labels are clean.
+    Spurious edges join random non-adjacent nodes; their number is a share of the genuine edges.
     """
     chosen = settings or SyntheticSettings()
     rng = np.random.default_rng(seed)
@@ -81,9 +84,9 @@ def synthetic_graph(settings: SyntheticSettings | None = None, seed: int = 0) ->
 def _links(
     rng: np.random.Generator, topic: np.ndarray, label: np.ndarray, settings: SyntheticSettings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw genuine links by popularity, then spurious ones between any two nodes.
+    """Sample genuine links by popularity, then spurious ones between random nodes.
 
-    A genuine link stays within its class with the chance of ``homophily``, and then mostly within its topic.
+    A genuine link stays within its class with probability ``homophily``, and then mostly within its topic.
     """
     nodes = settings.nodes
     popularity = rng.pareto(2.0, size=nodes) + 0.3
@@ -111,18 +114,18 @@ def _stay_within(
     source: np.ndarray,
     group: np.ndarray,
     popularity: np.ndarray,
-    asked: np.ndarray,
+    selected: np.ndarray,
 ) -> None:
-    """Redraw the targets asked for among the nodes of their source's group."""
+    """Replace the selected targets by nodes of their source's group."""
     for number in np.unique(group):
         members = np.flatnonzero(group == number)
-        here = asked & (group[source] == number)
+        here = selected & (group[source] == number)
         share = popularity[members] / popularity[members].sum()
         target[here] = rng.choice(members, size=int(here.sum()), p=share)
 
 
 def _link_keys(source: np.ndarray, target: np.ndarray, nodes: int) -> np.ndarray:
-    """Return one number a link, whichever way it points; loops are left out."""
+    """Return one number per link, the same for both directions, without self-loops."""
     low, high = np.minimum(source, target), np.maximum(source, target)
     return (low * nodes + high)[low != high]
 
@@ -130,9 +133,9 @@ def _link_keys(source: np.ndarray, target: np.ndarray, nodes: int) -> np.ndarray
 def _words(
     rng: np.random.Generator, topic: np.ndarray, corrupted: np.ndarray, settings: SyntheticSettings
 ) -> sp.csr_matrix:
-    """Draw a bag of words a node: a share from its topic's own words, the rest by Zipf's law from all.
+    """Sample a bag of words per node: a share from the words of its topic, the rest from all by Zipf's law.
 
-    A corrupted node speaks of another topic than its own.
+    A corrupted node has the words of another topic.
     """
     nodes, count = settings.nodes, settings.words_per_node
     topics = settings.classes * settings.topics_per_class

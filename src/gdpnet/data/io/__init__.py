@@ -1,1 +1,1 @@
-"""Read and write graphs."""
+"""Readers and writers of graphs."""

@@ -1,4 +1,4 @@
-"""From the user's words for classes and splits to the numbers that a graph keeps."""
+"""Convert class and split names to the codes that a graph stores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int
 
-from gdpnet.data.graph import SPLITS, UNKNOWN
+from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError, nearest
 
 _SPLIT_CODES = {
@@ -19,9 +19,9 @@ _SPLIT_CODES = {
 
 
 def code_labels(values: Any, where: str) -> tuple[Int[np.ndarray, "nodes"], tuple[str, ...]]:
-    """Number the classes of an Arrow column in their order; nothing or blank is unknown.
+    """Return class codes and sorted class names of an Arrow column; null and blank are unknown.
 
-    Classes are ordered as numbers if all of them are whole numbers, as text otherwise.
+    Classes are sorted as numbers if all of them are whole numbers, else as text.
     """
     text = _text_or_null(values, where)
     names = sorted(pc.unique(text).drop_null().to_pylist())
@@ -32,7 +32,7 @@ def code_labels(values: Any, where: str) -> tuple[Int[np.ndarray, "nodes"], tupl
 
 
 def code_split(values: Any, where: str) -> Int[np.ndarray, "nodes"]:
-    """Turn an Arrow column of train, validation (or val), test or nothing into split codes."""
+    """Return the split codes of an Arrow column of train, validation (or val), test or nothing."""
     text = pc.utf8_trim_whitespace(_text_or_null(values, where))
     known = pc.index_in(text, value_set=pa.array(list(_SPLIT_CODES)))
     wrong = pc.and_(pc.is_valid(text), pc.is_null(known))
@@ -45,7 +45,7 @@ def code_split(values: Any, where: str) -> Int[np.ndarray, "nodes"]:
 
 
 def _text_or_null(values: Any, where: str) -> Any:
-    """Return a column as text, with null for nothing, blank and NaN."""
+    """Return a column as text, with null for blank and NaN."""
     if pa.types.is_floating(values.type):
         values = pc.if_else(pc.is_nan(values), None, values)
         try:

@@ -1,4 +1,4 @@
-"""Numbers thrown into files, a file a bucket: what a sort larger than memory is made of."""
+"""Distribute numbers over bucket files, as a sort larger than memory needs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from jaxtyping import Int
 
 
 class Buckets:
-    """Some files of 64-bit numbers in a folder."""
+    """Bucket files of 64-bit numbers in a folder."""
 
     def __init__(self, folder: Path, name: str, count: int) -> None:
         self.count = count
         self.paths = [folder / f"{name}-{number:05d}" for number in range(count)]
 
     def put(self, values: Int[np.ndarray, "n"], bucket: Int[np.ndarray, "n"]) -> None:
-        """Append each value to the file of its bucket."""
+        """Append each value to its bucket."""
         order = np.argsort(bucket, kind="stable")
         ends = np.cumsum(np.bincount(bucket, minlength=self.count))
         for path, part in zip(self.paths, np.split(values[order], ends[:-1]), strict=True):
@@ -31,5 +31,5 @@ class Buckets:
         return values
 
     def replace(self, number: int, values: Int[np.ndarray, "n"]) -> None:
-        """Write a bucket anew."""
+        """Replace the values of a bucket."""
         self.paths[number].write_bytes(values.tobytes())

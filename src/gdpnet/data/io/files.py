@@ -1,78 +1,46 @@
-"""Graphs in files: a folder with an edge table and a node table, a store of mapped arrays, or one npz file."""
+"""Read a graph from files of any kind, and write it as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import scipy.sparse as sp
 
-from gdpnet.data.edge_weight import with_weights
-from gdpnet.data.features import ONE_HOT_NOTE, SparseRows
-from gdpnet.data.graph import SPLITS, Graph, id_text
-from gdpnet.data.io.codes import code_labels, code_split
+from gdpnet.data.features import SparseRows, is_dense, is_sparse
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.folder import USUAL_COLUMNS, Columns, read_folder
 from gdpnet.data.io.mapped import is_store, open_store
-from gdpnet.data.io.npz import read_npz, write_npz
-from gdpnet.data.io.tables import (
-    SUFFIXES,
-    column_of,
-    find_ids,
-    read_ids,
-    read_numbers,
-    read_table,
-    write_table,
-)
+from gdpnet.data.io.npz import read_npz
+from gdpnet.data.io.tables import SUFFIXES, write_table
+from gdpnet.data.validation import SPLITS, whole_or_text_ids
 from gdpnet.errors import GraphError
 
 __all__ = [
+    "USUAL_COLUMNS",
     "Columns",
     "edge_table",
     "edges_of_targets",
     "id_array",
     "read_graph",
-    "write_npz",
-    "write_table",
     "write_tables",
 ]
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Names of the columns; ``label``, ``split`` and ``weight`` may be absent under their usual names.
-
-    ``features`` names the feature columns in order; without it they are all the remaining ones.
-    """
-
-    source: str = "source"
-    target: str = "target"
-    weight: str = "weight"
-    node: str = "id"
-    label: str = "label"
-    split: str = "split"
-    features: tuple[str, ...] | None = None
-
-
-USUAL_COLUMNS = Columns()
-"""The names that columns have unless the user says otherwise."""
 
 
 def read_graph(path: Path, *, columns: Columns = USUAL_COLUMNS, directed: bool = False) -> Graph:
     """Read a graph from a folder of tables, a store or an npz file.
 
-    The folder holds ``edges`` and ``nodes``, and ``features`` in long form (node, feature, value) where they
-    are sparse; each as ``.csv`` or ``.parquet``. Ids stay as they are written: in CSV they are text.
+    The folder holds the tables ``edges`` and ``nodes``, and ``features`` in long form (node, feature, value) if they
+    are sparse; each as ``.csv`` or ``.parquet``. In CSV, node ids are text.
     """
     if not path.exists():
         raise GraphError(f"there is no file or folder {path}")
     if is_store(path):
         return open_store(path)
     if path.is_dir():
-        return _read_folder(path, columns, directed)
+        return read_folder(path, columns, directed)
     if path.suffix == ".npz":
         return read_npz(path, directed=directed)
     raise GraphError(
@@ -88,14 +56,14 @@ def write_tables(
 ) -> None:
     """Write the tables that :func:`read_graph` reads, as ``csv`` or ``parquet``; known noise is left out.
 
-    Every edge is written in its direction: read a graph whose edges are not all mutual as a directed one.
-    Classes without a node are not written, and reading puts the others in order.
+    Every edge is written in its direction: read a graph with one-way edges as directed. Classes without a node are
+    not written, and reading sorts the classes.
     """
     if f".{format}" not in SUFFIXES:
         raise GraphError(f"the format of tables must be csv or parquet, found '{format}'")
     tables = {"nodes": _node_table(graph), "edges": _full_edge_table(graph, extra_edge_columns or {})}
-    if isinstance(graph.features, SparseRows):
-        tables["features"] = _long_table(graph.features, graph.node_ids, graph.feature_names)
+    if is_sparse(graph.features):
+        tables["features"] = _long_table(graph, graph.features)
     for stem in ("nodes", "edges", "features"):
         for suffix in SUFFIXES:
             other = folder / f"{stem}{suffix}"
@@ -114,7 +82,7 @@ def edge_table(graph: Graph, ids: bool = True) -> Any:
 
 
 def edges_of_targets(graph: Graph, names: Any, first: int, last: int) -> Any:
-    """Return an Arrow table of the edges of the targets from ``first`` up to ``last``, nodes by their names."""
+    """Return an Arrow table of the edges of the targets from ``first`` up to ``last``, with the nodes' names."""
     bounds = graph.row_ptr[first : last + 1]
     neighbour = graph.neighbour[int(bounds[0]) : int(bounds[-1])]
     target = np.repeat(np.arange(first, last), bounds.diff().numpy())
@@ -124,135 +92,24 @@ def edges_of_targets(graph: Graph, names: Any, first: int, last: int) -> Any:
 
 
 def id_array(graph: Graph) -> Any:
-    """Return the user's ids as an Arrow array: numbers, or text."""
-    return _id_array(graph.node_ids)
-
-
-def _read_folder(folder: Path, columns: Columns, directed: bool) -> Graph:
-    node_path = _required(folder, "nodes", "a node table")
-    edge_path = _required(folder, "edges", "an edge table")
-    nodes = read_table(node_path, text=(columns.node, columns.label, columns.split))
-    ids = read_ids(nodes, columns.node, node_path)
-    label = _optional(nodes, columns, "label", node_path)
-    split = _optional(nodes, columns, "split", node_path)
-    parts = None if split is None else code_split(split, f"column '{columns.split}' of {node_path}")
-    codes, names = (
-        (None, None) if label is None else code_labels(label, f"column '{columns.label}' of {node_path}")
-    )
-    features, feature_names, notes = _read_features(folder, nodes, ids, columns, node_path)
-    edge_index, weight = _read_edges(edge_path, columns, ids, node_path)
-    try:
-        graph = Graph.build(
-            edge_index,
-            features,
-            codes,
-            split=parts,
-            node_ids=np.array(ids) if pa.types.is_integer(ids.type) else id_text(np.array(ids)),
-            class_names=names,
-            directed=directed,
-        ).with_notes(*notes)
-    except GraphError as error:
-        raise GraphError(f"{node_path} does not hold usable nodes: {error}") from error
-    graph = replace(graph, feature_names=feature_names)
-    return graph if weight is None else with_weights(graph, edge_index, weight, directed=directed)
-
-
-def _read_edges(
-    path: Path, columns: Columns, ids: Any, node_path: Path
-) -> tuple[np.ndarray, np.ndarray | None]:
-    ends = (columns.source, columns.target)
-    edges = read_table(path, text=ends)
-    place = [find_ids(read_ids(edges, end, path), ids, end, path, node_path) for end in ends]
-    weighted = _optional(edges, columns, "weight", path) is not None
-    return np.stack(place), read_numbers(edges, columns.weight, path) if weighted else None
-
-
-def _read_features(
-    folder: Path, nodes: Any, ids: Any, columns: Columns, node_path: Path
-) -> tuple[Any, tuple[str, ...] | None, tuple[str, ...]]:
-    """Read dense features from the node table, sparse ones from the long table, or make one-hot ones.
-
-    Their names, where they have any, and notes come with them.
-    """
-    names, long_path = _feature_columns(nodes, columns), _table_path(folder, "features")
-    if long_path is not None:
-        if names:
-            raise GraphError(
-                f"features must be in one place, found {long_path} and column '{names[0]}' of {node_path}"
-            )
-        return _read_long(long_path, ids, node_path)
-    if not names:
-        return SparseRows.identity(len(ids)), None, (ONE_HOT_NOTE,)
-    if columns.features is not None:
-        return _dense(nodes, names, node_path, ids), names, ()
-    some = ", ".join(names) if len(names) <= 5 else f"{names[0]} to {names[-1]} ({len(names):,})"
-    try:
-        return _dense(nodes, names, node_path, ids), names, (f"feature columns: {some}",)
-    except GraphError as error:
-        raise GraphError(f"{error}; name the feature columns to leave it out") from error
-
-
-def _dense(nodes: Any, names: tuple[str, ...], path: Path, ids: Any) -> np.ndarray:
-    dense = np.empty((len(ids), len(names)), dtype=np.float32)
-    for place, name in enumerate(names):
-        dense[:, place] = read_numbers(nodes, name, path, ids)
-    return dense
-
-
-def _feature_columns(nodes: Any, columns: Columns) -> tuple[str, ...]:
-    if columns.features is not None:
-        return columns.features
-    others = (columns.node, columns.label, columns.split)
-    # pandas writes its row numbers as a column without a name, or under a name of its own
-    return tuple(
-        n for n in nodes.column_names if n and n not in others and not n.startswith("__index_level_")
-    )
-
-
-def _read_long(
-    path: Path, ids: Any, node_path: Path
-) -> tuple[sp.csr_matrix, tuple[str, ...] | None, tuple[str, ...]]:
-    """Read one row a value; features are numbers of up to nine digits, or names, which are put in order."""
-    table = read_table(path, text=("node", "feature"))
-    row = find_ids(read_ids(table, "node", path), ids, "node", path, node_path)
-    value = read_numbers(table, "value", path)
-    column, width, names = _feature_numbers(column_of(table, "feature", path), path)
-    matrix = sp.csr_matrix((value, (row, column)), shape=(len(ids), width))
-    repeated = value.size - matrix.nnz
-    matrix.eliminate_zeros()
-    return matrix, names, (f"{repeated:,} repeated feature values were added up",) if repeated else ()
-
-
-def _feature_numbers(column: Any, path: Path) -> tuple[np.ndarray, int, tuple[str, ...] | None]:
-    text = pc.cast(column, pa.string())
-    if text.null_count or pc.any(pc.equal(text, "")).as_py():
-        raise GraphError(
-            f"column 'feature' of {path} must name a feature in every row, found a row with none"
-        )
-    if not pc.all(pc.match_substring_regex(text, r"^\d{1,9}$")).as_py():
-        names = pa.array(sorted(pc.unique(text).to_pylist()), pa.string())
-        place = np.array(pc.index_in(text, value_set=names), dtype=np.int64)
-        return place, len(names), tuple(names.to_pylist())
-    number = np.array(pc.cast(text, pa.int64()))
-    return number, int(number.max(initial=-1)) + 1, None
+    """Return the user's ids as an Arrow array of whole numbers or text."""
+    return pa.array(whole_or_text_ids(graph.node_ids))
 
 
 def _node_table(graph: Graph) -> Any:
-    table = {"id": _id_array(graph.node_ids)}
+    table = {"id": id_array(graph)}
     if graph.num_classes:
-        table["label"] = pa.array(
-            np.array([*graph.class_names, None], dtype=object)[graph.labels.numpy()], pa.string()
-        )
+        names = np.array([*graph.class_names, None], dtype=object)
+        table["label"] = pa.array(names[graph.labels.numpy()], pa.string())
     if bool(graph.split.any()):
-        table["split"] = pa.array(
-            np.array([None, *SPLITS[1:]], dtype=object)[graph.split.numpy()], pa.string()
-        )
-    if not isinstance(graph.features, SparseRows):
+        splits = np.array([None, *SPLITS[1:]], dtype=object)
+        table["split"] = pa.array(splits[graph.split.numpy()], pa.string())
+    if is_dense(graph.features):
         dense = graph.features.numpy()
-        names = graph.feature_names or ()
-        if len(set(names)) != graph.num_features or not {"id", "label", "split"}.isdisjoint(names):
-            names = tuple(f"f{place}" for place in range(graph.num_features))
-        table |= {name: pa.array(dense[:, place]) for place, name in enumerate(names)}
+        columns = graph.feature_names or ()
+        if len(set(columns)) != graph.num_features or not {"id", "label", "split"}.isdisjoint(columns):
+            columns = tuple(f"f{place}" for place in range(graph.num_features))
+        table |= {name: pa.array(dense[:, place]) for place, name in enumerate(columns)}
     return pa.table(table)
 
 
@@ -263,46 +120,19 @@ def _full_edge_table(graph: Graph, extra: Mapping[str, np.ndarray]) -> Any:
     for name, values in extra.items():
         if name in ("source", "target", "weight") or len(values) != graph.num_edges:
             raise GraphError(
-                f"an extra edge column must have a name of its own and one value an edge "
+                f"an extra edge column must have a name of its own and one value per edge "
                 f"({graph.num_edges}), found '{name}' with {len(values)}"
             )
         table = table.append_column(name, pa.array(values))
     return table
 
 
-def _long_table(features: SparseRows, node_ids: np.ndarray, names: tuple[str, ...] | None) -> Any:
+def _long_table(graph: Graph, features: SparseRows) -> Any:
     row, column, value = features.row.numpy(), features.column.numpy(), features.value.numpy()
-    # zeros in columns that are empty keep the width, and the names
+    names = graph.feature_names
+    # zeros in empty columns preserve the width and the names
     empty = np.setdiff1d(np.arange(features.width) if names else [features.width - 1], column)
     row, column = np.append(row, np.zeros_like(empty)), np.append(column, empty)
     value = np.append(value, np.zeros(empty.size, dtype=np.float32))
     named: Any = column if names is None else pa.array(names).take(pa.array(column))
-    return pa.table({"node": _id_array(node_ids).take(pa.array(row)), "feature": named, "value": value})
-
-
-def _id_array(node_ids: np.ndarray) -> Any:
-    return pa.array(node_ids if node_ids.dtype.kind in "iu" else id_text(node_ids))
-
-
-def _table_path(folder: Path, stem: str) -> Path | None:
-    found = [path for suffix in SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()]
-    if len(found) > 1:
-        raise GraphError(f"{folder} must hold one table '{stem}', found {found[0].name} and {found[1].name}")
-    return found[0] if found else None
-
-
-def _required(folder: Path, stem: str, what: str) -> Path:
-    path = _table_path(folder, stem)
-    if path is None:
-        names = sorted(entry.name for entry in folder.iterdir())
-        found = f"found {', '.join(names[:5])}" if names else "found nothing"
-        raise GraphError(f"{folder} must hold {what}, {stem}.csv or {stem}.parquet, {found}")
-    return path
-
-
-def _optional(table: Any, columns: Columns, role: str, path: Path) -> Any:
-    """Return a column that may be absent, but not if the user gave it a name."""
-    name, usual = getattr(columns, role), getattr(USUAL_COLUMNS, role)
-    if name == usual and name not in table.column_names:
-        return None
-    return column_of(table, name, path)
+    return pa.table({"node": id_array(graph).take(pa.array(row)), "feature": named, "value": value})

@@ -1,4 +1,4 @@
-"""Graphs from and to NetworkX, whose nodes and edges are Python objects one by one."""
+"""Graphs from and to NetworkX."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import scipy.sparse as sp
 import torch
 
 from gdpnet.data.edge_weight import with_weights
-from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
-from gdpnet.data.graph import SPLITS, UNKNOWN, Graph
+from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows, is_sparse
+from gdpnet.data.graph import Graph
 from gdpnet.data.io.codes import code_labels, code_split
+from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError, nearest
 
 
@@ -28,42 +29,41 @@ def from_networkx(
     weight: str | None = None,
     directed: bool | None = None,
 ) -> Graph:
-    """Take over a NetworkX graph; its nodes become the node ids.
+    """Convert a NetworkX graph; its nodes become the node ids.
 
     Args:
         network: the graph.
-        features: the node attribute, or several, that hold a number or a row of numbers; one attribute may
-            instead hold a dictionary from feature number to value. One-hot features if not given.
-        label: the node attribute that holds the class, absent or empty where unknown.
+        features: one or several node attributes that hold a number or a row of numbers; a single attribute may
+            instead hold a dictionary from feature number to value. One-hot features by default.
+        label: the node attribute of the class, absent or empty if unknown.
         split: the node attribute that holds train, validation, test or nothing.
-        weight: the edge attribute that holds a weight.
-        directed: false to forget the direction of a directed graph; an undirected one has none to keep.
+        weight: the edge attribute of the weight.
+        directed: False to read a directed graph as undirected; an undirected graph stays undirected.
     """
     nodes = list(network.nodes)
     follow = network.is_directed() and directed is not False
     place = {node: number for number, node in enumerate(nodes)}
     edges = [(place[source], place[target]) for source, target in network.edges()]
     edge_index = np.array(edges, dtype=np.int64).reshape(-1, 2).T
-    classes = None if label is None else code_labels(_texts(network, label), f"node attribute '{label}'")
+    labels, names = (None, None) if label is None else code_labels(*_texts(network, label))
     graph = Graph.build(
         edge_index,
         _features(network, features),
-        None if classes is None else classes[0],
-        split=None if split is None else code_split(_texts(network, split), f"node attribute '{split}'"),
+        labels,
+        split=None if split is None else code_split(*_texts(network, split)),
         node_ids=_id_array(nodes),
-        class_names=None if classes is None else classes[1],
+        class_names=names,
         directed=follow,
     )
     graph = graph.with_notes(ONE_HOT_NOTE) if features is None else graph
-    if weight is None:
-        return graph
-    return with_weights(graph, edge_index, _weights(network, weight), directed=follow)
+    weights = None if weight is None else _weights(network, weight)
+    return with_weights(graph, edge_index, weights, directed=follow)
 
 
 def to_networkx(graph: Graph) -> Any:
-    """Return a NetworkX graph by the user's ids: undirected if every edge goes both ways with one weight.
+    """Return a NetworkX graph with the user's ids, undirected if each edge has a reverse edge of the same weight.
 
-    Nodes have ``x`` (an array, or a dictionary if features are sparse), ``label`` and ``split`` where known.
+    Nodes have ``x`` (an array, or a dictionary if features are sparse), and ``label`` and ``split`` if known.
     """
     import networkx as nx
 
@@ -71,11 +71,10 @@ def to_networkx(graph: Graph) -> Any:
     network = nx.Graph() if _is_mutual(graph) else nx.DiGraph()
     network.graph["num_features"] = graph.num_features
     network.add_nodes_from((node, {"x": row}) for node, row in zip(ids, _rows(graph.features), strict=True))
-    label, split = graph.labels.tolist(), graph.split.tolist()
-    named = {node: graph.class_names[code] for node, code in zip(ids, label, strict=True) if code != UNKNOWN}
+    labels, splits = (zip(ids, codes.tolist(), strict=True) for codes in (graph.labels, graph.split))
+    named = {node: graph.class_names[code] for node, code in labels if code != UNKNOWN}
     nx.set_node_attributes(network, named, "label")
-    placed = {node: SPLITS[code] for node, code in zip(ids, split, strict=True) if code}
-    nx.set_node_attributes(network, placed, "split")
+    nx.set_node_attributes(network, {node: SPLITS[code] for node, code in splits if code}, "split")
     ends = [[ids[node] for node in end.tolist()] for end in (graph.neighbour, graph.target)]
     if graph.edge_weight is None:
         network.add_edges_from(zip(*ends, strict=True))
@@ -85,13 +84,14 @@ def to_networkx(graph: Graph) -> Any:
 
 
 def _id_array(nodes: Sequence[Hashable]) -> np.ndarray:
-    """Keep whole numbers and text as such, anything else (tuples, mixtures) as the objects they are."""
+    """Return an array of whole numbers or of text; any other nodes (tuples, mixtures) stay objects."""
     if all(type(node) is int for node in nodes) or all(type(node) is str for node in nodes):
         return np.array(nodes)
     return np.fromiter(nodes, dtype=object, count=len(nodes))
 
 
-def _texts(network: Any, name: str) -> Any:
+def _texts(network: Any, name: str) -> tuple[Any, str]:
+    """Return an attribute of all nodes as text, and how errors call it."""
     values = [value for _, value in network.nodes(data=name)]
     if values and all(value is None for value in values):
         known = {attribute for _, data in network.nodes(data=True) for attribute in data}
@@ -99,7 +99,7 @@ def _texts(network: Any, name: str) -> Any:
         raise GraphError(f"some node must have the attribute '{name}', found none{hint}")
     blank = [value is None or (isinstance(value, float) and math.isnan(value)) for value in values]
     texts = [None if empty else str(value) for value, empty in zip(values, blank, strict=True)]
-    return pa.array(texts, pa.string())
+    return pa.array(texts, pa.string()), f"node attribute '{name}'"
 
 
 def _features(network: Any, names: str | Sequence[str] | None) -> Any:
@@ -152,30 +152,23 @@ def _sparse_rows(values: list[Any], name: str, network: Any) -> sp.csr_matrix:
 
 
 def _weights(network: Any, name: str) -> np.ndarray:
-    weights = [(source, target, value) for source, target, value in network.edges(data=name)]
-    for source, target, value in weights:
+    for source, target, value in network.edges(data=name):
         if not isinstance(value, int | float | np.number):
             raise GraphError(
                 f"edge attribute '{name}' must hold a number, found {value!r} from '{source}' to '{target}'"
             )
-    return np.array([value for _, _, value in weights], dtype=np.float32)
+    return np.array([value for _, _, value in network.edges(data=name)], dtype=np.float32)
 
 
 def _rows(features: Features) -> list[Any]:
-    if not isinstance(features, SparseRows):
+    if not is_sparse(features):
         return list(features.numpy().copy())
-    cuts = features.row_ptr[1:-1].numpy()
-    columns, values = (np.split(part.numpy(), cuts) for part in (features.column, features.value))
-    return [
-        dict(zip(column.tolist(), value.tolist(), strict=True))
-        for column, value in zip(columns, values, strict=True)
-    ]
+    matrix = features.to_scipy()
+    rows = (slice(*matrix.indptr[row : row + 2]) for row in range(matrix.shape[0]))
+    return [dict(zip(matrix.indices[row].tolist(), matrix.data[row].tolist(), strict=True)) for row in rows]
 
 
 def _is_mutual(graph: Graph) -> bool:
-    key = graph.target * graph.num_nodes + graph.neighbour
-    back = graph.neighbour.long() * graph.num_nodes + graph.target
-    order = back.argsort()
-    if not torch.equal(back[order], key):
+    if graph.is_directed:
         return False
-    return graph.edge_weight is None or torch.equal(graph.edge_weight[order], graph.edge_weight)
+    return graph.edge_weight is None or torch.equal(graph.edge_weight[graph.reverse], graph.edge_weight)

@@ -1,4 +1,4 @@
-"""Graphs in npz files: our own layout, written and read back exactly, and the one that CitationFull uses."""
+"""Graphs in npz files: GDPNet's own layout, which keeps everything, and that of the CitationFull datasets."""
 
 from __future__ import annotations
 
@@ -10,36 +10,40 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 
 from gdpnet._core.files import atomic_path
 from gdpnet.data.edge_weight import with_weights
-from gdpnet.data.features import ONE_HOT_NOTE, SparseRows
-from gdpnet.data.graph import Graph, id_text
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.arrays import Arrays, arrays_of, check_arrays, features_of, sparse_width
+from gdpnet.data.io.pyg import from_scipy
 from gdpnet.errors import GraphError
 
 FORMAT = 1
-"""Version of our layout."""
-
-Arrays = dict[str, np.ndarray]
+"""Version of GDPNet's layout."""
 
 
 def write_npz(graph: Graph, path: Path) -> None:
-    """Write everything about a graph, weights and known noise included; :func:`read_npz` gives it back."""
+    """Write a graph with its weights and known noise; :func:`read_npz` returns the same graph."""
     if path.suffix != ".npz":
         raise GraphError(f"a graph must be written to a .npz file, found {path.name}")
+    arrays = {"gdpnet_graph": np.array(FORMAT), "class_names": np.array(graph.class_names, dtype=str)}
+    arrays |= arrays_of(graph)
+    if (width := sparse_width(graph.features)) is not None:
+        arrays["feature_width"] = np.array(width)
+    if graph.feature_names is not None:
+        arrays["feature_names"] = np.array(graph.feature_names, dtype=str)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **_arrays_of(graph))
+        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def read_npz(path: Path, *, directed: bool = False) -> Graph:
-    """Read a graph from an npz file of either layout; ``directed`` is for the second, ours knows."""
+    """Read a graph from an npz file of either layout; ``directed`` applies to the CitationFull layout only."""
     arrays = _load(path)
     try:
         if "gdpnet_graph" in arrays:
-            return _from_ours(arrays)
+            return _from_own_layout(arrays)
         if "adj_indptr" in arrays:
-            return _from_common(arrays, directed)
+            return _from_citation_layout(arrays, directed)
     except KeyError as error:
         raise GraphError(f"{path} must hold an array {error}, found {', '.join(arrays)}") from error
     except GraphError as error:
@@ -53,7 +57,7 @@ def read_npz(path: Path, *, directed: bool = False) -> Graph:
 
 
 def _load(path: Path) -> Arrays:
-    """Read every plain array; those that would need unpickling are left out, whatever they hold."""
+    """Read every plain array; arrays that would need unpickling are left out."""
     try:
         with path.open("rb") as content, np.load(content, allow_pickle=False) as file:
             return {name: array for name in file.files if (array := _plain(file, name)) is not None}
@@ -72,44 +76,16 @@ def _plain(file: Any, name: str) -> np.ndarray | None:
         raise
 
 
-def _arrays_of(graph: Graph) -> Arrays:
-    ids = graph.node_ids if graph.node_ids.dtype.kind in "iu" else id_text(graph.node_ids)
-    arrays = {
-        "gdpnet_graph": np.array(FORMAT),
-        "row_ptr": graph.row_ptr.numpy(),
-        "neighbour": graph.neighbour.numpy(),
-        "labels": graph.labels.numpy(),
-        "split": graph.split.numpy(),
-        "node_ids": ids,
-        "class_names": np.array(graph.class_names, dtype=str),
-    }
-    if isinstance(graph.features, SparseRows):
-        arrays["feature_row_ptr"] = graph.features.row_ptr.numpy()
-        arrays["feature_column"] = graph.features.column.numpy()
-        arrays["feature_value"] = graph.features.value.numpy()
-        arrays["feature_width"] = np.array(graph.features.width)
-    else:
-        arrays["features"] = graph.features.numpy()
-    if graph.edge_weight is not None:
-        arrays["edge_weight"] = graph.edge_weight.numpy()
-    if graph.feature_names is not None:
-        arrays["feature_names"] = np.array(graph.feature_names, dtype=str)
-    if graph.truth is not None:
-        arrays["spurious"] = graph.truth.spurious.numpy()
-        arrays["corrupted"] = graph.truth.corrupted.numpy()
-        arrays["clean_labels"] = graph.truth.clean_labels.numpy()
-    return arrays
-
-
-def _from_ours(arrays: Arrays) -> Graph:
+def _from_own_layout(arrays: Arrays) -> Graph:
     if int(arrays["gdpnet_graph"]) != FORMAT:
         raise GraphError(f"its layout must be version {FORMAT}, found {int(arrays['gdpnet_graph'])}")
-    nodes, edges = arrays["row_ptr"].size - 1, arrays["neighbour"].size
-    adjacency = _checked_csr((nodes, nodes), np.ones(edges), arrays["neighbour"], arrays["row_ptr"])
-    edge_index = np.stack([arrays["neighbour"], np.repeat(np.arange(nodes), np.diff(adjacency.indptr))])
+    width = int(arrays["feature_width"]) if "feature_width" in arrays else None
+    check_arrays(arrays, width)
+    target = np.repeat(np.arange(arrays["row_ptr"].size - 1), np.diff(arrays["row_ptr"]))
+    edge_index = np.stack([arrays["neighbour"], target])
     graph = Graph.build(
         edge_index,
-        arrays["features"] if "features" in arrays else _sparse_features(arrays),
+        features_of(arrays, width),
         arrays["labels"],
         split=arrays["split"],
         node_ids=arrays["node_ids"],
@@ -119,44 +95,19 @@ def _from_ours(arrays: Arrays) -> Graph:
         corrupted=arrays.get("corrupted"),
         clean_labels=arrays.get("clean_labels"),
     )
-    if graph.num_nodes != nodes:
-        raise GraphError(f"there must be one feature row a node ({nodes}), found {graph.num_nodes}")
     if "feature_names" in arrays:
         graph = graph.with_feature_names(arrays["feature_names"].tolist())
-    if "edge_weight" in arrays:
-        return with_weights(graph, edge_index, arrays["edge_weight"], directed=True)
-    return graph
+    return with_weights(graph, edge_index, arrays.get("edge_weight"), directed=True)
 
 
-def _sparse_features(arrays: Arrays) -> SparseRows:
-    parts = [arrays[f"feature_{part}"] for part in ("value", "column", "row_ptr")]
-    _checked_csr((parts[2].size - 1, int(arrays["feature_width"])), *parts)
-    value, column, row_ptr = (torch.from_numpy(part) for part in parts)
-    return SparseRows(row_ptr.long(), column.long(), value.float(), int(arrays["feature_width"]))
+def _from_citation_layout(arrays: Arrays, directed: bool) -> Graph:
+    features = _csr(arrays, "attr") if "attr_indptr" in arrays else None
+    return from_scipy(_csr(arrays, "adj"), features, arrays.get("labels"), directed=directed)
 
 
-def _from_common(arrays: Arrays, directed: bool) -> Graph:
-    adjacency = _common_csr(arrays, "adj").tocoo()
-    real = adjacency.data != 0
-    named = "attr_indptr" in arrays
-    features = _common_csr(arrays, "attr") if named else SparseRows.identity(adjacency.shape[0])
-    if adjacency.shape[0] != adjacency.shape[1] or adjacency.shape[0] != features.shape[0]:
-        raise GraphError(
-            f"adj_shape must be square with as many rows as attr_shape ({features.shape[0]}), "
-            f"found {adjacency.shape}"
-        )
-    edge_index = np.stack([adjacency.row[real], adjacency.col[real]])
-    graph = Graph.build(edge_index, features, arrays.get("labels"), directed=directed)
-    return graph if named else graph.with_notes(ONE_HOT_NOTE)
-
-
-def _common_csr(arrays: Arrays, prefix: str) -> sp.csr_matrix:
+def _csr(arrays: Arrays, prefix: str) -> sp.csr_matrix:
     rows, columns = (int(size) for size in arrays[f"{prefix}_shape"])
-    parts = (arrays[f"{prefix}_{part}"] for part in ("data", "indices", "indptr"))
-    return _checked_csr((rows, columns), *parts)
-
-
-def _checked_csr(shape: tuple[int, int], *parts: np.ndarray) -> sp.csr_matrix:
-    matrix = sp.csr_matrix(parts, shape=shape)
+    parts = tuple(arrays[f"{prefix}_{part}"] for part in ("data", "indices", "indptr"))
+    matrix = sp.csr_matrix(parts, shape=(rows, columns))
     matrix.check_format(full_check=True)
     return matrix

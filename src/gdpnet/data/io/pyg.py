@@ -1,9 +1,10 @@
-"""Graphs from and to the objects of other libraries: torch_geometric, NetworkX, scipy."""
+"""Graphs from and to torch_geometric and scipy objects."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,24 +13,22 @@ import torch
 from torch import Tensor
 
 from gdpnet.data.edge_weight import with_weights
-from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
-from gdpnet.data.graph import SPLITS, UNKNOWN, Graph
-from gdpnet.data.io.networkx import from_networkx, to_networkx
+from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows, is_sparse
+from gdpnet.data.graph import Graph
+from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError
-
-__all__ = ["from_networkx", "from_pyg", "from_scipy", "to_networkx", "to_pyg"]
 
 _MASKS = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}
 
 
 def from_pyg(data: Any, split: Any = None, *, directed: bool = False) -> Graph:
-    """Take over a torch_geometric ``Data``: x, edge_index, y, the masks and edge_weight.
+    """Convert a torch_geometric ``Data``: x, edge_index, y, the masks and edge_weight.
 
     Args:
-        data: the graph; x may be sparse, y is -1 (or NaN) where unknown; with a column a label, ones and zeros, the
-            class of a node is the set of its labels, their numbers joined by ``|``.
-        split: one code a node as in :meth:`Graph.build`, instead of the masks.
-        directed: keep the direction of edges; otherwise every edge counts both ways.
+        data: the graph; x may be sparse, and y is -1 or NaN if unknown. If y has one column of ones and zeros per
+            label, the class of a node is the set of its labels, their numbers joined by ``|``.
+        split: one code per node as in :meth:`Graph.build`, instead of the masks.
+        directed: keep the direction of edges; otherwise every edge is added in both directions.
     """
     from torch_geometric.data import Data
 
@@ -62,11 +61,12 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False) -> Graph:
 def to_pyg(graph: Graph) -> Any:
     """Return a torch_geometric ``Data``; sparse features become a sparse CSR tensor.
 
-    Edges point from the neighbour to its target; y (-1 unknown), masks and edge_weight are there if known.
+    Edges point from the neighbour to its target; y (-1 if unknown), masks and edge_weight are set if the graph has
+    them.
     """
     from torch_geometric.data import Data
 
-    data = Data(x=_torch_features(graph.features), edge_index=torch.stack([graph.neighbour, graph.target]))
+    data = Data(x=_torch_features(graph.features), edge_index=graph.edge_index)
     if graph.num_classes:
         data.y = graph.labels.clone()
     if bool(graph.split.any()):
@@ -87,24 +87,23 @@ def from_scipy(
     class_names: Sequence[str] | None = None,
     directed: bool = False,
 ) -> Graph:
-    """Take over a square adjacency matrix (row to column) and one feature row a node, one-hot if not given.
+    """Convert a square adjacency matrix (row to column) and one feature row per node, one-hot by default.
 
-    A value that is not zero is an edge; what it is does not matter.
+    Every non-zero value is an edge; the values are not used as weights.
     """
     matrix = sp.coo_matrix(adjacency)
     if matrix.shape[0] != matrix.shape[1]:
         raise GraphError(f"the adjacency matrix must be square, found shape {matrix.shape}")
     rows = SparseRows.identity(matrix.shape[0]) if features is None else features
-    if not isinstance(rows, SparseRows | Tensor):
-        rows = rows if sp.issparse(rows) else np.asarray(rows)
+    rows = rows if hasattr(rows, "shape") else np.asarray(rows)
     if rows.shape[:1] != matrix.shape[:1]:
         raise GraphError(
-            f"there must be one feature row a row of the adjacency matrix ({matrix.shape[0]}), "
+            f"there must be one feature row per row of the adjacency matrix ({matrix.shape[0]}), "
             f"found features of shape {tuple(rows.shape)}"
         )
-    real = matrix.data != 0
+    stored = matrix.data != 0
     graph = Graph.build(
-        np.stack([matrix.row[real], matrix.col[real]]),
+        np.stack([matrix.row[stored], matrix.col[stored]]),
         rows,
         labels,
         split=split,
@@ -116,29 +115,30 @@ def from_scipy(
 
 
 def _pyg_features(x: Any) -> Any:
-    """Return x as it is, or as a scipy matrix if it is a sparse tensor."""
+    """Return x, as a scipy matrix if it is a sparse tensor."""
     if not isinstance(x, Tensor) or x.layout == torch.strided:
         return x
-    x = x.detach().cpu()
-    if x.layout == torch.sparse_coo:
-        x = x.coalesce()
-        return sp.coo_matrix((x.values().numpy(), tuple(x.indices().numpy())), shape=tuple(x.shape))
-    if x.layout == torch.sparse_csr:
-        parts = (x.values(), x.col_indices(), x.crow_indices())
-        return sp.csr_matrix(tuple(part.numpy() for part in parts), shape=tuple(x.shape))
-    if x.layout == torch.sparse_csc:
-        parts = (x.values(), x.row_indices(), x.ccol_indices())
-        return sp.csc_matrix(tuple(part.numpy() for part in parts), shape=tuple(x.shape))
-    raise GraphError(f"sparse x must be a COO, CSR or CSC tensor, found {x.layout}")
+    if x.layout not in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
+        raise GraphError(f"sparse x must be a COO, CSR or CSC tensor, found {x.layout}")
+    with _without_beta_warning():
+        csr = x.detach().cpu().to_sparse_csr()
+    parts = (csr.values(), csr.col_indices(), csr.crow_indices())
+    return sp.csr_matrix(tuple(part.numpy() for part in parts), shape=tuple(x.shape))
 
 
 def _torch_features(features: Features) -> Tensor:
-    if not isinstance(features, SparseRows):
+    if not is_sparse(features):
         return features.clone()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
+    with _without_beta_warning():
         parts = (features.row_ptr.clone(), features.column.clone(), features.value.clone())
         return torch.sparse_csr_tensor(*parts, size=features.shape, check_invariants=False)
+
+
+@contextmanager
+def _without_beta_warning() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
+        yield
 
 
 def _pyg_labels(y: Tensor | None) -> Tensor | None:
@@ -152,9 +152,9 @@ def _pyg_labels(y: Tensor | None) -> Tensor | None:
 
 
 def _label_sets(y: Tensor) -> tuple[Tensor, list[str]]:
-    """Return the class of each node, which is its set of labels, and the names of these sets."""
+    """Return the class of each node, which is its set of labels, and the names of the sets."""
     if not bool(((y == 0) | (y == 1)).all()):
-        raise GraphError("y with a column a label must hold ones and zeros, found another value")
+        raise GraphError("y with one column per label must hold ones and zeros, found another value")
     sets, label = torch.unique(y.long(), dim=0, return_inverse=True)
     return label, ["|".join(str(place) for place in one.nonzero().flatten().tolist()) for one in sets]
 
@@ -174,6 +174,6 @@ def _split_of_masks(data: Any) -> Tensor:
         chosen = chosen.cpu()
         twice = (chosen & (code > 0)).nonzero()
         if twice.numel():
-            raise GraphError(f"a node must be in one mask at most, found node {int(twice[0])} also in {mask}")
+            raise GraphError(f"a node must be in at most one mask, found node {int(twice[0])} also in {mask}")
         code[chosen] = SPLITS.index(name)
     return code

@@ -1,4 +1,4 @@
-"""Tables in CSV and Parquet files: read, checked column by column, written whole. Rows count from 1."""
+"""Tables in CSV and Parquet files, with checked columns; errors count rows from 1."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from gdpnet._core.files import atomic_path
 from gdpnet.errors import GraphError, nearest
 
 SUFFIXES = (".csv", ".parquet")
-"""Kinds of tables, by the end of the file's name."""
+"""File suffixes of tables."""
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
 def read_table(path: Path, text: Iterable[str] = ()) -> Any:
-    """Read a CSV or Parquet file; in CSV the columns named in ``text`` stay as they are written."""
+    """Read a CSV or Parquet file; CSV columns named in ``text`` are read as text."""
     try:
         if path.suffix == ".csv":
-            table = _read_csv(path, text)
+            parsing = csv.ParseOptions(newlines_in_values=True)
+            types = csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string()))
+            table = csv.read_csv(path, parse_options=parsing, convert_options=types)
             return table.rename_columns(table.column_names)  # fails here if names are not UTF-8
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             return file.read()
@@ -37,16 +39,8 @@ def read_table(path: Path, text: Iterable[str] = ()) -> Any:
         raise GraphError(f"{path} cannot be read as a {path.suffix[1:].upper()} table: {reason}") from error
 
 
-def _read_csv(path: Path, text: Iterable[str]) -> Any:
-    return csv.read_csv(
-        path,
-        parse_options=csv.ParseOptions(newlines_in_values=True),
-        convert_options=csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string())),
-    )
-
-
 def write_table(table: Any, path: Path) -> None:
-    """Write an Arrow table whole, as CSV or Parquet by the end of the file's name."""
+    """Write an Arrow table, whole or not at all, as CSV or Parquet by the file's suffix."""
     if path.suffix not in SUFFIXES:
         raise GraphError(f"a table must be written to a .csv or .parquet file, found {path.name}")
     with atomic_path(path) as temporary:
@@ -57,7 +51,7 @@ def write_table(table: Any, path: Path) -> None:
 
 
 def column_of(table: Any, name: str, path: Path) -> Any:
-    """Return a column by its name, or say which names there are."""
+    """Return a column by its name; the error suggests a similar name."""
     found = table.column_names.count(name)
     if found == 0:
         raise GraphError(f"{path} must have a column '{name}'{nearest(name, table.column_names)}")
@@ -67,12 +61,14 @@ def column_of(table: Any, name: str, path: Path) -> Any:
 
 
 def read_ids(table: Any, name: str, path: Path) -> Any:
-    """Return a column of ids as text or as whole numbers; each row must have one."""
+    """Return a column of ids, text or whole numbers, without empty rows."""
     column = column_of(table, name, path)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (pa.types.is_integer(kind) or _is_text(kind) or pa.types.is_null(kind)):
         raise GraphError(f"column '{name}' of {path} must hold text or whole numbers, found {kind}")
-    whole = pa.types.is_integer(kind) and kind != pa.uint64()  # hashes of 64 bits do not fit and stay text
+    whole = (
+        pa.types.is_integer(kind) and kind != pa.uint64()
+    )  # 64-bit hashes do not fit int64 and become text
     ids = pc.cast(column, pa.int64() if whole else pa.string())
     blank = pc.is_null(ids) if whole else pc.fill_null(pc.equal(ids, ""), True)
     if pc.any(blank).as_py():
@@ -84,7 +80,7 @@ def read_ids(table: Any, name: str, path: Path) -> Any:
 
 
 def find_ids(ids: Any, known: Any, name: str, path: Path, known_path: Path) -> np.ndarray:
-    """Return the place of each id among the known ones."""
+    """Return the position of each id among the known ids."""
     if ids.type != known.type:
         ids, known = pc.cast(ids, pa.string()), pc.cast(known, pa.string())
     place = pc.index_in(ids, value_set=known)
@@ -98,7 +94,7 @@ def find_ids(ids: Any, known: Any, name: str, path: Path, known_path: Path) -> n
 
 
 def read_numbers(table: Any, name: str, path: Path, ids: Any = None) -> Float[np.ndarray, "rows"]:
-    """Return a column of finite numbers; a row without one is named by its node's id, if ids are given."""
+    """Return a column of finite numbers; errors name a row by its node id if ids are given."""
     value = _as_double(column_of(table, name, path), name, path)
     with np.errstate(over="ignore"):
         number = np.array(value, dtype=np.float64).astype(np.float32)

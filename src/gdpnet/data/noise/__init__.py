@@ -1,1 +1,1 @@
-"""Corrupt a graph on purpose, and know what changed."""
+"""Corrupt a graph on purpose, with a record of what changed."""

@@ -1,8 +1,9 @@
-"""Adversarial links: those that most mislead a graph convolutional network (PRBCD and GRBCD, Geisler et al. 2021)."""
+"""Adversarial edge changes that mislead a graph convolutional network (PRBCD and GRBCD, Geisler et al. 2021)."""
 
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,26 +14,27 @@ from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
 from gdpnet.data.features import Features, normalise, project
-from gdpnet.data.graph import UNKNOWN, Graph
+from gdpnet.data.graph import Graph
 from gdpnet.data.noise.links import Links, relinked
 from gdpnet.data.noise.registry import Noise, Noisy, check_rate, compare
+from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import GraphError
 
 WIDTH = 16
 """Width of the attacked network."""
 
 EPOCHS = 100
-"""Epochs that the attacked network is trained for."""
+"""Training epochs of the attacked network."""
 
 STEPS = 125
 """Steps of an attack."""
 
 BLOCK = 100_000
-"""Pairs of nodes that an attack looks at in one step, or four times its budget where that is more."""
+"""Pairs of nodes that an attack considers per step, or four times its budget if that is more."""
 
 
 class Surrogate(nn.Module):
-    """A graph convolutional network of two layers; its input is projected beforehand, so it may be sparse."""
+    """A two-layer graph convolutional network whose input is projected first, so that it may be sparse."""
 
     def __init__(self, features: int, classes: int) -> None:
         super().__init__()
@@ -52,18 +54,18 @@ class Surrogate(nn.Module):
         return F.log_softmax(self.second(hidden, edge_index, edge_weight), dim=1)
 
     def project(self, features: Features) -> Float[Tensor, "nodes hidden"]:
-        """Return what `forward` takes."""
+        """Return the input of `forward`."""
         return project(normalise(features, "l2"), self.weight)
 
 
 def train_surrogate(graph: Graph, device: torch.device) -> Surrogate:
-    """Train the network that is attacked on the labelled training nodes; draws from torch's own generator."""
+    """Train the attacked network on the labelled training nodes, with torch's global random generator."""
     train = graph.nodes_in("train")
     train = train[graph.labels[train] != UNKNOWN]
     if train.numel() == 0 or graph.num_classes < 2:
         raise GraphError("an attack needs labelled training nodes of two classes or more")
     train, labels, features = train.to(device), graph.labels.to(device), graph.features.to(device)
-    edges = _edge_index(graph).to(device)
+    edges = graph.edge_index.to(device)
     model = Surrogate(graph.num_features, graph.num_classes).to(device)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
     model.train()
@@ -78,57 +80,44 @@ def train_surrogate(graph: Graph, device: torch.device) -> Surrogate:
 def attack_links(
     graph: Graph, rate: float, seed: int, device: torch.device, *, greedy: bool = False
 ) -> Noisy:
-    """Add and remove the links that make a network trained on the graph fail on its test nodes.
+    """Add and remove links so that a network trained on the graph fails on its test nodes.
 
-    At most ``rate`` times as many links as there are change. A test node without a label is to lose the class
-    that the network gives it. Weights of edges are not looked at.
+    At most ``rate`` times the number of links change. For a test node without a label, the attack is against the
+    class that the network predicts. Edge weights are ignored.
     """
     kind = "grbcd" if greedy else "prbcd"
     check_rate(kind, rate)
-    test = graph.nodes_in("test")
-    if test.numel() == 0:
+    if graph.nodes_in("test").numel() == 0:
         raise GraphError("an attack needs test nodes to mislead, found none")
     links = Links.of(graph)
     budget = round(rate * links.count)
     if budget == 0:
         return compare(graph, graph)
-    _check_budget(kind, rate, budget, graph.num_nodes)
-    # the attack draws from torch's own generators, which are put back as they were
+    nodes = graph.num_nodes
+    most = nodes * (nodes - 1) // 4  # a random block of pairs, sampled with replacement, must hold the budget
+    if budget > most:
+        raise GraphError(
+            f"{kind}={rate:g} must change {budget:,} links, but at most {most:,} can change among {nodes:,} nodes"
+        )
+    # the attack uses the global generators of torch, whose state is restored
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         model = train_surrogate(graph, device)
-        edges = _attacked_edges(model, graph, test, budget, greedy, links.directed, device)
+        edges = _attacked_edges(model, graph, budget, greedy, links.directed, device)
     return compare(graph, _with_edges(graph, edges.cpu().numpy(), links.directed, seed))
 
 
 def attacks(device: torch.device) -> dict[str, Noise]:
-    """Return the attacks by the names that a user types: by projected gradients, and greedy."""
-
-    def noise(greedy: bool) -> Noise:
-        return lambda graph, rate, seed: attack_links(graph, rate, seed, device, greedy=greedy)
-
-    return {"prbcd": noise(False), "grbcd": noise(True)}
-
-
-def _check_budget(kind: str, rate: float, budget: int, nodes: int) -> None:
-    # a random block of pairs that is drawn with replacement must hold the budget
-    most = nodes * (nodes - 1) // 4
-    if budget > most:
-        raise GraphError(
-            f"{kind}={rate:g} asks to change {budget:,} links, but among {nodes:,} nodes it can be {most:,} at most"
-        )
+    """Return the attacks by name: with projected gradients, and greedy."""
+    kinds = {"prbcd": False, "grbcd": True}
+    return {kind: partial(attack_links, device=device, greedy=greedy) for kind, greedy in kinds.items()}
 
 
 def _attacked_edges(
-    model: Surrogate,
-    graph: Graph,
-    test: Int[Tensor, "targets"],
-    budget: int,
-    greedy: bool,
-    directed: bool,
-    device: torch.device,
+    model: Surrogate, graph: Graph, budget: int, greedy: bool, directed: bool, device: torch.device
 ) -> Int[Tensor, "2 edges"]:
-    edges = _edge_index(graph).to(device)
+    """Return the edges of the attacked graph."""
+    edges = graph.edge_index.to(device)
     with torch.no_grad():
         hidden = model.project(graph.features.to(device))
         predicted = model(hidden, edges).argmax(dim=1)
@@ -137,7 +126,7 @@ def _attacked_edges(
     attack = _attack_of(greedy)(
         model, max(BLOCK, 4 * budget), epochs=STEPS, is_undirected=not directed, log=False
     )
-    changed, _ = attack.attack(hidden, edges, labels, budget, test.to(device))
+    changed, _ = attack.attack(hidden, edges, labels, budget, graph.nodes_in("test").to(device))
     return changed
 
 
@@ -150,14 +139,10 @@ def _attack_of(greedy: bool) -> Any:
 
 
 def _with_edges(graph: Graph, edges: np.ndarray, directed: bool, seed: int) -> Graph:
-    """Return the graph with exactly these edges; those it had keep their weights."""
+    """Return the graph with exactly these edges; old ones keep their weights."""
     old = graph.target.numpy() * graph.num_nodes + graph.neighbour.numpy()
     new = np.unique(edges[1] * graph.num_nodes + edges[0])
     fresh = np.setdiff1d(new, old, assume_unique=True)
     added = np.stack([fresh % graph.num_nodes, fresh // graph.num_nodes])
     added = added if directed else added[:, added[0] < added[1]]
     return relinked(graph, np.isin(old, new), added, directed, np.random.default_rng(seed))
-
-
-def _edge_index(graph: Graph) -> Int[Tensor, "2 edges"]:
-    return torch.stack([graph.neighbour, graph.target])

@@ -1,4 +1,4 @@
-"""Write a corrupted graph as a folder that can be trained on, with a record of what was changed."""
+"""Write a corrupted graph as a folder that can be trained on, with a record of the changes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ import pyarrow as pa
 from torch import Tensor
 
 from gdpnet._core.files import new_folder
-from gdpnet.data.graph import Graph, id_text
-from gdpnet.data.io.files import write_tables
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import id_array, write_tables
 from gdpnet.data.io.npz import write_npz
 from gdpnet.data.io.tables import write_table
-from gdpnet.data.noise.links import is_directed
 from gdpnet.data.noise.registry import Noisy
 
 
 def write_noisy(original: Graph, noisy: Noisy, folder: Path, about: Mapping[str, Any] | None = None) -> None:
-    """Write a corrupted graph and what was changed to a new folder, whole or not at all.
+    """Write a corrupted graph and its changes to a new folder, whole or not at all.
 
     ``nodes``, ``edges`` and ``features`` are the tables that :func:`gdpnet.data.io.files.read_graph` reads; edges
-    have a column ``spurious`` more. These tables do not say which features and labels are noise: ``graph.npz`` is
-    the same graph with its truth, ``changes.parquet`` lists every change, ``changes.json`` counts them.
+    also have a column ``spurious``. ``graph.npz`` is the same graph with all known noise, ``changes.parquet`` lists
+    every change, and ``changes.json`` counts them.
     """
     with new_folder(folder) as temporary:
         assert noisy.graph.truth is not None
@@ -34,12 +33,12 @@ def write_noisy(original: Graph, noisy: Noisy, folder: Path, about: Mapping[str,
         )
         write_npz(noisy.graph, temporary / "graph.npz")
         write_table(change_table(original, noisy), temporary / "changes.parquet")
-        record = {**(about or {}), "directed": is_directed(noisy.graph), **count_changes(noisy)}
+        record = {**(about or {}), "directed": noisy.graph.is_directed, **count_changes(noisy)}
         (temporary / "changes.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
 def count_changes(noisy: Noisy) -> dict[str, int]:
-    """Count what was changed."""
+    """Count the changes."""
     return {
         "links_added": noisy.added.shape[1],
         "links_removed": noisy.removed.shape[1],
@@ -49,17 +48,17 @@ def count_changes(noisy: Noisy) -> dict[str, int]:
 
 
 def change_table(original: Graph, noisy: Noisy) -> Any:
-    """Return an Arrow table of one row a change, by the user's ids.
+    """Return an Arrow table of one row per change, with the user's ids.
 
-    ``change`` is added, removed, features or label; a link has its ends as ``source`` and ``target``, a node its
-    ``node``, and a changed label the class that it ``was`` and ``now`` is.
+    ``change`` is added, removed, features or label. A link has ``source`` and ``target``, a node ``node``, and a
+    changed label its old class ``was`` and its new class ``now``.
     """
     count = count_changes(noisy)
     links, nodes = count["links_added"] + count["links_removed"], noisy.features_of.numel()
     kinds = np.repeat(["added", "removed", "features", "label"], list(count.values()))
     ends = np.concatenate([noisy.added.numpy(), noisy.removed.numpy()], axis=1)
     changed = np.concatenate([noisy.features_of.numpy(), noisy.labels_of.numpy()])
-    names = np.array([*original.class_names, None], dtype=object)  # the last one is for unknown, -1
+    names = np.array([*original.class_names, None], dtype=object)  # the last entry is for unknown, -1
     return pa.table(
         {
             "change": kinds,
@@ -73,10 +72,9 @@ def change_table(original: Graph, noisy: Noisy) -> Any:
 
 
 def _ids(graph: Graph, nodes: np.ndarray, before: int, after: int) -> Any:
-    """Return the ids of some nodes, with rows of nothing around them."""
-    ids = graph.node_ids if graph.node_ids.dtype.kind in "iu" else id_text(graph.node_ids)
-    given = pa.array(ids).take(pa.array(nodes))
-    return pa.concat_arrays([pa.nulls(before, given.type), given, pa.nulls(after, given.type)])
+    """Return the ids of some nodes, with null rows around them."""
+    ids = id_array(graph).take(pa.array(nodes))
+    return pa.concat_arrays([pa.nulls(before, ids.type), ids, pa.nulls(after, ids.type)])
 
 
 def _names(names: np.ndarray, labels: Tensor, before: int) -> Any:

@@ -1,7 +1,7 @@
-"""Noise in the links of a graph: more of them, fewer, or others; each function returns the changed graph.
+"""Noise in the edges of a graph: added, removed or rewired; each function returns the changed graph.
 
-A link is a pair of nodes that are each other's neighbours. Where some edges of a graph run one way only, the
-graph is taken as directed and every edge is a link by itself; a new one then points either way by chance.
+A link is an undirected edge, stored in both directions. In a directed graph, one with some one-way edge, every edge
+is a link, and a new link gets a random direction.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ import torch
 from jaxtyping import Bool, Int
 
 from gdpnet._core.csr import offsets_of
-from gdpnet.data.graph import UNKNOWN, Graph
+from gdpnet.data.graph import Graph
 from gdpnet.data.sampling import distinct, is_among, untaken
+from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import GraphError
 
 PATIENCE = 100
-"""Rounds of swaps without a single possible one after which rewiring gives up."""
+"""Rounds without a possible swap after which rewiring gives up."""
 
 
 @dataclass(frozen=True)
 class Links:
-    """The links of a graph, once each, and the link that each edge belongs to."""
+    """The links of a graph, once each, and the link of each edge."""
 
     ends: Int[np.ndarray, "2 links"]
     of_edge: Int[np.ndarray, "edges"]
@@ -36,28 +37,23 @@ class Links:
 
     @classmethod
     def of(cls, graph: Graph) -> Links:
-        """Find the links of a graph; those of an undirected one run from the lower node to the higher."""
-        ends = np.stack([graph.neighbour.numpy(), graph.target.numpy()])
-        if is_directed(graph):
+        """Return the links of a graph; undirected ones run from the lower to the higher node."""
+        ends = graph.edge_index.numpy()
+        if graph.is_directed:
             return cls(ends, np.arange(graph.num_edges), True)
-        key, of_edge = np.unique(_undirected_key(ends, graph.num_nodes), return_inverse=True)
+        key, of_edge = np.unique(_key(ends, graph.num_nodes, False), return_inverse=True)
         return cls(np.stack([key // graph.num_nodes, key % graph.num_nodes]), of_edge, False)
 
 
-def is_directed(graph: Graph) -> bool:
-    """Say whether some edge has no edge that runs the other way."""
-    return bool((graph.reverse < 0).any())
-
-
 def add_random_links(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
-    """Add ``rate`` times as many links as there are, between any nodes that are not linked."""
+    """Add ``rate`` times as many links as the graph has, between random nodes that are not adjacent."""
     return _add_links(graph, rate, rng, np.arange(graph.num_nodes), "random-links", "nodes")
 
 
 def add_cross_class_links(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
-    """Add ``rate`` times as many links as there are, between unlinked nodes of different known classes.
+    """Add ``rate`` times as many links as the graph has, between non-adjacent nodes of different known classes.
 
-    Where true classes are known they count, not the labels, which may be wrong.
+    The true classes are used if they are known, as labels may be wrong.
     """
     label = graph.labels if graph.truth is None else graph.truth.clean_labels
     between = "nodes of different known classes"
@@ -75,8 +71,8 @@ def delete_links(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
 def rewire_links(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
     """Replace a share of the links by as many new ones, so that every node keeps its degree.
 
-    Two links a-b and c-d become a-d and c-b where neither exists nor existed. A swap takes two links, so one
-    link asked for is two. In a directed graph the sources keep their ends: out-degrees stay too.
+    Links a-b and c-d become a-d and c-b if neither exists nor existed. A swap takes two links, so a request for one
+    is rounded up to two. In a directed graph, in- and out-degrees stay.
     """
     links = Links.of(graph)
     wanted = round(rate * links.count)
@@ -84,8 +80,8 @@ def rewire_links(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
     ends, swapped = _swap_ends(rng, links, wanted, graph.num_nodes)
     if swapped.sum() < wanted:
         raise GraphError(
-            f"rewired-links={rate:g} asks to swap the ends of {wanted:,} of {links.count:,} links, found a way "
-            f"for {swapped.sum():,} only; ask for fewer"
+            f"rewired-links={rate:g} must swap the ends of {wanted:,} of {links.count:,} links, found swaps for "
+            f"{swapped.sum():,}; lower the rate"
         )
     return relinked(graph, ~swapped[links.of_edge], ends[:, swapped], links.directed, rng)
 
@@ -97,12 +93,12 @@ def relinked(
     directed: bool,
     rng: np.random.Generator,
 ) -> Graph:
-    """Return the graph with the kept edges and the added links; what was known of its noise is left out.
+    """Return the graph with the kept edges and the added links, without its known noise.
 
-    Where edges have weights, a new link gets that of a random old one, so that a weight gives none away.
+    A new link gets the weight of a random old one, so that weights do not reveal it.
     """
     pairs = added if directed else np.concatenate([added, added[::-1]], axis=1)
-    old = np.stack([graph.neighbour.numpy(), graph.target.numpy()])
+    old = graph.edge_index.numpy()
     source, target = np.concatenate([old[:, kept], pairs], axis=1)
     order = np.argsort(target * graph.num_nodes + source, kind="stable")
     weight = None
@@ -121,7 +117,7 @@ def relinked(
 
 
 class _Pairs:
-    """All pairs of nodes of different groups, numbered; nodes of an unknown group are in none."""
+    """All pairs of nodes of different groups, numbered; nodes of an unknown group are left out."""
 
     def __init__(self, group: np.ndarray) -> None:
         known = np.flatnonzero(group != UNKNOWN)
@@ -134,11 +130,11 @@ class _Pairs:
 
     @property
     def count(self) -> int:
-        """Return how many pairs there are."""
+        """Return the number of pairs."""
         return int(self.start[-1])
 
     def numbers_of(self, ends: np.ndarray) -> np.ndarray:
-        """Return the numbers of some pairs, ascending and once each; those that are none are left out."""
+        """Return the numbers of some pairs, ascending and unique; pairs within a group are left out."""
         left, right = np.sort(self.place[ends], axis=0)
         left, right = left[left >= 0], right[left >= 0]
         apart = right >= self.after[left]
@@ -173,66 +169,59 @@ def _add_links(
 def _swap_ends(
     rng: np.random.Generator, links: Links, wanted: int, nodes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Swap the ends of links until so many were; return all ends, and which links were swapped.
+    """Swap the ends of links until ``wanted`` of them changed; return all ends, and which links changed.
 
-    Each round pairs the links asked for at random; one that was swapped may be swapped again for the sake of one
-    that was not. Where a round found nothing, other links are asked for, and swapped ones are mixed further.
+    Each round pairs the chosen links at random; a swapped link may be swapped again to change another. After a round
+    without a swap, other links are chosen and swapped ones are mixed again.
     """
-    asked = rng.permutation(links.count)[:wanted]
-    first = np.sort(_key(links.ends, nodes, links.directed))
+    chosen = rng.permutation(links.count)[:wanted]
+    original = np.sort(_key(links.ends, nodes, links.directed))
     ends, swapped = links.ends.copy(), np.zeros(links.count, dtype=bool)
     idle = done = 0
     while done < wanted <= links.count and idle < PATIENCE:
         if idle:
             others = rng.permutation(np.flatnonzero(~swapped))
-            asked = np.concatenate([np.flatnonzero(swapped), others[: wanted - done]])
-        _swap_round(rng, ends, swapped, asked, first, links.directed, nodes, idle > 0)
+            chosen = np.concatenate([np.flatnonzero(swapped), others[: wanted - done]])
+        one, two = rng.permutation(chosen)[: chosen.size // 2 * 2].reshape(2, -1)
+        if not idle:
+            useful = ~(swapped[one] & swapped[two])
+            one, two = one[useful], two[useful]
+        taken = np.sort(_key(ends[:, swapped], nodes, links.directed))
+        offered, good = _offer_swaps(
+            rng, ends[:, one], ends[:, two], (original, taken), links.directed, nodes
+        )
+        one, two = one[good], two[good]
+        ends[:, one], ends[:, two] = offered[:, 0, good], offered[:, 1, good]
+        swapped[one] = swapped[two] = True
         idle = idle + 1 if swapped.sum() == done else 0
         done = int(swapped.sum())
     return ends, swapped
 
 
-def _swap_round(
+def _offer_swaps(
     rng: np.random.Generator,
-    ends: np.ndarray,
-    swapped: np.ndarray,
-    asked: np.ndarray,
     first: np.ndarray,
+    second: np.ndarray,
+    taken: tuple[np.ndarray, np.ndarray],
     directed: bool,
     nodes: int,
-    mix: bool,
-) -> None:
-    """Pair the links asked for and swap, in place, the ends of the pairs that give two new links.
-
-    Pairs of which both were swapped are let be, unless ``mix`` asks for all.
-    """
-    one, two = rng.permutation(asked)[: asked.size // 2 * 2].reshape(2, -1)
-    useful = mix | ~(swapped[one] & swapped[two])
-    one, two = one[useful], two[useful]
-    (a, b), (c, d) = ends[:, one], ends[:, two]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the links a-d and c-b for pairs of links a-b and c-d, and which pairs give two new links."""
+    (a, b), (c, d) = first, second
     if not directed:
-        turned = rng.random(one.size) < 0.5
+        turned = rng.random(a.size) < 0.5
         c, d = np.where(turned, d, c), np.where(turned, c, d)
     offered = np.stack([np.stack([a, c]), np.stack([d, b])])  # ends, link of the pair, pair
     key = _key(offered, nodes, directed)
-    now = np.sort(_key(ends[:, swapped], nodes, directed))
-    good = (offered[0] != offered[1]) & ~is_among(key, first) & ~is_among(key, now) & _is_first(key)
-    taken = good.all(axis=0)
-    ends[:, one[taken]], ends[:, two[taken]] = offered[:, 0, taken], offered[:, 1, taken]
-    swapped[one[taken]] = swapped[two[taken]] = True
-
-
-def _is_first(key: np.ndarray) -> np.ndarray:
-    """Say of each number whether it stands there for the first time."""
-    first = np.zeros(key.size, dtype=bool)
-    first[np.unique(key, return_index=True)[1]] = True
-    return first.reshape(key.shape)
+    once = np.zeros(key.size, dtype=bool)
+    once[np.unique(key, return_index=True)[1]] = True
+    good = (offered[0] != offered[1]) & once.reshape(key.shape)
+    for keys in taken:
+        good &= ~is_among(key, keys)
+    return offered, good.all(axis=0)
 
 
 def _key(ends: np.ndarray, nodes: int, directed: bool) -> np.ndarray:
-    """Return one number a link."""
-    return ends[0] * nodes + ends[1] if directed else _undirected_key(ends, nodes)
-
-
-def _undirected_key(ends: np.ndarray, nodes: int) -> np.ndarray:
-    return np.minimum(ends[0], ends[1]) * nodes + np.maximum(ends[0], ends[1])
+    """Return one number per link."""
+    low, high = ends if directed else (np.minimum(ends[0], ends[1]), np.maximum(ends[0], ends[1]))
+    return low * nodes + high

@@ -1,4 +1,4 @@
-"""Noise in the features and the labels of a graph; each function returns the changed graph."""
+"""Noise in the features and labels of a graph; each function returns the changed graph."""
 
 from __future__ import annotations
 
@@ -10,36 +10,39 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from gdpnet._core.csr import offsets_of
-from gdpnet.data.features import Features, SparseRows, take_rows
-from gdpnet.data.graph import SPLITS, UNKNOWN, Graph
+from gdpnet.data.features import (
+    Features,
+    SparseRows,
+    is_dense,
+    is_sparse,
+    mask_rows,
+    stored_values,
+    take_rows,
+    to_dense,
+    to_numpy,
+    to_sparse,
+)
+from gdpnet.data.graph import Graph
 from gdpnet.data.sampling import distinct, untaken
+from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError
 
 LARGEST_DENSE = 500_000_000
-"""The most numbers that sparse features may become when they are made dense."""
+"""Values, zeros included, that sparse features may have if they are to be made dense."""
 
 CHUNK = 20_000_000
-"""Numbers compared at a time."""
+"""Values that are compared at a time."""
 
 
 def mask_features(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
     """Set the whole feature row of a share of the nodes to zero."""
     shown = torch.ones(graph.num_nodes, dtype=torch.bool)
     shown[_some(rng, graph.num_nodes, rate)] = False
-    features = graph.features
-    if not isinstance(features, SparseRows):
-        return replace(graph, features=torch.where(shown[:, None], features, 0.0))
-    row = features.row
-    kept = shown[row]
-    pointer = offsets_of(torch.bincount(row[kept], minlength=graph.num_nodes))
-    return replace(
-        graph, features=SparseRows(pointer, features.column[kept], features.value[kept], features.width)
-    )
+    return replace(graph, features=mask_rows(graph.features, shown))
 
 
 def swap_features(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
-    """Replace the feature row of a share of the nodes by that of another random node, as it was."""
+    """Replace the feature row of a share of the nodes by the original row of another random node."""
     nodes = graph.num_nodes
     if nodes < 2:
         raise GraphError("swapped-features needs two nodes or more, found one")
@@ -50,32 +53,26 @@ def swap_features(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
 
 
 def blur_features(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
-    """Add normal noise to every feature, of ``rate`` times the standard deviation over all of them.
-
-    The features become dense.
-    """
+    """Add Gaussian noise of ``rate`` times the standard deviation of all feature values; the result is dense."""
     numbers = graph.num_nodes * graph.num_features
-    if isinstance(graph.features, SparseRows) and numbers > LARGEST_DENSE:
+    if is_sparse(graph.features) and numbers > LARGEST_DENSE:
         raise GraphError(
             f"gaussian-features makes sparse features dense, and {graph.num_nodes:,} nodes times "
             f"{graph.num_features:,} features are more than {LARGEST_DENSE:,} numbers"
         )
-    value = (
-        graph.features.value if isinstance(graph.features, SparseRows) else graph.features.flatten()
-    ).double()
+    value = stored_values(graph.features).flatten().double()
     deviation = (value.square().sum() / numbers - (value.sum() / numbers).square()).clamp(min=0).sqrt()
     noise = rng.standard_normal((graph.num_nodes, graph.num_features), dtype=np.float32)
     noise *= np.float32(rate * float(deviation))
-    return replace(graph, features=torch.from_numpy(noise).add_(_dense(graph.features)))
+    return replace(graph, features=torch.from_numpy(noise).add_(to_dense(graph.features)))
 
 
 def flip_bits(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
-    """In each row, let a share of the features that are not zero become zero, and as many zeros what those were.
+    """Move a share of the non-zero values of each row to columns that are zero.
 
-    For features of 0 and 1 that is a flip of bits; other values move to another column. Each row's number of
-    flips is rounded, so a row of few features may keep them all.
+    For binary features this flips bits. The number of flips is rounded per row, so a row of few values may stay.
     """
-    rows, width = _sorted_rows(graph.features), graph.num_features
+    rows, width = to_sparse(graph.features), graph.num_features
     pointer, column = rows.row_ptr.numpy(), rows.column.numpy()
     ones = np.diff(pointer)
     flips = np.rint(rate * ones).astype(np.int64)
@@ -89,18 +86,15 @@ def flip_bits(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
     owner, rank = distinct(rng, ones, flips)
     zero_owner, zero_rank = distinct(rng, width - ones, flips)
     moved = column.copy()
-    # both lists of owners are the same: row by row as many zeros as ones, and the pairing is by chance
+    # both lists of owners are the same, as each row has as many zeros as ones; the pairing is random
     mixed = np.lexsort((rng.random(zero_owner.size), zero_owner))
     moved[pointer[owner] + rank] = untaken(zero_owner, zero_rank, pointer, column, width)[mixed]
     features = SparseRows(rows.row_ptr, torch.from_numpy(moved), rows.value, width)
-    given = graph.features
-    return replace(
-        graph, features=_sorted_rows(features) if isinstance(given, SparseRows) else _dense(features)
-    )
+    return replace(graph, features=to_dense(features) if is_dense(graph.features) else to_sparse(features))
 
 
 def flip_labels(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
-    """Change the labels of a share of the training nodes to any other class."""
+    """Change the labels of a share of the training nodes to a random other class."""
     train = _labelled_training_nodes(graph, "flipped-labels")
     chosen = train[_some(rng, train.numel(), rate)]
     labels = graph.labels.clone()
@@ -110,12 +104,12 @@ def flip_labels(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
 
 
 def pair_labels(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
-    """Change the labels of a share of each class's training nodes to the next class; after the last, the first."""
+    """Change the labels of a share of each class's training nodes to the next class, cyclically."""
     return _relabelled(graph, rate, rng, "pair-labels", lambda label: (label + 1) % graph.num_classes)
 
 
 def hide_labels(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
-    """Hide the labels of a share of each class's training nodes, all but one at most: the nodes stay as context."""
+    """Hide the labels of a share of each class's training nodes, but at least one per class stays."""
     return _relabelled(
         graph, rate, rng, "hidden-labels", lambda label: np.full_like(label, UNKNOWN), spared=1
     )
@@ -129,7 +123,7 @@ def _relabelled(
     change: Callable[[np.ndarray], np.ndarray],
     spared: int = 0,
 ) -> Graph:
-    """Change the labels of a share of each class's training nodes, so many of each class at least spared."""
+    """Change the labels of a share of each class's training nodes; at least ``spared`` per class stay."""
     train = _labelled_training_nodes(graph, kind).numpy()
     labels = graph.labels.numpy()
     by_class = train[np.argsort(labels[train], kind="stable")]
@@ -142,15 +136,18 @@ def _relabelled(
 
 
 def changed_rows(before: Features, after: Features) -> Bool[Tensor, "nodes"]:
-    """Say of each row whether it holds other numbers than before."""
+    """Return whether each feature row changed."""
     if before is after:
         return torch.zeros(before.shape[0], dtype=torch.bool)
-    if isinstance(before, SparseRows) and isinstance(after, SparseRows):
-        differs = before.to_scipy() != after.to_scipy()
+    if is_sparse(before) and is_sparse(after):
+        differs = to_numpy(before) != to_numpy(after)
         return torch.from_numpy(np.diff(differs.tocsr().indptr) > 0)
     chunks = torch.arange(before.shape[0]).split(max(CHUNK // before.shape[1], 1))
     return torch.cat(
-        [(_dense(take_rows(before, rows)) != _dense(take_rows(after, rows))).any(dim=1) for rows in chunks]
+        [
+            (to_dense(take_rows(before, rows)) != to_dense(take_rows(after, rows))).any(dim=1)
+            for rows in chunks
+        ]
     )
 
 
@@ -166,21 +163,5 @@ def _labelled_training_nodes(graph: Graph, kind: str) -> Int[Tensor, "train"]:
 
 
 def _some(rng: np.random.Generator, count: int, rate: float) -> Int[Tensor, "chosen"]:
-    """Choose a share of the first numbers; those of a smaller share are among those of a larger one."""
+    """Sample a share of the numbers below ``count``; a smaller share is a subset of a larger one."""
     return torch.from_numpy(rng.permutation(count)[: round(rate * count)])
-
-
-def _sorted_rows(features: Features) -> SparseRows:
-    """Return features as sparse rows without zeros, the columns of each row ascending."""
-    if not isinstance(features, SparseRows):
-        row, column = features.nonzero(as_tuple=True)
-        pointer = offsets_of(torch.bincount(row, minlength=features.shape[0]))
-        return SparseRows(pointer, column, features[row, column], features.shape[1])
-    matrix = features.to_scipy().copy()
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    return SparseRows.from_scipy(matrix)
-
-
-def _dense(features: Features) -> Tensor:
-    return torch.from_numpy(features.to_scipy().toarray()) if isinstance(features, SparseRows) else features

@@ -1,30 +1,31 @@
-"""Corrupt a graph on purpose: kinds of noise by name, seeded, one after another, and exactly what they changed."""
+"""Corrupt a graph with seeded noise by name, and record exactly what changed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from gdpnet._core.csr import find_in_rows
 from gdpnet.data.graph import Graph, Truth
 from gdpnet.data.noise import links as noise_links
-from gdpnet.data.noise import nodes as noise_values
-from gdpnet.data.noise.links import is_directed
+from gdpnet.data.noise import nodes as noise_nodes
 from gdpnet.data.noise.nodes import changed_rows
 from gdpnet.errors import GraphError, nearest
 
 
 @dataclass(frozen=True)
 class Noisy:
-    """A corrupted graph, whose truth says what is noise, and what was changed to make it.
+    """A corrupted graph, whose truth marks the noise, and the changes.
 
-    Links are listed once, from the lower node to the higher; those of a directed graph as they point.
-    ``features_of`` and ``labels_of`` are the nodes whose features or label became others.
+    Undirected links are listed once, from the lower to the higher node. ``features_of`` and ``labels_of`` are the
+    nodes whose features or labels changed.
     """
 
     graph: Graph
@@ -35,41 +36,38 @@ class Noisy:
 
 
 Noise = Callable[[Graph, float, int], Noisy]
-"""Takes a graph, a rate and a seed."""
+"""A function of a graph, a rate and a seed."""
 
 _CHANGES: dict[str, Callable[[Graph, float, np.random.Generator], Graph]] = {
     "random-links": noise_links.add_random_links,
     "cross-class-links": noise_links.add_cross_class_links,
     "deleted-links": noise_links.delete_links,
     "rewired-links": noise_links.rewire_links,
-    "masked-features": noise_values.mask_features,
-    "swapped-features": noise_values.swap_features,
-    "gaussian-features": noise_values.blur_features,
-    "flipped-bits": noise_values.flip_bits,
-    "flipped-labels": noise_values.flip_labels,
-    "pair-labels": noise_values.pair_labels,
-    "hidden-labels": noise_values.hide_labels,
+    "masked-features": noise_nodes.mask_features,
+    "swapped-features": noise_nodes.swap_features,
+    "gaussian-features": noise_nodes.blur_features,
+    "flipped-bits": noise_nodes.flip_bits,
+    "flipped-labels": noise_nodes.flip_labels,
+    "pair-labels": noise_nodes.pair_labels,
+    "hidden-labels": noise_nodes.hide_labels,
 }
 
 MULTIPLES = ("random-links", "cross-class-links", "gaussian-features")
-"""Kinds whose rate may be over one; that of the others is a share."""
+"""Kinds whose rate may exceed one; other rates are shares."""
 
 
-def _noise(kind: str) -> Noise:
-    def apply(graph: Graph, rate: float, seed: int) -> Noisy:
-        check_rate(kind, rate)
-        after = _CHANGES[kind](graph, rate, np.random.default_rng(seed)) if rate else graph
-        return compare(graph, after)
-
-    return apply
+def _apply(kind: str, graph: Graph, rate: float, seed: int) -> Noisy:
+    check_rate(kind, rate)
+    after = _CHANGES[kind](graph, rate, np.random.default_rng(seed)) if rate else graph
+    return compare(graph, after)
 
 
-NOISES: dict[str, Noise] = {kind: _noise(kind) for kind in _CHANGES}
-"""Every kind of noise by the name that a user types."""
+NOISES: dict[str, Noise] = {kind: partial(_apply, kind) for kind in _CHANGES}
+"""Every kind of noise by name."""
 
 
 def corrupt(graph: Graph, kind: str, rate: float, seed: int, noises: Mapping[str, Noise] = NOISES) -> Noisy:
-    """Corrupt a graph with one kind of noise; one seed, one result."""
+    """Corrupt a graph with one kind of noise."""
     check_kind(kind, noises)
     return noises[kind](graph, rate, seed)
 
@@ -77,10 +75,10 @@ def corrupt(graph: Graph, kind: str, rate: float, seed: int, noises: Mapping[str
 def corrupt_all(
     graph: Graph, steps: Iterable[tuple[str, float]], seed: int, noises: Mapping[str, Noise] = NOISES
 ) -> Noisy:
-    """Corrupt a graph with several kinds of noise in their order; return what all of them changed together.
+    """Corrupt a graph with several kinds of noise in order; return their combined change.
 
-    What a later one undoes is not a change: a link that was removed and comes back is neither removed nor
-    spurious. The first step draws with the seed itself, each further one with a seed made of it and its place.
+    A change that a later step undoes does not count: a link that is removed and added again is neither removed nor
+    spurious. The first step uses the seed itself, later ones a seed derived from it and their position.
     """
     after = graph
     for place, (kind, rate) in enumerate(steps):
@@ -90,14 +88,14 @@ def corrupt_all(
 
 
 def check_kind(kind: str, known: Iterable[str] = NOISES) -> None:
-    """Refuse a kind of noise that is not known."""
+    """Refuse an unknown kind of noise."""
     names = list(known)
     if kind not in names:
         raise GraphError(f"there is no noise '{kind}'{nearest(kind, names)}")
 
 
 def check_rate(kind: str, rate: float) -> None:
-    """Refuse a rate that the kind of noise cannot have."""
+    """Refuse a rate that a kind of noise cannot have."""
     if not math.isfinite(rate) or rate < 0:
         raise GraphError(f"the rate of {kind} must be a number from 0, found {rate:g}")
     if rate > 1 and kind not in MULTIPLES:
@@ -105,10 +103,10 @@ def check_rate(kind: str, rate: float) -> None:
 
 
 def compare(before: Graph, after: Graph) -> Noisy:
-    """Say what was changed between two graphs of the same nodes, and write it into the later one's truth.
+    """Return what changed between two graphs of the same nodes, with the truth of the later one.
 
-    Spurious are the edges that the earlier graph does not have, and those that it already knew as such;
-    likewise corrupted nodes. Clean labels are those that the earlier graph holds for true.
+    An edge is spurious if the earlier graph does not have it or marks it as spurious; likewise for corrupted nodes.
+    Clean labels are those of the earlier graph.
     """
     known = before.truth or Truth(
         torch.zeros(before.num_edges, dtype=torch.bool),
@@ -116,29 +114,21 @@ def compare(before: Graph, after: Graph) -> Noisy:
         before.labels,
     )
     features = changed_rows(before.features, after.features)
-    place, came_from = _places_in(before, after), _places_in(after, before)
+    place = find_in_rows(before.row_ptr, before.neighbour, after.target, after.neighbour)
+    came_from = find_in_rows(after.row_ptr, after.neighbour, before.target, before.neighbour)
     spurious = torch.ones(after.num_edges, dtype=torch.bool)
     spurious[place >= 0] = known.spurious[place[place >= 0]]
     truth = Truth(spurious, known.corrupted | features, known.clean_labels)
-    one_way = is_directed(before) or is_directed(after)
+    directed = before.is_directed or after.is_directed
     return Noisy(
         graph=replace(after, truth=truth),
-        added=_links(after, place < 0, one_way),
-        removed=_links(before, came_from < 0, one_way),
+        added=_links(after, place < 0, directed),
+        removed=_links(before, came_from < 0, directed),
         features_of=features.nonzero().flatten(),
         labels_of=(before.labels != after.labels).nonzero().flatten(),
     )
 
 
-def _places_in(graph: Graph, other: Graph) -> Int[Tensor, "edges"]:
-    """Return for each edge of the other graph its place in this one, -1 where it has none."""
-    here, wanted = (one.target * one.num_nodes + one.neighbour for one in (graph, other))
-    if here.numel() == 0:
-        return torch.full_like(wanted, -1)
-    place = torch.searchsorted(here, wanted).clamp(max=here.numel() - 1)
-    return torch.where(here[place] == wanted, place, -1)
-
-
-def _links(graph: Graph, chosen: Tensor, one_way: bool) -> Int[Tensor, "2 links"]:
-    ends = torch.stack([graph.neighbour[chosen], graph.target[chosen]])
-    return ends if one_way else ends[:, ends[0] < ends[1]]
+def _links(graph: Graph, chosen: Tensor, directed: bool) -> Int[Tensor, "2 links"]:
+    ends = graph.edge_index[:, chosen]
+    return ends if directed else ends[:, ends[0] < ends[1]]

@@ -1,1 +1,1 @@
-"""Engines that play episodes: reference, numba, Triton."""
+"""Engines that play episodes: the reference, and kernels in numba and Triton that agree with it."""

@@ -1,10 +1,8 @@
-"""Products in LLVM's vectors, for the numba functions of `native.py`.
+"""Matrix products on LLVM vectors, for the numba kernel.
 
-Sums of several rows and columns stay in registers, which the compiler does not find by itself: loops over arrays
-store and load them at every step. Rows of weights are padded to whole panels, so that one compiled function serves
-all sizes.
-
-What numba keeps for the next process depends on the text of `native.py` alone, which therefore names this one's sum.
+Sums of several rows and columns stay in registers. The compiler does not achieve this on its own: loops over arrays
+store and load the sums at every step. Rows of weights are padded to whole panels, so that one compiled function
+serves all sizes.
 """
 
 from __future__ import annotations
@@ -20,29 +18,29 @@ from numba.extending import intrinsic
 from gdpnet.selection.engines.numba_layout import HALF_BLOCKS, HIDDEN_BLOCKS, LANES
 
 FLAGS = ("contract", "reassoc", "nsz")
-"""How products may be reordered; no flag lets the compiler assume that there is no infinity and no NaN."""
+"""Fast-math flags: products may be reordered, but infinities and NaNs keep their meaning."""
 
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
 _INT = ir.IntType(64)
 
 
-class _Columns:
-    """Write what is done with a panel of columns into the code that is being built."""
+class _Panel:
+    """Generate the code for one panel of columns."""
 
     def __init__(self, builder: Any, blocks: int, panel: Any) -> None:
         self.builder, self.blocks, self.width = builder, blocks, _INT(LANES * blocks)
         self.begin = builder.mul(panel, self.width)
 
     def rows_of(self, weight: Any, rows: Any) -> Any:
-        """Point to the first row of the panel."""
+        """Return the address of the panel's first row."""
         return self.builder.gep(weight, [self.builder.mul(self.begin, rows)])
 
     def load(self, vector: Any) -> list[Any]:
-        """Load the panel's part of a vector."""
+        """Load the panel's columns of a vector."""
         return self._load(vector, self.begin)
 
     def store(self, blocks: list[Any], vector: Any) -> None:
-        """Store the panel's part of a vector."""
+        """Store the panel's columns of a vector."""
         for place, block in zip(self._places(vector, self.begin), blocks, strict=True):
             self.builder.store(block, place, align=4)
 
@@ -52,13 +50,13 @@ class _Columns:
         loop, after = builder.append_basic_block("products"), builder.append_basic_block("summed")
         builder.cbranch(builder.icmp_signed(">", count, _INT(0)), loop, after)
         builder.position_at_end(loop)
-        k = self._either(_INT(0), before)
-        sums = [[self._either(block, before) for block in start] for _ in inputs]
+        k = self._phi(_INT(0), before)
+        sums = [[self._phi(block, before) for block in start] for _ in inputs]
         row = k if index is None else builder.load(builder.gep(index, [k]))
         weights = self._load(weight, builder.mul(row, self.width))
         ends = []
         for one, old in zip(inputs, sums, strict=True):
-            number = self._splat(builder.load(builder.gep(one, [k])))
+            number = self._broadcast(builder.load(builder.gep(one, [k])))
             products = [builder.fmul(number, block, flags=FLAGS) for block in weights]
             ends.append([builder.fadd(a, b, flags=FLAGS) for a, b in zip(old, products, strict=True)])
         following = builder.add(k, _INT(1))
@@ -66,7 +64,7 @@ class _Columns:
             phi.add_incoming(value, loop)
         builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
         builder.position_at_end(after)
-        found = [[self._either(block, before) for block in start] for _ in inputs]
+        found = [[self._phi(block, before) for block in start] for _ in inputs]
         for phi, value in zip(chain(*found), chain(*ends), strict=True):
             phi.add_incoming(value, loop)
         return found
@@ -82,7 +80,7 @@ class _Columns:
         add_up = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.fadd.v{LANES}f32")
         return builder.call(add_up, [ir.FloatType()(0.0), parts], fastmath=FLAGS)
 
-    def _either(self, value: Any, before: Any) -> Any:
+    def _phi(self, value: Any, before: Any) -> Any:
         phi = self.builder.phi(value.type)
         phi.add_incoming(value, before)
         return phi
@@ -95,18 +93,21 @@ class _Columns:
     def _load(self, base: Any, at: Any) -> list[Any]:
         return [self.builder.load(place, align=4) for place in self._places(base, at)]
 
-    def _splat(self, number: Any) -> Any:
+    def _broadcast(self, number: Any) -> Any:
         nothing, first = _VECTOR(ir.Undefined), ir.IntType(32)
         vector = self.builder.insert_element(nothing, number, first(0))
         return self.builder.shuffle_vector(vector, nothing, ir.VectorType(first, LANES)([0] * LANES))
 
 
-def _array(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    return context.make_array(kind)(context, builder, value)
-
-
 def _pointers(context: Any, builder: Any, kinds: Any, values: Any) -> list[Any]:
-    return [_array(context, builder, *both).data for both in zip(kinds, values, strict=True)]
+    arrays = [
+        context.make_array(kind)(context, builder, value) for kind, value in zip(kinds, values, strict=True)
+    ]
+    return [array.data for array in arrays]
+
+
+def _shape(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    return cgutils.unpack_tuple(builder, context.make_array(kind)(context, builder, value).shape)
 
 
 @intrinsic
@@ -116,40 +117,34 @@ def add_rows(typing: Any, out: Any, value: Any, index: Any, weight: Any, panel: 
     def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target, inputs, places, weights = _pointers(context, builder, signature.args[:4], arguments[:4])
         number, count = arguments[4:]
-        sizes = cgutils.unpack_tuple(builder, _array(context, builder, signature.args[3], arguments[3]).shape)
-        columns = _Columns(builder, HALF_BLOCKS, number)
-        weights = columns.rows_of(weights, sizes[1])
-        (sums,) = columns.sum(columns.load(target), [inputs], weights, count, places)
-        columns.store(sums, target)
+        _, rows, _ = _shape(context, builder, signature.args[3], arguments[3])
+        panel = _Panel(builder, HALF_BLOCKS, number)
+        weights = panel.rows_of(weights, rows)
+        (sums,) = panel.sum(panel.load(target), [inputs], weights, count, places)
+        panel.store(sums, target)
         return context.get_dummy_value()
 
     return types.void(out, value, index, weight, panel, count), write
 
 
 def _scorer(rows: int) -> Any:
-    """Return what scores so many rows of the first layer at once."""
+    """Return an intrinsic that scores this many rows of the first layer at once."""
 
     @intrinsic
     def add_scores(typing: Any, out: Any, layer: Any, hidden: Any, bias: Any, score: Any, panel: Any) -> Any:
-        """Add to out of each row the sum of score · relu(bias + layer hidden) over a panel of hidden columns."""
+        """Add to each row of out the sum of score · relu(bias + layer hidden) over a panel of hidden columns."""
 
         def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             found, layers, *weights = _pointers(context, builder, signature.args[:5], arguments[:5])
-            first = cgutils.unpack_tuple(
-                builder, _array(context, builder, signature.args[1], arguments[1]).shape
-            )[1]
-            columns = _Columns(builder, HIDDEN_BLOCKS, arguments[5])
+            _, first = _shape(context, builder, signature.args[1], arguments[1])
+            panel = _Panel(builder, HIDDEN_BLOCKS, arguments[5])
             inputs = [builder.gep(layers, [builder.mul(_INT(row), first)]) for row in range(rows)]
-            hidden, start, last = (
-                columns.rows_of(weights[0], first),
-                columns.load(weights[1]),
-                columns.load(weights[2]),
-            )
-            for row, sums in enumerate(columns.sum(start, inputs, hidden, first)):
+            hidden = panel.rows_of(weights[0], first)
+            start, last = panel.load(weights[1]), panel.load(weights[2])
+            for row, sums in enumerate(panel.sum(start, inputs, hidden, first)):
                 place = builder.gep(found, [_INT(row)])
-                builder.store(
-                    builder.fadd(builder.load(place), columns.score(sums, last), flags=FLAGS), place
-                )
+                total = builder.fadd(builder.load(place), panel.score(sums, last), flags=FLAGS)
+                builder.store(total, place)
             return context.get_dummy_value()
 
         return types.void(out, layer, hidden, bias, score, panel), write

@@ -1,4 +1,4 @@
-"""The reference engine: all episodes of a batch move in step, on flat tensors, on any device."""
+"""The reference engine: all episodes of a batch advance in lockstep, on flat tensors, on any device."""
 
 from __future__ import annotations
 
@@ -9,124 +9,122 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import offsets_of, sum_by_owner
+from gdpnet._core.csr import sum_by_owner
 from gdpnet._core.random import gumbels, uniforms
 from gdpnet.errors import GDPNetError
-from gdpnet.selection.episodes import Episodes, Met, View
-from gdpnet.selection.play import DIVERGED, ENDING, Play, Played
+from gdpnet.selection.episodes import Encoded, Episodes, View
+from gdpnet.selection.play import DIVERGED, Play, Played, allocate_slots, neighbour_halves, read_slots
 from gdpnet.selection.policy import Policy, agreement
 
 _SCORE_CHUNK = 1 << 13
-_LOOK_CHUNK = 1 << 12
+_OBSERVE_CHUNK = 1 << 12
+"""Rows computed at once on the CPU: few enough for the cache."""
+
+_DEVICE_CHUNK = 1 << 20
+"""Rows computed at once on a GPU."""
 
 
 class _Draw(NamedTuple):
-    """What a step drew: places among the live candidates, episodes that end, and the sum of each softmax."""
+    """The draws of one step: positions among the open candidates, episodes that end, and softmax denominators."""
 
     place: Int[Tensor, "drawn"]
     ended: Int[Tensor, "ended"]
     weight: Float[Tensor, "running"]
 
 
-class _Step(NamedTuple):
-    """Some decisions of one step."""
+class _Decided(NamedTuple):
+    """The decisions of one step on drawn neighbours."""
 
-    number: int
-    episode: Int[Tensor, "decisions"]
-    candidate: Int[Tensor, "decisions"]
-    kept: Bool[Tensor, "decisions"]
-    score: Float[Tensor, "decisions"]
-    weight: Float[Tensor, "decisions"]
-    """The sum of e^l over all that could have been drawn."""
+    episode: Int[Tensor, "drawn"]
+    candidate: Int[Tensor, "drawn"]
+    kept: Bool[Tensor, "drawn"]
 
 
-class _Board:
-    """The moving parts of a roll-out: running sums, scores, and the candidates that are left.
+class _Batch:
+    """The state of a batch of episodes: running sums, scores, and the open candidates.
 
     Rows are gathered with ``index_select``, which is several times faster than indexing with brackets.
     """
 
-    def __init__(self, policy: Policy, view: View, episodes: Episodes, met: Met, play: Play) -> None:
+    def __init__(self, policy: Policy, view: View, episodes: Episodes, encoded: Encoded, play: Play) -> None:
         self.policy, self.view, self.episodes, self.play = policy, view, episodes, play
-        self.met = met
-        self.sums = met.given.new_zeros(episodes.count, met.given.shape[1])
-        self.counts = met.given.new_zeros(episodes.count)
-        self.beliefs = met.beliefs.new_zeros(episodes.count, met.beliefs.shape[1])
-        self.scores = met.given.new_zeros(episodes.row.numel())
-        self.ending = met.given.new_zeros(episodes.count)
+        self.encoded = encoded
+        self.sums = encoded.message.new_zeros(episodes.count, encoded.message.shape[1])
+        self.counts = encoded.message.new_zeros(episodes.count)
+        self.probabilities = encoded.probabilities.new_zeros(episodes.count, encoded.probabilities.shape[1])
+        self.slots = allocate_slots(episodes, encoded.message.dtype)
+        self.scores, self.ending = self.slots.scores, self.slots.ending
+        self.first_slot = episodes.offsets[:-1] + torch.arange(episodes.count, device=encoded.message.device)
         self.remaining = episodes.length
-        self.live = torch.arange(episodes.row.numel(), device=met.given.device)
-        self.live_episode = episodes.owner
-        on_cpu = met.given.device.type == "cpu"
-        self.look_chunk, self.score_chunk = (_LOOK_CHUNK, _SCORE_CHUNK) if on_cpu else (1 << 20, 1 << 20)
-        self._lay_halves()
+        self.open = torch.arange(episodes.row.numel(), device=encoded.message.device)
+        self.open_episode = episodes.owner
+        on_cpu = encoded.message.device.type == "cpu"
+        self.observe_chunk = _OBSERVE_CHUNK if on_cpu else _DEVICE_CHUNK
+        self.score_chunk = _SCORE_CHUNK if on_cpu else _DEVICE_CHUNK
+        self._make_halves()
 
-    def _lay_halves(self) -> None:
-        """Lay all that the first layer adds up in one table: candidates, episodes, the agreement weight."""
-        policy, met, candidates = self.policy, self.met, self.live.numel()
-        rows = candidates + self.episodes.count + policy.extras
-        self.halves = met.given.new_empty(rows, policy.first_bias.numel())
-        for start in range(0, candidates, self.look_chunk):
-            part = slice(start, min(start + self.look_chunk, candidates))
-            self.halves[part] = policy.neighbour_half(met.embedded[part], met.beliefs[part], met.pairs[part])
-        if policy.extras:
-            self.halves[-1] = policy.agreement_weight
-        # the rows of a score and their weights, written anew for every chunk of scores
-        self.rows = self.live.new_full((min(self.score_chunk, candidates), 2 + policy.extras), rows - 1)
+    def _make_halves(self) -> None:
+        """Stack the terms of the first layer in one table: candidates, episodes, the agreement weight."""
+        policy, candidates = self.policy, self.open.numel()
+        last = [policy.agreement_weight[None]] if policy.extras else []
+        targets = policy.first_bias.new_empty(self.episodes.count, policy.first_bias.numel())
+        self.halves = torch.cat([neighbour_halves(policy, self.encoded, self.observe_chunk), targets, *last])
+        # the terms of each score and their weights, overwritten for every chunk of scores
+        chunk = min(self.score_chunk, candidates)
+        self.rows = self.open.new_full((chunk, 2 + policy.extras), self.halves.shape[0] - 1)
         self.weights = torch.ones_like(self.rows, dtype=self.halves.dtype)
 
     def begin(self) -> None:
-        """Look at every episode as it begins, with nothing kept."""
-        everyone = torch.arange(self.episodes.count, device=self.live.device)
-        self._look(everyone)
+        """Observe the first state of every episode."""
+        self._observe(torch.arange(self.episodes.count, device=self.open.device))
         if self.play.learned_order:
-            self.score(self.live, self.live_episode)
+            self.score(self.open, self.open_episode)
 
-    def advance(self, draw: _Draw, step: _Step) -> None:
-        """Take what was drawn off the board, and bring the running episodes that kept something up to date."""
-        self._take_off(draw)
-        runs = self.remaining.index_select(0, step.episode) > 0
-        grown = (step.kept & runs).nonzero().flatten()
-        moved, added = step.episode.index_select(0, grown), step.candidate.index_select(0, grown)
+    def advance(self, draw: _Draw, decided: _Decided) -> None:
+        """Close the drawn candidates, and update the running episodes that kept one."""
+        self._close(draw)
+        runs = self.remaining.index_select(0, decided.episode) > 0
+        grown = (decided.kept & runs).nonzero().flatten()
+        moved, added = decided.episode.index_select(0, grown), decided.candidate.index_select(0, grown)
         if moved.numel() == 0:
             return
-        self.sums.index_add_(0, moved, self.met.given.index_select(0, added))
-        weight = self.met.weight
+        self.sums.index_add_(0, moved, self.encoded.message.index_select(0, added))
+        weight = self.encoded.weight
         counted = (
             self.counts.new_ones(1).expand_as(moved) if weight is None else weight.index_select(0, added)
         )
         self.counts.index_add_(0, moved, counted)
-        self._look(moved)
+        self._observe(moved)
         if self.play.learned_order:
             changed = torch.zeros_like(self.remaining, dtype=torch.bool).index_fill_(0, moved, True)
-            stale = changed.index_select(0, self.live_episode).nonzero().flatten()
-            self.score(self.live.index_select(0, stale), self.live_episode.index_select(0, stale))
+            stale = changed.index_select(0, self.open_episode).nonzero().flatten()
+            self.score(self.open.index_select(0, stale), self.open_episode.index_select(0, stale))
 
-    def _take_off(self, draw: _Draw) -> None:
+    def _close(self, draw: _Draw) -> None:
         self.remaining.sub_(1).clamp_(min=0)
-        left = torch.ones_like(self.live, dtype=torch.bool).index_fill_(0, draw.place, False)
+        left = torch.ones_like(self.open, dtype=torch.bool).index_fill_(0, draw.place, False)
         if draw.ended.numel():
             self.remaining.index_fill_(0, draw.ended, 0)
-            left &= self.remaining.index_select(0, self.live_episode) > 0
+            left &= self.remaining.index_select(0, self.open_episode) > 0
         place = left.nonzero().flatten()
-        self.live = self.live.index_select(0, place)
-        self.live_episode = self.live_episode.index_select(0, place)
+        self.open = self.open.index_select(0, place)
+        self.open_episode = self.open_episode.index_select(0, place)
 
-    def _look(self, moved: Int[Tensor, "moved"]) -> None:
+    def _observe(self, moved: Int[Tensor, "moved"]) -> None:
         """Observe the present state of some episodes."""
         policy = self.policy
-        for some in moved.split(self.look_chunk):
+        for some in moved.split(self.observe_chunk):
             counts = self.counts.index_select(0, some)
             row = self.episodes.target_row.index_select(0, some)
-            embedded, beliefs = self.view.observe(row, self.sums.index_select(0, some), counts)
-            half = policy.target_half(embedded, beliefs, counts)
-            self.beliefs.index_copy_(0, some, beliefs)
+            embedded, probabilities = self.view.observe(row, self.sums.index_select(0, some), counts)
+            half = policy.target_half(policy.target_input(embedded, probabilities, counts))
+            self.probabilities.index_copy_(0, some, probabilities)
             self.halves.index_copy_(0, some + self.scores.numel(), half)
             if self.play.can_end:
                 self.ending.index_copy_(0, some, policy.score(half + policy.ending_half()))
 
     def score(self, candidate: Int[Tensor, "n"], episode: Int[Tensor, "n"]) -> None:
-        """Score candidates in the present state of their episodes, in chunks that fit the cache."""
+        """Score candidates in the present state of their episodes, chunk by chunk."""
         for some, owner in zip(
             candidate.split(self.score_chunk), episode.split(self.score_chunk), strict=True
         ):
@@ -137,50 +135,50 @@ class _Board:
         rows[:, 0] = candidate
         torch.add(episode, self.scores.numel(), out=rows[:, 1])
         if self.policy.extras:
-            other = self.met.beliefs.index_select(0, candidate)
-            weights[:, 2] = agreement(self.beliefs.index_select(0, episode), other)
-        # a bag of embeddings: gather, weight and add up in one pass over memory
+            other = self.encoded.probabilities.index_select(0, candidate)
+            weights[:, 2] = agreement(self.probabilities.index_select(0, episode), other)
+        # gathers, weights and sums in one pass over memory
         first_layer = F.embedding_bag(rows, self.halves, mode="sum", per_sample_weights=weights)
         return self.policy.score(first_layer)
 
 
-def play_stepwise(policy: Policy, view: View, episodes: Episodes, met: Met, play: Play) -> Played:
-    """Play every episode of a batch to its end, a decision of each at a time."""
-    board = _Board(policy, view, episodes, met, play)
-    steps: list[_Step] = []
+def play_reference(policy: Policy, view: View, episodes: Episodes, encoded: Encoded, play: Play) -> Played:
+    """Play every episode of a batch to its end, one decision of each at a time."""
+    batch = _Batch(policy, view, episodes, encoded, play)
     number = 0
     if episodes.count:
-        board.begin()
-    while board.live.numel():
-        draw = _draw(board, number)
-        step = _keep_or_drop(board, draw, number)
-        steps += [step, _end(board, draw, number)] if draw.ended.numel() else [step]
-        board.advance(draw, step)
+        batch.begin()
+    while batch.open.numel():
+        draw = _draw(batch, number)
+        _record_ends(batch, draw, number)
+        batch.advance(draw, _keep_or_drop(batch, draw, number))
         number += 1
-    return _laid_out(board, steps)
+    return read_slots(episodes, batch.slots)
 
 
-def _draw(board: _Board, number: int) -> _Draw:
+def _draw(batch: _Batch, number: int) -> _Draw:
     """Draw the next neighbour of every running episode, or its end."""
-    play, live, owner = board.play, board.live, board.live_episode
+    play, open_, owner = batch.play, batch.open, batch.open_episode
     count = int(owner[-1]) + 1
-    remaining = board.remaining[:count]
-    score = board.scores.index_select(0, live) if play.learned_order else board.scores.new_zeros(live.numel())
-    contest = score
+    remaining = batch.remaining[:count]
+    score = (
+        batch.scores.index_select(0, open_) if play.learned_order else batch.scores.new_zeros(open_.numel())
+    )
+    perturbed = score
     if not (play.greedy and play.learned_order):
-        contest = score + gumbels(board.episodes.key.index_select(0, live), 2 * number)
-    best = torch.segment_reduce(contest, "max", lengths=remaining, initial=-torch.inf, unsafe=True)
+        perturbed = score + gumbels(batch.episodes.key.index_select(0, open_), 2 * number)
+    best = torch.segment_reduce(perturbed, "max", lengths=remaining, initial=-torch.inf, unsafe=True)
     weight = sum_by_owner(score.exp(), owner, count)
-    ended = live[:0]
+    ended = open_[:0]
     if play.can_end:
-        ending = board.ending[:count]
+        ending = batch.ending[:count]
         weight = weight + ending.exp()
         if not play.greedy:
-            ending = ending + gumbels(board.episodes.ending_key[:count], 2 * number)
+            ending = ending + gumbels(batch.episodes.ending_key[:count], 2 * number)
         ends = (remaining > 0) & (ending > best)
         ended = ends.nonzero().flatten()
         best = torch.where(ends, torch.inf, best)
-    place = (contest >= best.index_select(0, owner)).nonzero().flatten()
+    place = (perturbed >= best.index_select(0, owner)).nonzero().flatten()
     place = _first_of_each(place, owner.index_select(0, place))
     if place.numel() + ended.numel() < int(remaining.count_nonzero()):
         raise GDPNetError(DIVERGED)
@@ -188,55 +186,36 @@ def _draw(board: _Board, number: int) -> _Draw:
 
 
 def _first_of_each(place: Int[Tensor, "places"], owner: Int[Tensor, "places"]) -> Int[Tensor, "firsts"]:
-    """Return the first of each owner's places, where several drew level; owners must ascend."""
-    level = owner[1:] == owner[:-1]
-    return place[F.pad(~level, (1, 0), value=True)] if bool(level.any()) else place
+    """Return the first of each owner's places in case of ties; owners must ascend."""
+    tied = owner[1:] == owner[:-1]
+    return place[F.pad(~tied, (1, 0), value=True)] if bool(tied.any()) else place
 
 
-def _keep_or_drop(board: _Board, draw: _Draw, number: int) -> _Step:
-    """Decide on the neighbours that were drawn."""
-    episode = board.live_episode.index_select(0, draw.place)
-    candidate = board.live.index_select(0, draw.place)
-    if not board.play.learned_order:
-        board.score(candidate, episode)
-    score = board.scores.index_select(0, candidate)
-    if board.play.greedy:
+def _keep_or_drop(batch: _Batch, draw: _Draw, number: int) -> _Decided:
+    """Decide on the drawn neighbours and record the decisions."""
+    episode = batch.open_episode.index_select(0, draw.place)
+    candidate = batch.open.index_select(0, draw.place)
+    if not batch.play.learned_order:
+        batch.score(candidate, episode)
+    score = batch.scores.index_select(0, candidate)
+    if batch.play.greedy:
         kept = score > 0
     else:
-        key = board.episodes.key.index_select(0, candidate)
+        key = batch.episodes.key.index_select(0, candidate)
         kept = uniforms(key, 2 * number + 1) < torch.sigmoid(score)
-    return _Step(number, episode, candidate, kept, score, draw.weight.index_select(0, episode))
+    slots, slot = batch.slots, batch.first_slot.index_select(0, episode) + number
+    slots.candidate.index_copy_(0, slot, candidate)
+    slots.kept.index_copy_(0, slot, kept)
+    slots.score.index_copy_(0, slot, score)
+    slots.weight.index_copy_(0, slot, draw.weight.index_select(0, episode))
+    slots.decisions.index_fill_(0, episode, number + 1)
+    return _Decided(episode, candidate, kept)
 
 
-def _end(board: _Board, draw: _Draw, number: int) -> _Step:
+def _record_ends(batch: _Batch, draw: _Draw, number: int) -> None:
     """Record the episodes that drew the ending neighbour."""
-    candidate = torch.full_like(draw.ended, ENDING)
-    kept = torch.zeros_like(candidate, dtype=torch.bool)
-    return _Step(number, draw.ended, candidate, kept, board.ending[draw.ended], draw.weight[draw.ended])
-
-
-def _laid_out(board: _Board, steps: list[_Step]) -> Played:
-    """Lay out the decisions by episode and step."""
-    episodes = board.episodes
-    none = episodes.row[:0]
-    numbers, *columns = zip(
-        *steps, _Step(0, none, none, none.bool(), board.scores[:0], board.scores[:0]), strict=True
-    )
-    sizes = torch.tensor([part.numel() for part in columns[0]], device=none.device)
-    step = torch.tensor(numbers, device=none.device).repeat_interleave(sizes)
-    episode, candidate, kept, score, weight = (torch.cat(column) for column in columns)
-    place = offsets_of(torch.bincount(episode, minlength=episodes.count)).index_select(0, episode) + step
-
-    def lay(column: Tensor) -> Tensor:
-        return torch.empty_like(column).scatter_(0, place, column)
-
-    return Played(
-        lay(episode),
-        lay(step),
-        lay(candidate),
-        lay(kept),
-        lay(score),
-        lay(weight),
-        board.scores,
-        board.ending,
-    )
+    if draw.ended.numel():
+        slots, slot = batch.slots, batch.first_slot.index_select(0, draw.ended) + number
+        slots.score.index_copy_(0, slot, batch.ending.index_select(0, draw.ended))
+        slots.weight.index_copy_(0, slot, draw.weight.index_select(0, draw.ended))
+        slots.decisions.index_fill_(0, draw.ended, number + 1)

@@ -1,7 +1,8 @@
-"""The command `noise`: a folder that trains, lists every change and is written whole or not at all."""
+"""The commands that list, corrupt, generate and store graphs."""
 
+import inspect
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +11,20 @@ import pytest
 import torch
 
 from gdpnet.cli import main
+from gdpnet.cli.data import NOISE_KINDS, generate
+from gdpnet.cli.options import COLUMN_ROLES, SUFFIXES, FeatureKind, TaskKind
+from gdpnet.config import FeaturesSettings, TaskSettings
+from gdpnet.data.datasets.streamed import GeneratedSettings
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.files import read_graph, write_tables
+from gdpnet.data.io import tables
+from gdpnet.data.io.files import Columns, read_graph, write_tables
 from gdpnet.data.io.npz import write_npz
 from gdpnet.data.noise import folder as writing
+from gdpnet.data.noise.adversarial import attacks
 from gdpnet.data.noise.folder import write_noisy
-from gdpnet.data.noise.registry import corrupt_all
+from gdpnet.data.noise.registry import NOISES, corrupt_all
 from gdpnet.errors import GDPNetError, GraphError
-from helpers.commands import call, refuse
+from helpers.commands import call, last_record, refuse, succeed
 from helpers.graphs import assert_same, small_graph, without_truth
 from helpers.small import FAST, noisy_graph, write_folder
 
@@ -149,6 +156,33 @@ def test_ids_unknown_labels_and_weights_come_back(tmp_path, sparse, node_ids):
     assert added == [(node_ids[left], node_ids[right]) for left, right in noisy.added.T.tolist()]
 
 
+# --- the other commands ---
+
+
+def test_datasets_are_listed_with_their_sizes_and_whether_they_are_here(tmp_path, capsys):
+    out = succeed(capsys, "datasets", "--data-dir", tmp_path, "--json")
+    rows = {row["name"]: row for row in last_record(out)["datasets"]}
+    assert list(rows) == ["cora", "citeseer", "pubmed", "dblp"]
+    assert (rows["cora"]["nodes"], rows["cora"]["links"], rows["cora"]["train"]) == (2708, 5278, 1208)
+    assert [row["discount"] for row in rows.values()] == [0.95, 1.0, 0.9, 0.95]
+    assert [row["here"] for row in rows.values()] == [False] * 4
+    assert "synthetic" in out
+
+
+def test_the_options_of_generate_have_the_defaults_of_a_generated_graph():
+    options = inspect.signature(generate).parameters
+    for name in ("nodes", "edges", "features", "classes", "noise"):
+        assert options[name].default == getattr(GeneratedSettings, name)
+
+
+def test_names_that_the_help_lists_are_those_that_the_package_knows():
+    assert set(NOISE_KINDS) == set(NOISES | attacks(torch.device("cpu")))
+    assert [field.name for field in fields(Columns)] == list(COLUMN_ROLES)
+    assert SUFFIXES == tables.SUFFIXES
+    choices = {item.metadata["choices"] for item in (*fields(TaskSettings), *fields(FeaturesSettings))}
+    assert {tuple(TaskKind), tuple(FeatureKind)} <= choices
+
+
 # --- bad input ---
 
 
@@ -157,8 +191,8 @@ def test_ids_unknown_labels_and_weights_come_back(tmp_path, sparse, node_ids):
     [
         ("random-edges=0.5", "there is no noise 'random-edges'; did you mean 'random-links'?"),
         ("prbc=0.5", "there is no noise 'prbc'; did you mean 'prbcd'?"),
-        ("random-links", "--kind has the form kind=rate, found 'random-links'"),
-        ("random-links=half", "--kind has the form kind=rate, found 'random-links=half'"),
+        ("random-links", "--kind must have the form kind=rate, found 'random-links'"),
+        ("random-links=half", "--kind must have the form kind=rate, found 'random-links=half'"),
         ("deleted-links=2", "the rate of deleted-links is a share and must lie between 0 and 1, found 2"),
         ("deleted-links=nan", "the rate of deleted-links must be a number from 0, found nan"),
         (
@@ -175,9 +209,8 @@ def test_bad_kinds_are_one_sentence_and_write_nothing(base, tmp_path, capsys, ki
 def test_a_command_without_a_kind_or_with_an_unknown_split_is_refused(base, tmp_path, capsys):
     words = ("noise", base / "graph", "--out", tmp_path / "new")
     assert "--kind" in refuse(capsys, *words)
-    assert refuse(capsys, *words, "--kind", "deleted-links=0.1", "--split", "odd").startswith(
-        "--split must be"
-    )
+    said = refuse(capsys, *words, "--kind", "deleted-links=0.1", "--split", "odd")
+    assert "'odd' is not one of 'paper', 'random'" in said
 
 
 def test_a_folder_with_files_and_a_file_are_refused_and_an_empty_folder_is_taken(base, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Runs that read no labels, on the command line: links are foretold and scored, clusters are told."""
+"""Tasks without labels on the command line: edges are predicted and scored, clusters are reported."""
 
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from gdpnet.data.link_split import split_links
 from gdpnet.estimator import GDPNet
 from helpers.commands import last_record, refuse, rows_of, succeed
 from helpers.small import FAST, noisy_graph, write_folder
+
+pytestmark = pytest.mark.slow  # nearly every test trains a model
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def test_a_run_of_links_is_scored_on_a_graph_that_it_never_saw(base, tmp_path, c
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_pairs_of_a_table_are_foretold_in_its_order_and_by_its_ids(base, tmp_path, capsys, suffix):
+def test_pairs_of_a_table_are_scored_in_its_order_and_by_its_ids(base, tmp_path, capsys, suffix):
     pairs = write_pairs(tmp_path / "pairs.csv", [("007", "003"), ("011", "042")])
     out = tmp_path / f"said{suffix}"
     record = last_record(succeed(capsys, "predict", base / "links", "--pairs", pairs, "--out", out, "--json"))
@@ -80,10 +82,10 @@ def test_pairs_of_a_table_are_foretold_in_its_order_and_by_its_ids(base, tmp_pat
     assert np.allclose([float(row["probability"]) for row in rows], expected, atol=1e-6)
 
 
-def test_pairs_that_cannot_be_foretold_are_refused_in_a_sentence(base, tmp_path, capsys):
+def test_pairs_that_cannot_be_scored_are_refused_in_a_sentence(base, tmp_path, capsys):
     words = ("predict", base / "links", "--out", tmp_path / "said.csv")
     assert refuse(capsys, *words) == (
-        "a model of task links foretells links: name a table of pairs of nodes with --pairs"
+        "a model of task links predicts edges: name a table of node pairs with --pairs"
     )
     strange = write_pairs(tmp_path / "strange.csv", [("007", "nobody")])
     assert refuse(capsys, *words, "--pairs", strange) == "the graph has no node 'nobody'"
@@ -98,7 +100,7 @@ def test_pairs_that_cannot_be_foretold_are_refused_in_a_sentence(base, tmp_path,
     (tmp_path / "short.csv").write_text("source,other\n007,003\n")
     assert "must have a column 'target'" in refuse(capsys, *words, "--pairs", tmp_path / "short.csv")
     assert refuse(capsys, "predict", base / "clusters", "--pairs", pairs, "--out", tmp_path / "said.csv") == (
-        "links are foretold by a model of task links, found clusters"
+        "links are predicted by a model of task links, found clusters"
     )
     assert not (tmp_path / "said.csv").exists()
 
@@ -113,11 +115,11 @@ def test_an_explanation_names_the_cluster_that_predict_gives(base, tmp_path, cap
     record = last_record(out)
     assert record["cluster"] == cluster
     assert cluster in {"0", "1", "2"}  # a number: no class was read
-    said = f"node 007: in cluster '{cluster}', held for one of community '{record['predicted']}' with probability"
+    said = f"node 007: in cluster '{cluster}', predicted community '{record['predicted']}' with probability"
     assert said in out
 
 
 def test_an_explanation_of_links_speaks_of_communities(base, capsys):
     out = succeed(capsys, "explain", base / "links", base / "graph", "--node", "007", "--json")
     assert last_record(out)["cluster"] is None
-    assert "node 007: its partners are believed to be in community '" in out
+    assert "node 007: neighbours predicted to be in community '" in out

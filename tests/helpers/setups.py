@@ -1,4 +1,4 @@
-"""Small worlds for the tests of selection: policies whose scores are known, and graphs they are played on."""
+"""Setups for the tests of selection: policies whose scores are known, and small graphs for their episodes."""
 
 import torch
 from torch import Tensor
@@ -8,8 +8,8 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.selection.buffer import gather_batch, score_batch, visited_states
-from gdpnet.selection.episodes import Episodes, Met, View, begin_episodes
+from gdpnet.selection.buffer import collect_states, gather_batch, score_batch
+from gdpnet.selection.episodes import Encoded, Episodes, View, begin_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.policy import Policy
 from gdpnet.selection.ppo import Scored
@@ -54,16 +54,16 @@ def table_view(value: Tensor) -> View:
     """Return a view in which node i simply is ``value[i]``, and a target the mean of itself and what it kept."""
     table = value[:, None]
 
-    def meet(episodes: Episodes) -> Met:
-        given = table[episodes.row]
-        count = given.shape[0]
-        return Met(given, given, torch.full((count, 2), 0.5), torch.zeros(count, 0))
+    def encode(episodes: Episodes) -> Encoded:
+        message = table[episodes.row]
+        count = message.shape[0]
+        return Encoded(message, message, torch.full((count, 2), 0.5), torch.zeros(count, 0))
 
     def observe(row: Tensor, total: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
         state = (table[row] + total) / (1.0 + kept[:, None])
         return state, torch.full((row.numel(), 2), 0.5)
 
-    return View(meet, observe)
+    return View(encode, observe)
 
 
 def star(leaves: int, copies: int = 1, *, max_candidates: int = 256, seed: int = 0) -> Episodes:
@@ -93,10 +93,10 @@ def random_graph(
     )
 
 
-def random_world(
+def random_setup(
     graph: Graph,
     config: Config,
-    members: int = 1,
+    fold_models: int = 1,
     seed: int = 0,
 ) -> tuple[Policy, Aggregators, Prepared]:
     """Return a policy and aggregators with random weights, biases too, and the graph ready for them."""
@@ -105,7 +105,7 @@ def random_world(
     pairs = prepared.pairs.shape[1]
     settings = config.representation
     aggregators = Aggregators(
-        graph.num_features, settings.width, graph.num_classes, members, self_weight=settings.self_weight
+        graph.num_features, settings.width, graph.num_classes, fold_models, self_weight=settings.self_weight
     )
     policy = Policy(settings.width, pairs, config.policy.hidden, extras=config.policy.state != "paper")
     policy.fit_pairs(prepared.pairs)
@@ -134,7 +134,7 @@ def order_logits(scored: Scored, play: Play) -> Tensor:
 def score_all(policy: Policy, rollout: Rollout, view: View) -> Scored:
     """Score every decision of a roll-out, in its own order."""
     everyone = torch.arange(rollout.episodes.count)
-    return score_batch(policy, gather_batch(policy, visited_states(rollout, view), everyone))
+    return score_batch(policy, gather_batch(policy, collect_states(rollout, view), everyone))
 
 
 def joint_logits(scored: Scored, play: Play) -> Tensor:

@@ -1,0 +1,68 @@
+"""The one early-stopping loop: take steps, evaluate now and then, end with the best weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+Score = tuple[float, ...]
+"""Compared from left to right: later entries break ties."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The best evaluation of a fit, the step it was made at, and the number of steps taken."""
+
+    score: Score
+    best_step: int
+    steps: int
+
+
+def fit(
+    module: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    loss: Callable[[], Tensor],
+    evaluate: Callable[[], Score],
+    *,
+    steps: int,
+    evaluate_every: int = 1,
+    patience: int | None = None,
+    check_every: int = 1,
+) -> Fitted:
+    """Minimise a loss, and leave the module with the weights of the best evaluation.
+
+    Args:
+        module: what is trained; its weights are replaced at the end.
+        optimiser: steps on the module's parameters.
+        loss: computes the loss of the next step.
+        evaluate: computes a score, greater is better; called without gradients after every ``evaluate_every``
+            steps and after the last one.
+        steps: the maximum number of steps.
+        evaluate_every: steps between two evaluations.
+        patience: stop once this many steps passed without a better evaluation; never if left out.
+        check_every: steps between two checks of the patience.
+    """
+    best: Score | None = None
+    best_step, step, weights = 0, 0, _copy(module)
+    for step in range(1, steps + 1):
+        value = loss()
+        optimiser.zero_grad(set_to_none=True)
+        value.backward()
+        optimiser.step()
+        if step % evaluate_every and step < steps:
+            continue
+        with torch.no_grad():
+            score = evaluate()
+        if best is None or score > best:
+            best, best_step, weights = score, step, _copy(module)
+        if patience is not None and step % check_every == 0 and step - best_step >= patience:
+            break
+    module.load_state_dict(weights)
+    return Fitted(best or (), best_step, step)
+
+
+def _copy(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in module.state_dict().items()}

@@ -1,0 +1,158 @@
+"""Sweeps: plan the trials that a file of records lacks, run them side by side, and summarise their records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+
+from gdpnet._core.files import plain
+from gdpnet.benchmark.parallel import do_all
+from gdpnet.benchmark.records import Record, make_record, of_kind, read_records
+from gdpnet.errors import GDPNetError
+
+
+@runtime_checkable
+class Trial(Protocol):
+    """The work of one process."""
+
+    @property
+    def stub(self) -> Record:
+        """Return the record of the trial without its metrics: what identifies it, its seed and its settings."""
+
+    def run(self) -> list[Record]:
+        """Return the records of the trial; an expected failure is a record with an ``error``."""
+
+
+AnyTrial = TypeVar("AnyTrial", bound=Trial)
+
+FAILURES = (GDPNetError, RuntimeError, ValueError)
+"""Errors that a graph or a device may cause; all others are mistakes of the program and end the sweep."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The records of one group: how many ended and failed, and mean and standard deviation of each measure."""
+
+    group: dict[str, Any]
+    seeds: int
+    failed: int
+    mean: dict[str, float]
+    deviation: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The records of one experiment."""
+
+    kind: str
+    """The kind of its records."""
+    group: tuple[str, ...]
+    """Keys that identify a trial, apart from its seed and settings."""
+    share_settings: tuple[str, ...] = ()
+    """Keys that identify the trials that must have the same settings: those of the newest record count."""
+    settings: Callable[[Record], Any] = lambda record: record["config"]
+    """The part of a record that tells two trials of a group and seed apart."""
+
+    def of(self, records: Iterable[Record]) -> list[Record]:
+        """Return the records of this experiment."""
+        return of_kind(records, self.kind, self.group)
+
+    def key(self, record: Record) -> str:
+        """Return what identifies the trial of a record or of a stub."""
+        return repr([[record[name] for name in (*self.group, "seed")], self.settings(record)])
+
+    def ended(self, path: Path) -> dict[str, Record]:
+        """Return the records of a file that did not fail, by key; the newest of each."""
+        return {self.key(record): record for record in self.of(read_records(path)) if has_ended(record)}
+
+    def missing(self, trials: Iterable[AnyTrial], path: Path) -> list[AnyTrial]:
+        """Return the trials that a file of records does not hold yet; failed ones are tried again."""
+        done = self.ended(path)
+        return [trial for trial in trials if self.key(trial.stub) not in done]
+
+    def newest(self, records: Iterable[Record]) -> list[Record]:
+        """Return the newest record per group and seed; one that ended comes before one that failed."""
+        mine = self.of(records)
+        settings = {_values(one, self.share_settings): self.settings(one) for one in mine}
+        newest: dict[tuple[Any, ...], Record] = {}
+        for one in mine:
+            place = _values(one, (*self.group, "seed"))
+            current = settings[_values(one, self.share_settings)] == self.settings(one)
+            if current and (has_ended(one) or place not in newest or not has_ended(newest[place])):
+                newest[place] = one
+        return list(newest.values())
+
+    def latest(self, records: Iterable[Record]) -> dict[tuple[str, str], Record]:
+        """Return the newest record per graph and method that did not fail, whatever its settings."""
+        return {(one["graph"], one["method"]): one for one in self.of(records) if has_ended(one)}
+
+    def summarise(self, records: Iterable[Record], measures: Mapping[str, Any]) -> list[Summary]:
+        """Return mean and standard deviation over seeds of each measure, one summary per group."""
+        groups: dict[tuple[Any, ...], list[Record]] = {}
+        for record in self.newest(records):
+            groups.setdefault(_values(record, self.group), []).append(record["metrics"])
+        return [
+            _summary(dict(zip(self.group, group, strict=True)), metrics, measures)
+            for group, metrics in groups.items()
+        ]
+
+
+def run_all(
+    trials: list[AnyTrial], path: Path, jobs: int, on_records: Callable[[list[Record]], None]
+) -> None:
+    """Run trials, ``jobs`` at a time, and append their records to a file as they come."""
+    do_all(_run, trials, path, jobs, on_records)
+
+
+def _run(trial: Trial) -> list[Record]:
+    return trial.run()
+
+
+def record_of(stub: Record, device: str, measure: Callable[[], Record]) -> Record:
+    """Return the record of a stub with what ``measure`` returns, or with the reason why it failed.
+
+    A ``config`` among the metrics replaces that of the stub: it also names what a method chose while it ran.
+    """
+    try:
+        metrics = measure()
+    except FAILURES as error:
+        return failure_of(stub, device, error)
+    return _record(stub | {"config": metrics.pop("config", stub["config"])}, device, metrics)
+
+
+def failure_of(stub: Record, device: str, error: Exception) -> Record:
+    """Return the record of a trial that failed."""
+    return _record(stub, device, {"error": " ".join(str(error).split())})
+
+
+def _record(stub: Record, device: str, metrics: Record) -> Record:
+    about = {name: value for name, value in stub.items() if name not in ("kind", "seed", "config")}
+    return make_record(stub["kind"], stub["config"], stub["seed"], plain(metrics), **about, device=device)
+
+
+def has_ended(record: Record) -> bool:
+    """Return whether a trial did not fail."""
+    return "error" not in record["metrics"]
+
+
+def _values(record: Record, names: Iterable[str]) -> tuple[Any, ...]:
+    return tuple(record[name] for name in names)
+
+
+def _summary(group: dict[str, Any], metrics: list[Record], measures: Iterable[str]) -> Summary:
+    ended = [one for one in metrics if "error" not in one]
+    known = {name: np.array([one[name] for one in ended if one.get(name) is not None]) for name in measures}
+    return Summary(
+        group,
+        seeds=len(ended),
+        failed=len(metrics) - len(ended),
+        mean={name: float(found.mean()) if found.size else math.nan for name, found in known.items()},
+        deviation={
+            name: float(found.std(ddof=1)) if found.size > 1 else 0.0 for name, found in known.items()
+        },
+    )

@@ -1,0 +1,208 @@
+"""Commands that list, corrupt, generate and store graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from gdpnet.cli.options import (
+    DATA,
+    OUTPUT,
+    ColumnNames,
+    DataDir,
+    Device,
+    DeviceName,
+    Directed,
+    GraphName,
+    Json,
+    Seed,
+    Split,
+    SplitName,
+    option,
+    source_of,
+)
+from gdpnet.cli.output import print_graph, print_json, print_metrics, print_table
+from gdpnet.config import shipped_config
+from gdpnet.data.datasets.known import DATASETS, is_present
+from gdpnet.errors import ConfigError, GraphError, nearest
+
+NOISE_KINDS = (
+    "random-links",
+    "cross-class-links",
+    "deleted-links",
+    "rewired-links",
+    "masked-features",
+    "swapped-features",
+    "gaussian-features",
+    "flipped-bits",
+    "flipped-labels",
+    "pair-labels",
+    "hidden-labels",
+    "prbcd",
+    "grbcd",
+)
+
+NewFolder = Annotated[
+    Path,
+    option(OUTPUT, "New or empty folder to write.", "--out", metavar="FOLDER"),
+]
+GRAPH = "Generated graph"
+
+
+def datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
+    """List the datasets that are known by name, with their sizes and whether their files are here."""
+    rows: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "nodes": known.nodes,
+            "links": known.links,
+            "features": known.features,
+            "classes": known.classes,
+            "train": known.train,
+            "discount": shipped_config(name).ppo.discount,
+            "here": is_present(name, data_dir),
+        }
+        for name, known in DATASETS.items()
+    ]
+    counts = ("nodes", "links", "features", "classes", "train")
+    cells = [
+        (
+            row["name"],
+            DATASETS[row["name"]].about,
+            *(f"{row[name]:,}" for name in counts),
+            f"{row['discount']:g}",
+            "yes" if row["here"] else "no",
+        )
+        for row in rows
+    ]
+    header = ("name", "content", "nodes", "edges", "features", "classes", "training", "discount", "here")
+    print_table("datasets", header, cells, text=2)
+    print(
+        "Each has 500 validation and 1,000 test nodes. 'synthetic' is a generated graph whose noise is known."
+    )
+    print_json(as_json, {"datasets": rows})
+
+
+def _check_kinds(words: list[str]) -> list[str]:
+    """Refuse noise that is not ``kind=rate`` with a known kind and a number."""
+    for word in words:
+        kind, _, rate = word.partition("=")
+        try:
+            float(rate)
+        except ValueError:
+            raise ConfigError(f"--kind must have the form kind=rate, found '{word}'") from None
+        if kind not in NOISE_KINDS:
+            raise GraphError(f"there is no noise '{kind}'{nearest(kind, NOISE_KINDS)}")
+    return words
+
+
+def noise(
+    graph: GraphName,
+    *,
+    kinds: Annotated[
+        list[str],
+        option(
+            DATA,
+            f"Kind of noise and its rate; repeat for several. Kinds: {', '.join(NOISE_KINDS)}.",
+            "--kind",
+            metavar="KIND=RATE",
+            callback=_check_kinds,
+        ),
+    ],
+    split: SplitName = Split.paper,
+    data_dir: DataDir = None,
+    columns: ColumnNames = None,
+    directed: Directed = None,
+    out: NewFolder,
+    as_json: Json = False,
+    seed: Seed = 0,
+    device: DeviceName = Device.auto,
+) -> None:
+    """Add noise to a graph and write the result, with a list of all changes, to a new folder.
+
+    The folder is a graph that every other command reads.
+    """
+    from gdpnet._core.device import pick_device
+    from gdpnet._core.files import check_new
+    from gdpnet.cli.inputs import open_named
+    from gdpnet.data.noise.adversarial import attacks
+    from gdpnet.data.noise.folder import count_changes, write_noisy
+    from gdpnet.data.noise.registry import NOISES, check_rate, corrupt_all
+
+    noises = NOISES | attacks(pick_device(device.value))
+    steps = [(kind, float(rate)) for kind, _, rate in (word.partition("=") for word in kinds)]
+    for kind, rate in steps:
+        check_rate(kind, rate)
+    check_new(out)
+    loaded = open_named(graph, source_of(data_dir, columns, directed), split.value, seed)
+    print_graph(graph, loaded)
+    noisy = corrupt_all(loaded, steps, seed, noises)
+    about = {"graph": graph, "seed": seed, "kinds": [{"kind": kind, "rate": rate} for kind, rate in steps]}
+    write_noisy(loaded, noisy, out, about)
+    print_metrics(dict(count_changes(noisy)))
+    print(f"noisy graph: {out}" + ("; train on it with --directed" if noisy.graph.is_directed else ""))
+    print(f"the same with the true labels and edges: {out / 'graph.npz'}")
+    print(f"all changes: {out / 'changes.parquet'}")
+    print_json(as_json, about | {"out": str(out)} | count_changes(noisy))
+
+
+def generate(
+    *,
+    nodes: Annotated[int, option(GRAPH, "Number of nodes.", min=10, metavar="N")] = 10_000,
+    edges: Annotated[
+        int,
+        option(GRAPH, "Number of directed edges; an undirected edge counts twice.", min=0, metavar="N"),
+    ] = 200_000,
+    features: Annotated[
+        int, option(GRAPH, "Number of features per node; 0 for none.", min=0, metavar="N")
+    ] = 32,
+    classes: Annotated[
+        int,
+        option(GRAPH, "Number of classes, which are also the communities.", min=2, metavar="N"),
+    ] = 8,
+    noise: Annotated[
+        float, option(GRAPH, "Share of the edges that are spurious.", min=0, max=1, metavar="N")
+    ] = 0.2,
+    out: NewFolder,
+    as_json: Json = False,
+    seed: Seed = 0,
+) -> None:
+    """Generate a graph of any size, with heavy-tailed degrees and known spurious edges, as a store on disk."""
+    from gdpnet._core.files import check_new
+    from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
+    from gdpnet.data.io.mapped import open_store
+
+    settings = GeneratedSettings(nodes, edges, features, classes, noise)
+    check_new(out)
+    generate_store(settings, seed, out)
+    print_graph(str(out), open_store(out))
+    print_json(as_json, {"out": str(out), "nodes": nodes, "edges": edges // 2 * 2, "seed": seed})
+
+
+def store(
+    graph: GraphName,
+    *,
+    split: SplitName = Split.paper,
+    data_dir: DataDir = None,
+    columns: ColumnNames = None,
+    directed: Directed = None,
+    out: NewFolder,
+    as_json: Json = False,
+    seed: Seed = 0,
+) -> None:
+    """Write a graph as a store: a folder of plain arrays that are memory-mapped instead of read.
+
+    Every command takes a store as a graph, so graphs may be larger than memory.
+    """
+    from gdpnet._core.files import check_new
+    from gdpnet.cli.inputs import open_named
+    from gdpnet.data.io.store import write_store
+
+    check_new(out)
+    loaded = open_named(graph, source_of(data_dir, columns, directed), split.value, seed)
+    print_graph(graph, loaded)
+    write_store(loaded, out)
+    print(f"store: {out}")
+    print_json(
+        as_json, {"graph": graph, "out": str(out), "nodes": loaded.num_nodes, "edges": loaded.num_edges}
+    )

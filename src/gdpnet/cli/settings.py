@@ -1,0 +1,106 @@
+"""The command that documents every setting; the reference page is generated from the same rows."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Annotated, Any
+
+import typer
+
+from gdpnet.cli.options import OUTPUT, Json, flag
+from gdpnet.cli.output import print_json, print_rich
+from gdpnet.config import Config
+from gdpnet.errors import ConfigError, nearest
+
+
+def settings(
+    section: Annotated[
+        str | None, typer.Argument(metavar="SECTION", help="Section to show.", show_default="all sections")
+    ] = None,
+    markdown: Annotated[bool, flag(OUTPUT, "Print Markdown tables.", "--markdown")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show every setting of a model: what it does, its default and its allowed values.
+
+    Change settings with --set, as in `gdpnet train cora --out runs/cora --set ppo.discount=0.9`, or in a TOML file
+    given with --config.
+    """
+    shown = describe_settings(section)
+    if markdown:
+        print(settings_markdown(section), end="")
+    elif not as_json:
+        for one in shown:
+            _print_section(one)
+    print_json(as_json, {"sections": shown})
+
+
+def describe_settings(section: str | None = None) -> list[dict[str, Any]]:
+    """Return every section of settings, or one of them, as plain values."""
+    config = Config()
+    sections = {item.name: getattr(config, item.name) for item in fields(config)}
+    if section is not None and section not in sections:
+        raise ConfigError(f"there is no section '{section}' of settings{nearest(section, sections)}")
+    return [
+        {
+            "name": name,
+            "about": type(values).__doc__,
+            "settings": [_describe(item) for item in fields(values)],
+        }
+        for name, values in sections.items()
+        if section in (None, name)
+    ]
+
+
+def settings_markdown(section: str | None = None) -> str:
+    """Return the reference of all settings, or of one section, as Markdown."""
+    lines = []
+    for one in describe_settings(section):
+        lines += [f"## {one['name']}", "", one["about"], ""]
+        lines += ["| setting | default | allowed | description |", "|---|---|---|---|"]
+        lines += [
+            f"| `{item['name']}` | `{_text(item['default'])}` | {item['allowed']} | {item['about']} |"
+            for item in one["settings"]
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _describe(item: Any) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "default": item.default,
+        "allowed": _allowed(item.default, item.metadata),
+        "about": item.metadata["about"],
+    }
+
+
+def _allowed(default: Any, limits: Any) -> str:
+    """Say which values a setting may have."""
+    if isinstance(default, bool):
+        return "true, false"
+    if limits["choices"]:
+        return ", ".join(limits["choices"])
+    low, high = (None if limit is None else f"{limit:g}" for limit in (limits["low"], limits["high"]))
+    bounds = f"{low} to {high}" if high is not None else f"at least {low}"
+    if not isinstance(default, tuple):
+        return bounds
+    return f"list of numbers, {bounds}" if limits["any_length"] else f"{len(default)} numbers, {bounds}"
+
+
+def _text(value: Any) -> str:
+    """Write a value as in TOML, without quotes."""
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_text(part) for part in value) + "]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _print_section(section: dict[str, Any]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=f"[{section['name']}] {section['about']}".replace("[", r"\["), title_justify="left")
+    for name in ("setting", "default", "allowed", "description"):
+        table.add_column(name, overflow="fold")
+    for item in section["settings"]:
+        table.add_row(item["name"], escape(_text(item["default"])), item["allowed"], item["about"])
+    print_rich(table)

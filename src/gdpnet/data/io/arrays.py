@@ -1,0 +1,107 @@
+"""The arrays of a stored graph: their names, types and shapes, the same in npz files and in stores."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gdpnet.data.features import Features, SparseRows, is_sparse
+from gdpnet.data.graph import Graph
+from gdpnet.data.validation import whole_or_text_ids
+from gdpnet.errors import GraphError
+
+Arrays = Mapping[str, np.ndarray]
+
+SCHEMA: dict[str, tuple[tuple[str, ...], str]] = {
+    "row_ptr": (("int64",), "offsets"),
+    "neighbour": (("int32", "int64"), "edges"),
+    "features": (("float32", "float16"), "rows"),
+    "feature_row_ptr": (("int64",), "offsets"),
+    "feature_column": (("int32", "int64"), "values"),
+    "feature_value": (("float32",), "values"),
+    "labels": (("int64",), "nodes"),
+    "split": (("int8",), "nodes"),
+    "node_ids": ((), "nodes"),
+    "edge_weight": (("float32",), "edges"),
+    "spurious": (("bool",), "edges"),
+    "corrupted": (("bool",), "nodes"),
+    "clean_labels": (("int64",), "nodes"),
+}
+"""The types that each array may have (none: any type), and its shape by the name that `check_arrays` uses."""
+
+TRUTH = ("spurious", "corrupted", "clean_labels")
+"""The arrays of known noise."""
+
+
+def arrays_of(graph: Graph) -> dict[str, np.ndarray]:
+    """Return the arrays of a graph by name."""
+    tensors = {"row_ptr": graph.row_ptr, "neighbour": graph.neighbour, **feature_arrays(graph.features)}
+    tensors |= {"labels": graph.labels, "split": graph.split}
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    arrays["node_ids"] = whole_or_text_ids(graph.node_ids)
+    if graph.edge_weight is not None:
+        arrays["edge_weight"] = graph.edge_weight.numpy()
+    if graph.truth is not None:
+        arrays |= {name: getattr(graph.truth, name).numpy() for name in TRUTH}
+    return arrays
+
+
+def feature_arrays(features: Features) -> dict[str, Tensor]:
+    """Return the arrays of features by name: one if they are dense, three if they are sparse."""
+    if not is_sparse(features):
+        return {"features": features}
+    return {f"feature_{part}": getattr(features, part) for part in ("row_ptr", "column", "value")}
+
+
+def sparse_width(features: Features) -> int | None:
+    """Return the number of columns of sparse features, which no array stores; None for dense ones."""
+    return features.width if is_sparse(features) else None
+
+
+def features_of(arrays: Arrays, width: int | None) -> Features:
+    """Return the features that some arrays hold; ``width`` is the number of columns of sparse ones."""
+    if width is None:
+        return tensor_over(arrays["features"])
+    row_ptr = torch.from_numpy(np.array(arrays["feature_row_ptr"]))
+    return SparseRows(
+        row_ptr, tensor_over(arrays["feature_column"]), tensor_over(arrays["feature_value"]), width
+    )
+
+
+def tensor_over(array: np.ndarray) -> Tensor:
+    """Return a tensor that shares the memory of an array; if the array is mapped, it must not be written to."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(np.asarray(array))
+
+
+def check_arrays(arrays: Arrays, width: int | None) -> None:
+    """Refuse arrays of a wrong type or shape, and offsets that do not ascend."""
+    nodes, edges = arrays["row_ptr"].size - 1, arrays["neighbour"].size
+    if nodes < 1:
+        raise GraphError("the graph is empty: it has no node")
+    shapes: dict[str, tuple[int, ...]] = {"offsets": (nodes + 1,), "nodes": (nodes,), "edges": (edges,)}
+    if width is None:
+        if arrays["features"].ndim != 2:
+            raise GraphError(f"array 'features' must have two dimensions, found {arrays['features'].ndim}")
+        shapes["rows"] = (nodes, arrays["features"].shape[1])
+    else:
+        shapes["values"] = arrays["feature_column"].shape
+    for name, array in arrays.items():
+        types, shape = SCHEMA.get(name, ((), ""))
+        if types and array.dtype.name not in types:
+            raise GraphError(f"array '{name}' must hold {' or '.join(types)}, found {array.dtype.name}")
+        if array.shape != shapes.get(shape, array.shape):
+            raise GraphError(f"array '{name}' must have shape {shapes[shape]}, found {array.shape}")
+    _check_offsets("row_ptr", arrays["row_ptr"], edges)
+    if width is not None:
+        _check_offsets("feature_row_ptr", arrays["feature_row_ptr"], arrays["feature_column"].size)
+
+
+def _check_offsets(name: str, offsets: np.ndarray, end: int) -> None:
+    if offsets[0] != 0 or offsets[-1] != end or bool((np.diff(offsets) < 0).any()):
+        raise GraphError(f"array '{name}' must ascend from 0 to {end}, found other offsets")

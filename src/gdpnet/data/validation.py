@@ -1,0 +1,228 @@
+"""Checks of the arrays that a graph is built from; each error says what must hold and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from gdpnet._core.csr import offsets_of
+from gdpnet.data.features import Features, SparseRows, is_sparse, stored_values
+from gdpnet.errors import GraphError
+
+UNKNOWN = -1
+"""The label of a node whose class is not known."""
+
+SPLITS = ("none", "train", "validation", "test")
+"""Names of the split codes 0 to 3; a node in no split is context, never a training target."""
+
+SPLIT_RULE = "the split must hold one code per node: 0 none, 1 train, 2 validation, 3 test"
+
+MOST_NODES = 3_037_000_499
+"""Nodes of a graph in memory: the largest number whose square, the key of an edge, fits 64 bits."""
+
+
+def id_text(node_ids: np.ndarray) -> np.ndarray:
+    """Return node ids as text; those from NetworkX may be any object."""
+    if node_ids.dtype.kind != "O":
+        return node_ids.astype(str)
+    return np.array([str(node_id) for node_id in node_ids.tolist()], dtype=str)
+
+
+def whole_or_text_ids(node_ids: np.ndarray) -> np.ndarray:
+    """Return node ids as they are if they are whole numbers, else as text."""
+    return node_ids if node_ids.dtype.kind in "iu" else id_text(node_ids)
+
+
+def checked_parts(
+    edge_index: Any,
+    features: Any,
+    labels: Any,
+    split: Any,
+    node_ids: Any,
+    class_names: Sequence[str] | None,
+    directed: bool,
+    noise: tuple[Any, Any, Any],
+) -> tuple[dict[str, Any], tuple[Tensor, Tensor, Tensor] | None]:
+    """Check the arguments of `Graph.build`; return the parts of the graph, and its known noise if there is any."""
+    spurious, corrupted, clean_labels = noise
+    rows = _checked_features(features)
+    nodes = rows.shape[0]
+    ids = _checked_ids(node_ids, nodes)
+    _check_finite(rows, ids)
+    label = _checked_labels(labels, nodes)
+    names = _checked_class_names(class_names, label)
+    source, target, is_noise, notes = _checked_edges(edge_index, nodes, directed, spurious)
+    truth = None
+    if any(known is not None for known in noise):
+        flags = _checked_flags(corrupted, nodes, "corrupted", "node")
+        truth = (is_noise, flags, label if clean_labels is None else _checked_labels(clean_labels, nodes))
+    row_ptr = offsets_of(torch.bincount(target, minlength=nodes))
+    parts: dict[str, Any] = {
+        "row_ptr": row_ptr,
+        "neighbour": source,
+        "features": rows,
+        "labels": label,
+        "node_ids": ids,
+    }
+    parts |= {"split": _checked_split(split, nodes), "class_names": names, "notes": notes}
+    return parts, truth
+
+
+def _tensor_of(values: Any, what: str) -> Tensor:
+    """Convert a tensor, an array or a list of numbers."""
+    if isinstance(values, Tensor):
+        return values.detach().cpu()
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise GraphError(f"{what} must be an array, found rows of different lengths") from error
+    if array.dtype.kind not in "biuf":
+        found = "text" if array.dtype.kind in "SU" else "other values"
+        raise GraphError(f"{what} must be numbers, found {found}")
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def _checked_features(features: Any) -> Features:
+    if hasattr(features, "tocsr"):
+        features = SparseRows.from_scipy(features)
+    if not isinstance(features, SparseRows):
+        features = _tensor_of(features, "features").to(torch.float32)
+        if features.dim() != 2:
+            raise GraphError(
+                f"features must have one row per node, found an array of {features.dim()} dimensions"
+            )
+    elif (
+        features.column.numel()
+        and not 0 <= int(features.column.min()) <= int(features.column.max()) < features.width
+    ):
+        raise GraphError(f"sparse features must lie in columns 0 to {features.width - 1}, found one outside")
+    if features.shape[0] == 0:
+        raise GraphError("the graph is empty: it has no node")
+    if features.shape[1] == 0:
+        raise GraphError("a node must have at least one feature, found none")
+    return features
+
+
+def _check_finite(features: Features, ids: np.ndarray) -> None:
+    bad = (~torch.isfinite(stored_values(features))).nonzero()
+    if bad.numel():
+        row = int(features.row[bad[0, 0]] if is_sparse(features) else bad[0, 0])
+        raise GraphError(f"features must be finite, found NaN or infinity in the row of node '{ids[row]}'")
+
+
+def _checked_labels(labels: Any, nodes: int) -> Int[Tensor, "nodes"]:
+    if labels is None:
+        return torch.full((nodes,), UNKNOWN, dtype=torch.long)
+    label = _tensor_of(labels, "labels")
+    if label.dim() != 1 or label.numel() != nodes:
+        raise GraphError(
+            f"there must be one label per node ({nodes}), found an array of shape {tuple(label.shape)}"
+        )
+    if label.is_floating_point() or label.dtype == torch.bool:
+        raise GraphError(f"labels must be class numbers, with -1 for unknown, found {label.dtype}")
+    label = label.long()
+    if int(label.min()) < UNKNOWN:
+        raise GraphError(
+            f"labels must be class numbers from 0, with -1 for unknown, found {int(label.min())}"
+        )
+    return label
+
+
+def _checked_flags(flags: Any, count: int, what: str, unit: str) -> Bool[Tensor, "count"]:
+    if flags is None:
+        return torch.zeros(count, dtype=torch.bool)
+    flag = _tensor_of(flags, what)
+    if flag.shape != (count,):
+        raise GraphError(f"{what} must hold one flag per given {unit} ({count}), found {flag.numel()}")
+    return flag.bool()
+
+
+def _checked_class_names(names: Sequence[str] | None, label: Tensor) -> tuple[str, ...]:
+    needed = int(label.max()) + 1
+    if names is None:
+        return tuple(str(number) for number in range(needed))
+    if len(names) < needed:
+        raise GraphError(f"there must be a name for each of {needed} classes, found {len(names)}")
+    return tuple(str(name) for name in names)
+
+
+def _checked_split(split: Any, nodes: int) -> Int[Tensor, "nodes"]:
+    if split is None:
+        return torch.zeros(nodes, dtype=torch.int8)
+    code = _tensor_of(split, "the split")
+    if code.is_floating_point() or code.shape != (nodes,) or bool(((code < 0) | (code >= len(SPLITS))).any()):
+        raise GraphError(SPLIT_RULE)
+    return code.to(torch.int8)
+
+
+def _checked_ids(node_ids: Any, nodes: int) -> np.ndarray:
+    if node_ids is None:
+        return np.arange(nodes)
+    ids = np.asarray(node_ids)
+    if ids.shape != (nodes,):
+        raise GraphError(f"there must be one id per node ({nodes}), found an array of shape {ids.shape}")
+    values, counts = np.unique(id_text(ids), return_counts=True)
+    if values.size != nodes:
+        first = int((counts > 1).argmax())
+        raise GraphError(f"node ids must be unique, found '{values[first]}' {counts[first]} times")
+    return ids
+
+
+def _checked_edges(
+    edge_index: Any, nodes: int, directed: bool, spurious: Any
+) -> tuple[Tensor, Tensor, Tensor, tuple[str, ...]]:
+    """Sort edges by target and source, without self-loops and duplicates.
+
+    Returns sources, targets, which edges are spurious (all their duplicates are), and notes on what was removed.
+    """
+    edges = _edge_tensor(edge_index, nodes)
+    noise = _checked_flags(spurious, edges.shape[1], "spurious", "edge")
+    loops = edges[0] == edges[1]
+    edges, noise = edges[:, ~loops], noise[~loops]
+    given = edges.shape[1]
+    if not directed:
+        edges, noise = torch.cat([edges, edges.flip(0)], dim=1), torch.cat([noise, noise])
+    entry = edges[1] * nodes + edges[0]
+    key = torch.unique(entry)
+    genuine = torch.zeros(key.numel(), dtype=torch.bool)
+    genuine[torch.searchsorted(key, entry)[~noise]] = True
+    source, target = key % nodes, key // nodes
+    merged = given - key.numel() // (1 if directed else 2)
+    isolated = nodes - torch.unique(target).numel()
+    return source, target, ~genuine, _entry_notes(int(loops.sum()), merged, isolated)
+
+
+def _edge_tensor(edge_index: Any, nodes: int) -> Int[Tensor, "2 edges"]:
+    edges = _tensor_of(edge_index, "edges")
+    if edges.numel() == 0:
+        edges = torch.zeros(2, 0, dtype=torch.long)
+    if edges.dim() != 2 or edges.shape[0] != 2 or edges.is_floating_point():
+        raise GraphError(
+            f"edges must be two rows of node numbers, found an array of shape {tuple(edges.shape)}"
+        )
+    edges = edges.long()
+    if nodes > MOST_NODES:
+        raise GraphError(
+            f"a graph in memory can have at most {MOST_NODES:,} nodes, found {nodes:,}: write it as a store"
+        )
+    outside = ((edges < 0) | (edges >= nodes)).any(dim=0).nonzero()
+    if outside.numel():
+        source, target = edges[:, outside[0, 0]].tolist()
+        raise GraphError(
+            f"edge {source} to {target} names a node that does not exist: there are {nodes} nodes"
+        )
+    return edges
+
+
+def _entry_notes(loops: int, merged: int, isolated: int) -> tuple[str, ...]:
+    notes = (
+        (loops, "self-loops were removed: a node is always part of its own mean"),
+        (merged, "duplicate or reciprocal edges were merged"),
+        (isolated, "nodes have no neighbour and are represented by their own features"),
+    )
+    return tuple(f"{count:,} {note}" for count, note in notes if count)

@@ -1,0 +1,183 @@
+"""A trained model: everything that is saved, and how it is read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from gdpnet._core.version import __version__
+from gdpnet.config import Config, upgrade_settings
+from gdpnet.data.graph import Graph
+from gdpnet.data.schema import OWN, Columns, as_read
+from gdpnet.data.validation import UNKNOWN
+from gdpnet.errors import ConfigError, ModelFileError
+from gdpnet.inference.ensemble import Ensemble, HeadWeights
+from gdpnet.inference.model_file import checksum, read_tensors, write_tensors
+from gdpnet.inference.networks import Networks, build_networks
+from gdpnet.inference.reduce import reduce_features
+from gdpnet.inference.result import SuspectedLabel
+from gdpnet.inference.threshold import Choice
+from gdpnet.representation.tasks import CLASSIFICATION, MultiLabel, Task
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """The networks, the settings they were trained with, and what was chosen on validation nodes."""
+
+    config: Config
+    seed: int
+    networks: Networks
+    columns: Columns
+    """The feature columns that the model reads."""
+    classes: np.ndarray
+    task: Task
+    weights: HeadWeights = field(default_factory=HeadWeights)
+    threshold: Choice = field(default_factory=lambda: Choice(0.0))
+    selects: bool = True
+    """Whether link prediction weights edges by their keep probability, rather than all alike."""
+    history: tuple[dict[str, Any], ...] = ()
+    best_epoch: int = 0
+    validation_f1: float = float("nan")
+    suspected_labels: tuple[SuspectedLabel, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse networks of other sizes than the columns and classes."""
+        networks = self.networks
+        width = networks.aggregators.weight.shape[0] if networks.basis is None else networks.basis.shape[0]
+        if (width, networks.aggregators.classes) != (self.columns.width, len(self.classes)):
+            found = f"{self.columns.width} features and {len(self.classes)} classes"
+            raise ValueError(f"weights are not of {found}")
+
+    @property
+    def device(self) -> torch.device:
+        """Return the device that the model computes on."""
+        return self.networks.device
+
+    @property
+    def ensemble(self) -> Ensemble:
+        """Return the heads with their weights."""
+        return Ensemble(self.networks, self.weights, self.threshold.threshold)
+
+    def as_read(self, graph: Graph) -> Graph:
+        """Return a graph with the features that the networks read: structural or reduced ones where they do."""
+        graph, basis = as_read(graph, self.config), self.networks.basis
+        return graph if basis is None else reduce_features(graph, basis.cpu())
+
+    def labels_of(self, graph: Graph) -> Int[Tensor, "nodes"]:
+        """Return a graph's labels in the order of this model's classes; a class it does not know is unknown."""
+        known = {str(name): number for number, name in enumerate(self.classes)}
+        place = torch.tensor([*(known.get(name, UNKNOWN) for name in graph.class_names), UNKNOWN])
+        return place[graph.labels]
+
+    def cleaning_threshold(self, asked: float | None = None) -> tuple[float, str]:
+        """Return the threshold of the cleaned graph and the reason for it: as asked, or as chosen on validation."""
+        if asked is None:
+            return self.threshold.threshold, self.threshold.reason
+        if not 0.0 <= asked <= 1.0:
+            raise ConfigError(f"the threshold of a keep probability must lie between 0 and 1, found {asked}")
+        return asked, f"threshold {asked:g}, as asked for"
+
+    def about(self) -> dict[str, Any]:
+        """Return all that is saved beside the tensors, as plain values."""
+        return {
+            "config": self.config.to_dict(),
+            "classes": [str(name) for name in self.classes],
+            "columns": self.columns.to_dict(),
+            "seed": self.seed,
+            "version": __version__,
+            "history": list(self.history),
+            "best_epoch": self.best_epoch,
+            "validation_f1": self.validation_f1,
+            "threshold": self.threshold.to_dict(),
+            "ensemble": self.weights._asdict(),
+            "selects": self.selects,
+            "suspected_labels": [list(one) for one in self.suspected_labels],
+        }
+
+    def fingerprint(self) -> str:
+        """Return a short checksum of everything that decides what this model predicts."""
+        about = self.about()
+        decisive = {key: about[key] for key in ("config", "classes", "seed", "threshold", "ensemble")}
+        return checksum(self.networks.tensors(), json.dumps(decisive, sort_keys=True))[:16]
+
+    def save(self, path: Path) -> None:
+        """Write the model to one file."""
+        write_tensors(path, "model", self.networks.tensors(), self.about())
+
+    @classmethod
+    def load(cls, path: Path, device: torch.device, task: Task | None = None) -> TrainedModel:
+        """Read a model file of any supported version."""
+        tensors, about = read_tensors(path, "model")
+        try:
+            return cls._from_file(*_upgraded(tensors, about), device, task)
+        except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, ConfigError) as error:
+            reason = " ".join(str(error).split())
+            raise ModelFileError(f"{path} does not hold a whole model ({reason})") from error
+
+    @classmethod
+    def _from_file(
+        cls, tensors: Mapping[str, Tensor], about: dict[str, Any], device: torch.device, task: Task | None
+    ) -> TrainedModel:
+        config = Config().with_values(about["config"])
+        if task is None:
+            multiple = config.task.kind == "multi-label"
+            task = MultiLabel(tuple(about["classes"])) if multiple else CLASSIFICATION
+        return cls(
+            config=config,
+            seed=about["seed"],
+            networks=build_networks(config, tensors, exclusive=task.exclusive).to(device),
+            columns=Columns.from_dict(about["columns"]),
+            classes=np.array(about["classes"]),
+            task=task,
+            weights=HeadWeights(**about["ensemble"]),
+            threshold=Choice.from_dict(about["threshold"]),
+            selects=about["selects"],
+            history=tuple(about["history"]),
+            best_epoch=about["best_epoch"],
+            validation_f1=about["validation_f1"],
+            suspected_labels=tuple(SuspectedLabel(*one) for one in about["suspected_labels"]),
+        )
+
+
+_PREFIXES = {"reader.": "hopwise.", "convolutions.": "gcn.", "linker.": "link_predictor."}
+"""Names of networks in files of format 3 and 4, and their names now."""
+
+
+def _upgraded(tensors: dict[str, Tensor], about: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the content of a file under the names of this version; one of this version is left as it is."""
+    if "ensemble" in about:
+        return tensors, about
+    share = float(tensors.pop("reader.share", torch.ones(()))) if "reader.weight" in tensors else 0.0
+    for old, new in _PREFIXES.items():
+        tensors = {
+            new + name.removeprefix(old) if name.startswith(old) else name: value
+            for name, value in tensors.items()
+        }
+    config = upgrade_settings(about["config"])
+    weights = HeadWeights().with_hopwise(share)
+    if "gcn.weights.0" in tensors:
+        weights = weights.with_gcn(config["gcn"]["weight"])
+    width = int(about["num_features"])
+    columns = about.get("columns") or Columns(OWN, width).to_dict()
+    if columns["width"] != width:
+        raise ValueError(f"it tells of {columns['width']} and of {width} features")
+    current: dict[str, Any] = {
+        "config": config,
+        "columns": columns,
+        "ensemble": weights._asdict(),
+        "history": [
+            {"injected_auc" if key == "told" else key: value for key, value in epoch.items()}
+            for epoch in about["history"]
+        ],
+        "selects": about.get("selects", True),
+        "suspected_labels": about.get("doubted", []),
+    }
+    return tensors, about | current

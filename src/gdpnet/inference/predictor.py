@@ -1,0 +1,261 @@
+"""A trained model applied to one graph: prepare and select once, then answer many questions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gdpnet._core.random import Key
+from gdpnet.data.graph import Graph
+from gdpnet.data.link_split import check_mutual, split_links
+from gdpnet.data.prepare import Prepared, prepare
+from gdpnet.data.schema import as_read
+from gdpnet.data.validation import UNKNOWN
+from gdpnet.errors import ConfigError, GraphError
+from gdpnet.inference.explain import Explanation, explain_node
+from gdpnet.inference.metrics import cluster_scores, link_scores
+from gdpnet.inference.model import TrainedModel
+from gdpnet.inference.result import Denoised
+from gdpnet.inference.select import Selected, select
+from gdpnet.inference.unsupervised import embed_links, propagated_features
+from gdpnet.representation.propagation import inner_products
+from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel
+
+Nodes = Int[Tensor, "asked"] | None
+"""Node numbers; all nodes if None."""
+
+
+class Predictor:
+    """Answers questions about one graph. The policy decides on its edges once, when the first answer needs it.
+
+    Use `make_predictor`, or `GDPNet.predictor`, to get the one for a model's task.
+    """
+
+    def __init__(self, model: TrainedModel, graph: Graph) -> None:
+        model.columns.check(graph)
+        self.model, self.graph = model, graph
+        self._selected: Selected | None = None
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """Return the graph on the model's device, with the features that the model reads."""
+        return prepare(self.model.as_read(self.graph), self.model.config, self.model.device)
+
+    def select(self, targets: Nodes = None) -> Selected:
+        """Decide on the edges of some nodes, all by default; decisions that were made before are returned again."""
+        all_nodes = torch.arange(self.graph.num_nodes, device=self.model.device)
+        if self._selected is not None:
+            degree = self.prepared.row_ptr.diff()
+            asked = all_nodes if targets is None else targets
+            first = self.prepared.row_ptr[asked][degree[asked] > 0]
+            if bool(self._selected.decided[first].all()):
+                return self._selected
+            targets = None  # a second question about other nodes: decide on all of them for good
+        model = self.model
+        asked = all_nodes if targets is None else torch.unique(targets)
+        key = Key.of(model.seed).fold_in("predict")
+        networks = model.networks
+        self._selected = select(
+            networks.policy, networks.aggregators, self.prepared, asked, model.config, key
+        )
+        return self._selected
+
+    def keep_probability(self, *, symmetric: bool = True) -> Float[Tensor, "edges"]:
+        """Return the keep probability of every edge, averaged over both directions if symmetric."""
+        selected = self.select()
+        found = selected.prepared.symmetrise(selected.probability) if symmetric else selected.probability
+        return selected.prepared.on_edges(found).cpu()
+
+    def denoise(self, *, threshold: float | None = None, symmetric: bool = True) -> Denoised:
+        """Return the cleaned graph; see `GDPNet.denoise`."""
+        least, reason = self.model.cleaning_threshold(threshold)
+        probability = self.keep_probability(symmetric=symmetric)
+        return Denoised.at(self.graph, probability, least, reason, chosen=threshold is None)
+
+    def explain(self, node: int | str) -> Explanation:
+        """Return the decisions on a node's neighbours, in order; the node is named by its id."""
+        number = self.graph.node_number(str(node))
+        return explain_node(
+            self.model, self.prepared, self.graph, number, self._for_gcn(torch.tensor([number]))
+        )
+
+    def _for_gcn(self, nodes: Int[Tensor, "asked"]) -> Selected | None:
+        """Return decisions on all edges that the GCN head reads for some nodes, if it has a part in predictions."""
+        if not self.model.ensemble.uses_gcn:
+            return None
+        return self.select(self._needed(nodes.to(self.model.device)))
+
+    def _needed(self, nodes: Int[Tensor, "asked"]) -> Int[Tensor, "needed"]:
+        """Return the nodes whose decisions have a part in the prediction of some nodes."""
+        return self.model.ensemble.receptive_field(self.prepared, nodes)
+
+    def _numbers(self, nodes: Any) -> Int[Tensor, "asked"]:
+        """Return node numbers on the model's device, all nodes if none are named."""
+        count = self.graph.num_nodes
+        numbers = torch.arange(count) if nodes is None else torch.as_tensor(nodes).long()
+        if numbers.numel() and not (int(numbers.min()) >= 0 and int(numbers.max()) < count):
+            raise GraphError(f"node numbers must lie between 0 and {count - 1}")
+        return numbers.to(self.model.device)
+
+    def embeddings(self, nodes: Any = None) -> np.ndarray:
+        """Return the embeddings of some nodes, all by default."""
+        return self._embed(self._numbers(nodes)).cpu().numpy()
+
+    def _embed(self, asked: Int[Tensor, "asked"]) -> Float[Tensor, "asked width"]:
+        """Return the embeddings of some nodes by the aggregators."""
+        selected, model = self.select(asked), self.model
+        weight = selected.weight(model.config.inference.mode)
+        return model.ensemble.local(selected.prepared, asked, weight)[0]
+
+    def predict(self, nodes: Any = None) -> np.ndarray:
+        """Return the predictions of some nodes, all by default."""
+        raise self._refusal("predictions of nodes")
+
+    def probabilities(self, nodes: Any = None) -> np.ndarray:
+        """Return the class probabilities of some nodes, columns in the order of the model's classes."""
+        raise self._refusal("class probabilities")
+
+    def link_probabilities(self, ends: Any) -> np.ndarray:
+        """Return the probability that each pair of nodes, two rows of node numbers, is linked."""
+        kind = self.model.config.task.kind
+        raise ConfigError(f"links are predicted by a model of task links, found {kind}")
+
+    def score(self, split: str = "test") -> float:
+        """Return the task's quality on the labelled nodes of a split, micro-F1 for classes."""
+        raise self._refusal("score on a split")
+
+    def evaluate(self, split: str = "test") -> dict[str, Any]:
+        """Return the metrics of the task, on a split if it has labels."""
+        nodes = int(self.graph.nodes_in(split).numel())
+        return {"split": split, "nodes": nodes, "micro_f1": self.score(split)}
+
+    def _refusal(self, what: str) -> ConfigError:
+        return ConfigError(
+            f"a model of task {self.model.config.task.kind} learned no labels and has no {what}"
+        )
+
+
+class LabelPredictor(Predictor):
+    """Predicts one class per node, or several labels per node."""
+
+    def probabilities(self, nodes: Any = None) -> np.ndarray:
+        """Return the class probabilities of some nodes, columns in the order of the model's classes."""
+        return self._probabilities(self._numbers(nodes)).cpu().numpy()
+
+    def _probabilities(self, asked: Int[Tensor, "asked"]) -> Float[Tensor, "asked classes"]:
+        model = self.model
+        return model.ensemble.probabilities(
+            self.select(self._needed(asked)), asked, model.config.inference.mode
+        )
+
+    def predict(self, nodes: Any = None) -> np.ndarray:
+        """Return the most probable class of some nodes, or their labels joined by ``|``."""
+        found, classes = self.probabilities(nodes), self.model.classes
+        if isinstance(self.model.task, MultiLabel):
+            return np.array([JOINS.join(classes[one > 0.5]) for one in found], dtype=str)
+        return classes[found.argmax(axis=1)]
+
+    def score(self, split: str = "test") -> float:
+        """Return the task's quality on the labelled nodes of a split, micro-F1 for classes."""
+        graph, model = self.graph, self.model
+        nodes = graph.nodes_in(split)
+        by_class = model.task is CLASSIFICATION
+        label = (model.labels_of(graph) if by_class else graph.labels)[nodes]
+        known = label != UNKNOWN
+        if not bool(known.any()):
+            raise GraphError(f"the graph has no labelled {split} node to score on")
+        found = self._probabilities(nodes[known].to(model.device)).cpu()
+        truth = label[known] if by_class else model.task.truth(graph)[nodes[known]]
+        return model.task.quality(found, truth)
+
+
+class LinksPredictor(Predictor):
+    """Embeds nodes so that inner products score pairs."""
+
+    def _embed(self, asked: Int[Tensor, "asked"]) -> Float[Tensor, "asked width"]:
+        return self._embedded[asked]
+
+    @cached_property
+    def _embedded(self) -> Float[Tensor, "nodes width"]:
+        model, link_predictor = self.model, self.model.networks.link_predictor
+        assert link_predictor is not None
+        selected = self.select()
+        weight = selected.prepared.symmetrise(selected.probability)
+        weight = weight if model.selects else torch.ones_like(weight)
+        return embed_links(link_predictor, as_read(self.graph, model.config), weight, model.config)
+
+    def link_probabilities(self, ends: Any) -> np.ndarray:
+        """Return the probability that each pair of nodes, two rows of node numbers, is linked."""
+        check_mutual(self.graph)
+        pairs, count = torch.as_tensor(ends).long(), self.graph.num_nodes
+        if pairs.dim() != 2 or pairs.shape[0] != 2:
+            raise GraphError(f"pairs must be two rows of node numbers, found shape {tuple(pairs.shape)}")
+        if pairs.numel() and not (int(pairs.min()) >= 0 and int(pairs.max()) < count):
+            raise GraphError(f"node numbers must lie between 0 and {count - 1}")
+        return torch.sigmoid(inner_products(self._embedded, pairs.to(self.model.device))).cpu().numpy()
+
+    def evaluate(self, split: str = "test") -> dict[str, Any]:
+        """Hide one edge in twenty, and score how well the rest predicts them against pairs without an edge.
+
+        On the training graph these are the edges that `fit` held out for validation, unless it was given others. On
+        any other graph the model has never seen them.
+        """
+        found = split_links(self.graph, self.model.seed, test=0.0)
+        rest = torch.from_numpy(LinksPredictor(self.model, found.train).embeddings())
+        roc_auc, precision = link_scores(rest, found.validation)
+        hidden = int(found.validation.linked.sum())
+        return {"hidden_links": hidden, "roc_auc": roc_auc, "average_precision": precision}
+
+
+class ClustersPredictor(Predictor):
+    """Assigns each node to the nearest cluster centre."""
+
+    def _embed(self, asked: Int[Tensor, "asked"]) -> Float[Tensor, "asked width"]:
+        return self._embedded[asked]
+
+    @cached_property
+    def _embedded(self) -> Float[Tensor, "nodes width"]:
+        selected, model = self.select(), self.model
+        weight = selected.prepared.symmetrise(selected.probability)
+        return propagated_features(
+            selected.prepared, weight, model.config.propagation, model.networks.encoder
+        )
+
+    def predict(self, nodes: Any = None) -> np.ndarray:
+        """Return the cluster of some nodes, all by default."""
+        centres = self.model.networks.centres
+        assert centres is not None
+        nearest = torch.cdist(self._embedded[self._numbers(nodes)], centres).argmin(dim=1)
+        return self.model.classes[nearest.cpu().numpy()]
+
+    def evaluate(self, split: str = "test") -> dict[str, Any]:
+        """Score the agreement of clusters and classes on all nodes of known class."""
+        known = (self.graph.labels != UNKNOWN).numpy()
+        if not known.any():
+            return {"nodes": self.graph.num_nodes}
+        cluster = np.searchsorted(np.sort(self.model.classes), self.predict())
+        return {"nodes": int(known.sum())} | cluster_scores(self.graph.labels.numpy()[known], cluster[known])
+
+    def explain(self, node: int | str) -> Explanation:
+        """Return the decisions on a node's neighbours, in order, and its cluster."""
+        cluster = self.predict(torch.tensor([self.graph.node_number(str(node))]))[0]
+        return replace(super().explain(node), cluster=str(cluster))
+
+
+PREDICTORS: dict[str, type[Predictor]] = {
+    "classification": LabelPredictor,
+    "multi-label": LabelPredictor,
+    "links": LinksPredictor,
+    "clusters": ClustersPredictor,
+}
+
+
+def make_predictor(model: TrainedModel, graph: Graph) -> Predictor:
+    """Apply a trained model to a graph with the same feature columns."""
+    return PREDICTORS[model.config.task.kind](model, graph)

@@ -1,0 +1,63 @@
+"""Train a model on a graph: data, epochs, finalising."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import torch
+
+from gdpnet._core.random import Key
+from gdpnet.config import Config
+from gdpnet.data.graph import Graph
+from gdpnet.data.link_split import Pairs
+from gdpnet.data.schema import Columns
+from gdpnet.inference.model import TrainedModel
+from gdpnet.inference.networks import build_networks
+from gdpnet.representation.tasks import CLASSIFICATION, Task
+from gdpnet.training.callbacks import Callback, CallbackList
+from gdpnet.training.label_noise import name_suspected, without_suspected
+from gdpnet.training.state import Epoch, begin_training
+from gdpnet.training.tasks import TASKS
+from gdpnet.training.trainer import train_epochs
+
+
+def fit_model(
+    graph: Graph,
+    config: Config,
+    seed: int,
+    device: torch.device,
+    *,
+    objective: Task | None = None,
+    held_out: Pairs | None = None,
+    callbacks: Iterable[Callback | Callable[[Epoch], object]] = (),
+) -> TrainedModel:
+    """Train a model for the configured task; see `gdpnet.GDPNet.fit`."""
+    task = TASKS[config.task.kind](graph, config, seed, device, objective, held_out)
+    data, key, callback = task.data, Key.of(seed), CallbackList(callbacks)
+    state = begin_training(data, len(task.class_names), config, key, device)
+    callback.on_train_begin(state)
+    train_epochs(state, data, config, key, callback.on_epoch_end, task.update_targets)
+    callback.on_train_end(state)
+    weights = state.best or state.weights()
+    networks = build_networks(config, weights, exclusive=data.task.exclusive).to(device)
+    if task.basis is not None:
+        networks.basis = task.basis.to(device)
+    trusted = without_suspected(data, state.best_suggested)
+    found = task.finalise(networks, trusted, key)
+    learned = data.task if config.task.kind in ("classification", "multi-label") else CLASSIFICATION
+    return TrainedModel(
+        config=config,
+        seed=seed,
+        networks=networks,
+        columns=Columns.of(task.graph, config),
+        classes=np.array(task.class_names),
+        task=learned,
+        weights=found.weights,
+        threshold=found.threshold,
+        selects=found.selects,
+        history=tuple(state.history),
+        best_epoch=state.best_epoch,
+        validation_f1=state.best_f1 if found.score is None else found.score,
+        suspected_labels=name_suspected(task.graph, data, state.best_suggested),
+    )

@@ -1,0 +1,101 @@
+"""Phase two: train the aggregators on the selected neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from gdpnet._core.csr import ranges
+from gdpnet._core.random import Key
+from gdpnet.config import Config
+from gdpnet.data.features import drop_inputs, drop_values, take_rows
+from gdpnet.data.prepare import message_to_target
+from gdpnet.representation.aggregator import Aggregators, add_neighbours
+from gdpnet.representation.tasks import may_learn
+from gdpnet.training.data import TrainingData
+from gdpnet.training.rollouts import play_once
+from gdpnet.training.state import TrainingState
+
+
+def shuffled_batches(
+    targets: Int[Tensor, "targets"], config: Config, generator: torch.Generator
+) -> Iterator[Int[Tensor, "batch"]]:
+    """Split the targets into random batches, pass after pass, up to ``max_steps`` batches."""
+    settings, steps = config.representation, 0
+    for _ in range(settings.passes):
+        order = torch.randperm(targets.numel(), generator=generator, device=generator.device)
+        for part in torch.split(order, settings.batch_size)[: settings.max_steps - steps]:
+            steps += 1
+            yield targets[part]
+
+
+def selected_edges(
+    state: TrainingState,
+    data: TrainingData,
+    config: Config,
+    key: Key,
+    targets: Int[Tensor, "targets"],
+    selecting: bool,
+) -> tuple[Bool[Tensor, "edges"], float]:
+    """Return which edges of some targets the current policy selects, and their share of the candidates."""
+    train = data.train
+    if not selecting:
+        return train.linked > 0, 1.0
+    targets = torch.unique(targets)
+    kept = play_once(state.policy, state.aggregators, data, config, targets, key.fold_in("selected"))[1]
+    candidates = int((train.row_ptr[targets + 1] - train.row_ptr[targets]).sum())
+    return kept, float(kept.sum()) / max(candidates, 1)
+
+
+def representation_phase(
+    state: TrainingState,
+    data: TrainingData,
+    config: Config,
+    generator: torch.Generator,
+    batches: list[Int[Tensor, "_"]],
+    selected: Bool[Tensor, "edges"],
+) -> float:
+    """Train the aggregators on the selected neighbours; return the mean loss per fold model."""
+    losses = []
+    for targets in batches:
+        start = data.train.row_ptr[targets]
+        owner, edge = ranges(start, data.train.row_ptr[targets + 1] - start)
+        kept = selected[edge]
+        loss = _batch_loss(state.aggregators, data, config, generator, targets, owner[kept], edge[kept])
+        state.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        state.optimiser.step()
+        losses.append(loss.detach())
+    return float(torch.stack(losses).mean()) / state.aggregators.fold_models
+
+
+def _batch_loss(
+    aggregators: Aggregators,
+    data: TrainingData,
+    config: Config,
+    generator: torch.Generator,
+    targets: Int[Tensor, "batch"],
+    owner: Int[Tensor, "kept"],
+    edge: Int[Tensor, "kept"],
+) -> Float[Tensor, ""]:
+    """Return the loss of one batch, projecting only the rows that it needs."""
+    dropout, train = config.representation.dropout, data.train
+    own_rows = take_rows(train.features, targets)
+    own = aggregators.project_own(drop_inputs(own_rows, dropout, generator))
+    nodes, place = torch.unique(train.neighbour[edge], return_inverse=True)
+    # unlike indexing with brackets, index_select adds up gradients in a fixed order
+    message = aggregators.project_message(take_rows(train.neighbourhood, nodes)).index_select(0, place)
+    if train.mean_weight is not None:
+        share = train.share_of_target(edge, train.neighbour[edge])
+        message = message_to_target(
+            message, aggregators.project_message(own_rows).index_select(0, owner), share
+        )
+    weight = None if train.graph_weight is None else train.graph_weight[edge]
+    total, weight = add_neighbours(message, owner, weight, targets.numel())
+    hidden = aggregators.embed(own, total, weight, aggregators.bias)
+    hidden = drop_values(hidden, dropout, generator)
+    learns = may_learn(data.fold_model[targets], aggregators.fold_models)
+    return data.task.loss(aggregators.logits(hidden), data.labels[targets], learns)

@@ -1,0 +1,112 @@
+"""The state of training: networks, optimisers, history and the best weights so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gdpnet._core.random import Key
+from gdpnet.config import Config
+from gdpnet.inference.networks import make_policy
+from gdpnet.representation.aggregator import Aggregators
+from gdpnet.selection.policy import Policy
+from gdpnet.training.data import TrainingData
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Metrics of one epoch."""
+
+    epoch: int
+    loss: float
+    validation_f1: float
+    reward: float
+    kept_share: float
+    kl: float
+    decisions: int
+    injected_auc: float | None = None
+    """ROC AUC of keep probabilities against injected edges; None without a held-out perturbed graph."""
+
+
+@dataclass
+class TrainingState:
+    """All that changes during training. It is saved whole, so that a resumed run continues exactly."""
+
+    policy: Policy
+    aggregators: Aggregators
+    policy_optimiser: torch.optim.Adam
+    optimiser: torch.optim.Adam
+    epoch: int = 0
+    best_f1: float = -1.0
+    best_epoch: int = 0
+    best: dict[str, Tensor] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    truth: Tensor | None = None
+    """Labels found by the model itself, for tasks without labels."""
+    suggested: Tensor | None = None
+    """Output of `suggested_labels` for the targets; None if no label error is suspected."""
+    best_suggested: Tensor | None = None
+    """``suggested`` in the best epoch."""
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the weights of policy and aggregators, by name."""
+        policy = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
+        return policy | {
+            f"aggregators.{name}": value for name, value in self.aggregators.state_dict().items()
+        }
+
+    def remember_best(self, score: float) -> None:
+        """Store a copy of the current weights as the best."""
+        self.best_f1, self.best_epoch = score, self.epoch
+        self.best_suggested = None if self.suggested is None else self.suggested.clone()
+        self.best = {name: value.detach().clone() for name, value in self.weights().items()}
+
+
+def begin_training(
+    data: TrainingData, outputs: int, config: Config, key: Key, device: torch.device
+) -> TrainingState:
+    """Initialise networks and optimisers."""
+    generator = key.fold_in("weights").generator()
+    fold_models = int(data.fold.max()) + 2 if data.fold.numel() else 1
+    aggregators = Aggregators(
+        data.train.features.shape[1],
+        config.representation.width,
+        outputs,
+        fold_models,
+        self_weight=config.representation.self_weight,
+        exclusive=data.task.exclusive,
+    )
+    aggregators.initialise(generator)
+    policy = make_policy(config, data.train.pairs.shape[1])
+    policy.initialise(generator)
+    policy.fit_pairs(data.train.pairs.cpu())
+    aggregators, policy = aggregators.to(device), policy.to(device)
+    return TrainingState(policy, aggregators, *make_optimisers(policy, aggregators, config))
+
+
+def make_optimisers(
+    policy: Policy, aggregators: Aggregators, config: Config
+) -> tuple[torch.optim.Adam, torch.optim.Adam]:
+    """Return the optimisers of policy and aggregators; biases and heads have no weight decay."""
+    matrices = (aggregators.weight, aggregators.self_weight)
+    decayed = [weight for weight in matrices if weight is not None]
+    plain = [aggregators.bias, aggregators.head_weight, aggregators.head_bias]
+    settings = config.representation
+    return (
+        torch.optim.Adam(
+            policy.parameters(),
+            lr=config.ppo.learning_rate,
+            weight_decay=config.ppo.weight_decay,
+            fused=True,
+        ),
+        torch.optim.Adam(
+            [
+                {"params": decayed, "weight_decay": settings.weight_decay},
+                {"params": plain, "weight_decay": 0.0},
+            ],
+            lr=settings.learning_rate,
+        ),
+    )

@@ -1,0 +1,171 @@
+"""The program itself: help, version, usage errors, and how little it imports to answer them."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gdpnet
+import gdpnet.data
+from gdpnet._core.version import __version__
+from gdpnet.cli import main
+from gdpnet.cli.app import app
+from gdpnet.errors import ConfigError
+from helpers.commands import refuse, succeed
+
+COMMANDS = [command.callback.__name__ for command in app.registered_commands]
+HEAVY = ("torch", "torch_geometric", "sklearn", "scipy", "numpy", "pyarrow", "networkx", "matplotlib")
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+# --- help ---
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_lists_every_command(flag, capsys):
+    out = succeed(capsys, flag)
+    assert "Usage: gdpnet" in out
+    assert all(f"│ {command} " in out for command in COMMANDS)
+    assert succeed(capsys) == out  # without a word there is help too
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_has_a_sentence_groups_and_one_example(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    out = succeed(capsys, command, "-h")
+    assert f"Usage: gdpnet {command}" in out
+    assert out.count("Example: ") == 1
+    assert f"Example: gdpnet {command}" in out
+    assert "─ Output ─" in out  # every command takes --json
+    assert max(map(len, out.splitlines())) <= 80
+    assert "…" not in out  # nothing is cut off at 80 columns
+
+
+@pytest.mark.parametrize("command", app.registered_commands, ids=COMMANDS)
+def test_the_example_of_a_command_names_options_that_it_has(command, capsys):
+    example = re.search(r"\[bold\]gdpnet (.*)\[/bold\]", command.epilog)[1]
+    shown = succeed(capsys, command.callback.__name__, "--help")
+    for word in example.split()[1:]:
+        assert not word.startswith("--") or f"{word} " in shown
+
+
+def test_the_version_is_printed(capsys):
+    assert succeed(capsys, "--version") == f"gdpnet {__version__}\n"
+
+
+# --- what is imported to answer ---
+
+ANSWERS = {
+    "--help": 0,
+    "--version": 0,
+    "datasets": 0,
+    "settings": 0,
+    "settings --markdown": 0,
+    **{f"{command} --help": 0 for command in COMMANDS},
+    "trian": 2,
+    "train cora": 2,
+    "train cora --out run --sed 1": 2,
+    "train cora --out run --seed x": 2,
+    "train corra --out run": 2,
+    "train cora --out run --set training.epoch=1": 2,
+    "train cora --out run --column lable=x": 2,
+    "train cora --out run --resume --hops 2": 2,
+    "evaluate no-such-run": 2,
+    "predict . --out p.txt": 2,
+    "noise cora --out noisy --kind random-edges=0.5": 2,
+    "robustness --dataset corra": 2,
+    "robustness --dataset cora --rates half": 2,
+    "reproduce table2 --datasets corra": 2,
+    "report no-such-folder": 2,
+    "settings polcy": 2,
+}
+
+PROGRAM = """
+import sys
+from gdpnet.cli import main
+heavy, *answers = sys.argv[1:]
+for words in answers:
+    code = main(words.split())
+    print("result:", words, code, *(name for name in heavy.split() if name in sys.modules), sep="|")
+"""
+
+
+def run_python(program: str, *arguments: str, folder: Path) -> list[str]:
+    """Run a program in a fresh interpreter; return the lines of its stdout."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=folder,
+        env={"PYTHONPATH": str(SOURCE), "HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def test_help_and_usage_errors_are_answered_without_heavy_imports(tmp_path):
+    lines = run_python(PROGRAM, " ".join(HEAVY), *ANSWERS, folder=tmp_path)
+    results = [line for line in lines if line.startswith("result:")]
+    assert results == [f"result:|{words}|{code}" for words, code in ANSWERS.items()]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_package_is_imported_without_torch(tmp_path):
+    program = "import sys, gdpnet, gdpnet.data; print(*(name in sys.modules for name in sys.argv[1:]))"
+    (line,) = run_python(program, *HEAVY, folder=tmp_path)
+    assert set(line.split()) == {"False"}
+
+
+@pytest.mark.parametrize("package", [gdpnet, gdpnet.data])
+def test_public_names_are_imported_when_they_are_used(package):
+    assert all(getattr(package, name) is not None for name in package.__all__)
+    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'GPDNet'"):
+        package.GPDNet  # noqa: B018 - asking for it is the test
+
+
+# --- errors ---
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["train", "cra", "--out", "run"], "there is no dataset, file or folder 'cra'; did you mean 'cora'?"),
+        (["train", "no/such", "--out", "run"], "there is no file or folder no/such"),
+        (["train", "synthetic", "--out", "run", "--sed", "1"], "--seed"),
+        (["trian", "synthetic"], "'train'"),
+        (["train", "synthetic"], "Missing option '--out'"),
+        (["train", "synthetic", "--out", "run", "--set", "training.epoch=1"], "did you mean 'epochs'?"),
+        (["train", "synthetic", "--out", "run", "--set", "trainin.epochs=1"], "did you mean 'training'?"),
+        (["train", "synthetic", "--out", "run", "--set", "epochs"], "has the form section.key=value"),
+        (["train", "synthetic", "--out", "run", "--set", "ppo.discount=2"], "between 0.0 and 1.0, found 2"),
+        (["train", "synthetic", "--out", "run", "--config", "none.toml"], "cannot read the config file"),
+        (["train", "synthetic", "--out", "run", "--seed", "-1"], "'--seed'"),
+        (["train", "synthetic", "--out", "run", "--seed", "x"], "'--seed'"),
+        (["train", "synthetic", "--out", "run", "--split", "half"], "'half' is not one of 'paper', 'random'"),
+        (["train", "synthetic", "--out", "run", "--device", "gpu"], "'cuda'"),
+        (["train", "synthetic", "--out", "run", "--resume"], "there is no run folder run"),
+        (["train", "synthetic", "--out", "run", "--column", "lable=x"], "did you mean 'label'?"),
+        (
+            ["train", "synthetic", "--out", "run", "--column", "label"],
+            "--column must have the form role=name",
+        ),
+        (["evaluate", "run"], "there is no run folder run"),
+        (["evaluate", "."], "there is no model file model.safetensors"),
+        (["embed", ".", "--out", "h.txt"], "--out must end in .csv or .parquet, found 'h.txt'"),
+        (["explain", ".", "synthetic"], "Missing option '--node'"),
+        (["robustness", "--dataset", "synthetic", "--seeds", "0"], "'--seeds'"),
+        (["demo", "--set", "training.epoch=1"], "did you mean 'epochs'?"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_usage_error_is_one_sentence_with_the_nearest_name(words, sentence, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert sentence in refuse(capsys, *words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_debug_raises_the_error():
+    with pytest.raises(ConfigError, match="did you mean 'epochs'"):
+        main(["train", "synthetic", "--out", "run", "--set", "training.epoch=1", "--debug"])

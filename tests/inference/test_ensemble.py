@@ -1,0 +1,107 @@
+"""The ensemble of heads: arithmetic of the weights, and predictions as weighted means."""
+
+import pytest
+import torch
+
+from gdpnet.config import Config
+from gdpnet.data.graph import Graph
+from gdpnet.inference import ensemble
+from gdpnet.inference.ensemble import Ensemble, HeadWeights, aggregate, hop_features
+from gdpnet.inference.gcn_head import gcn_probabilities
+from gdpnet.inference.networks import Networks
+from gdpnet.inference.select import Selected
+from gdpnet.representation.gcn import GCN
+from gdpnet.representation.hopwise import HopwiseNetwork
+from helpers.setups import random_graph, random_setup
+
+CONFIG = Config().with_values({"representation": {"width": 4}, "policy": {"hidden": [5, 4]}})
+THRESHOLD = 0.5
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return random_graph(3, nodes=12, links=24)
+
+
+@pytest.fixture(scope="module")
+def setup(graph) -> tuple[Networks, Selected]:
+    """Return networks of all heads with random weights, and random decisions on a small graph."""
+    draws = torch.Generator().manual_seed(1)
+    policy, aggregators, prepared = random_setup(graph, CONFIG, fold_models=2)
+    hopwise, gcn = HopwiseNetwork(4, 4, 3, 2, hops=3), GCN(4, 4, 3)
+    hopwise.initialise(draws)
+    gcn.initialise(draws)
+    probability = torch.rand(prepared.neighbour.numel(), generator=draws)
+    selected = Selected(probability, probability > 0.5, torch.ones_like(probability) > 0, prepared)
+    return Networks(aggregators, policy, hopwise=hopwise, gcn=gcn), selected
+
+
+# --- weights ---
+
+
+def test_without_other_heads_the_aggregator_has_all_the_weight():
+    assert HeadWeights() == (1.0, 0.0, 0.0)
+
+
+def test_the_hopwise_head_takes_its_share_from_the_aggregator():
+    assert HeadWeights().with_hopwise(0.5) == (0.5, 0.5, 0.0)
+    assert HeadWeights().with_hopwise(1.0) == (0.0, 1.0, 0.0)
+    assert HeadWeights().with_hopwise(0.0) == HeadWeights()
+
+
+def test_the_gcn_head_takes_its_weight_from_the_others_in_proportion():
+    assert HeadWeights().with_gcn(0.5) == (0.5, 0.0, 0.5)
+    assert HeadWeights().with_hopwise(1.0).with_gcn(0.25) == (0.0, 0.75, 0.25)
+    both = HeadWeights().with_hopwise(0.25).with_gcn(0.2)
+    assert both == pytest.approx((0.6, 0.2, 0.2))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 1.0])
+@pytest.mark.parametrize("weight", [0.0, 0.2, 0.5, 1.0])
+def test_weights_add_up_to_one(share, weight):
+    assert sum(HeadWeights().with_hopwise(share).with_gcn(weight)) == pytest.approx(1.0)
+
+
+# --- predictions ---
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        HeadWeights(),
+        HeadWeights(0.0, 1.0),
+        HeadWeights(0.5, 0.5),
+        HeadWeights(0.5, 0.0, 0.5),
+        HeadWeights(0.0, 0.25, 0.75),
+        HeadWeights(0.6, 0.3, 0.1),
+    ],
+)
+def test_probabilities_are_the_mean_over_heads_by_their_weights(weights, setup, graph):
+    networks, selected = setup
+    nodes = torch.tensor([7, 0, 3, 3])
+    edge_weight = selected.weight("sampled")
+    embedded, aggregated = aggregate(networks.aggregators, selected.prepared, nodes, edge_weight)
+    hidden = networks.hopwise.embed(hop_features(selected.prepared, nodes, edge_weight))
+    heads = (
+        aggregated,
+        networks.hopwise.fold_probabilities(hidden).mean(dim=1),
+        gcn_probabilities(networks.gcn, selected, THRESHOLD, nodes),
+    )
+    expected = sum(weight * found for weight, found in zip(weights, heads, strict=True))
+    heads_with_weights = Ensemble(networks, weights, THRESHOLD)
+    found = heads_with_weights.probabilities(selected, nodes, "sampled")
+    torch.testing.assert_close(found, expected)
+    own = heads_with_weights.local(selected.prepared, nodes, edge_weight)[0]
+    torch.testing.assert_close(own, hidden[:, 0] if weights.aggregator == 0 else embedded)
+    assert heads_with_weights.uses_gcn == (weights.gcn > 0)
+
+
+def test_the_number_of_targets_at_once_does_not_change_the_result(setup, monkeypatch):
+    networks, selected = setup
+    everyone, heads = torch.arange(12), Ensemble(networks, HeadWeights(0.5, 0.5), THRESHOLD)
+    whole = heads.local(selected.prepared, everyone, selected.probability)
+    monkeypatch.setattr(ensemble, "_TARGETS_AT_ONCE", 5)
+    monkeypatch.setattr(ensemble, "_EDGES_AT_ONCE", 3)
+    parts = heads.local(selected.prepared, everyone, selected.probability)
+    for one, other in zip(whole, parts, strict=True):
+        torch.testing.assert_close(one, other)

@@ -1,0 +1,35 @@
+"""The shape of the package: few rooms, few loose modules, no class or module that knows too much."""
+
+import ast
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "gdpnet"
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """Return the modules of the package that a module imports."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    names = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return {name for name in names if name.split(".")[0] == "gdpnet"}
+
+
+def test_the_package_has_at_most_nine_rooms_and_six_loose_modules():
+    rooms = [path for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"]
+    assert len(rooms) <= 9
+    assert len(list(SOURCE.glob("*.py"))) <= 6
+
+
+def test_no_class_has_more_than_twenty_methods():
+    large = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                count = sum(isinstance(part, ast.FunctionDef) for part in node.body)
+                large |= {f"{path.name}:{node.name}": count} if count > 20 else {}
+    assert large == {}
+
+
+def test_no_module_imports_more_than_fifteen_others():
+    counts = {str(path.relative_to(SOURCE)): len(imported(path)) for path in MODULES}
+    assert {name: count for name, count in counts.items() if count > 15} == {}
