@@ -4,8 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
+READY_DOCS := $(VENV)/.ready-docs
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test quick check docs dist accuracy format bench clean
 
 demo: $(READY)  ## train on a generated noisy graph and show what was removed
 	$(BIN)/gdpnet demo --out runs/demo
@@ -13,19 +15,32 @@ demo: $(READY)  ## train on a generated noisy graph and show what was removed
 test: $(READY_DEV)  ## run all tests
 	$(BIN)/pytest -n 2
 
-check: $(READY_DEV)  ## format, lint, types, imports, tests
+quick: $(READY_DEV)  ## run the tests that train nothing, in under a minute
+	$(BIN)/pytest -n 2 -m "not slow"
+
+check: $(READY_DEV)  ## format, lint, types, imports, all tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2
 
+docs: $(READY_DOCS)  ## build the documentation site into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+dist: $(READY_DEV)  ## build the wheel and the source distribution into dist/
+	rm -rf build dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
+accuracy: $(READY_DEV)  ## fit Cora and CiteSeer, and fail below the recorded accuracy; wants GDPNET_DATA
+	$(BIN)/python benchmarks/accuracy.py
+
 format: $(READY_DEV)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 bench: $(READY_DEV)  ## speed and memory, as ratios in one run; wants GDPNET_DATA
-	$(BIN)/pip install --quiet -c constraints.txt -e ".[bench]"
+	$(PIP) -e ".[bench]"
 	$(BIN)/python benchmarks/rollout.py
 	$(BIN)/python benchmarks/sb3.py
 	$(BIN)/python benchmarks/epoch.py
@@ -33,17 +48,21 @@ bench: $(READY_DEV)  ## speed and memory, as ratios in one run; wants GDPNET_DAT
 	$(BIN)/python benchmarks/large.py
 	$(BIN)/python benchmarks/featureless.py
 
-$(VENV)/bin/pip:
+$(BIN)/pip:
 	$(PYTHON) -c 'import sys; sys.exit("gdpnet needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-$(READY): $(VENV)/bin/pip pyproject.toml constraints.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+$(READY): $(BIN)/pip pyproject.toml constraints.txt
+	$(PIP) -e .
 	touch $@
 
 $(READY_DEV): $(READY)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(PIP) -e ".[dev]"
+	touch $@
+
+$(READY_DOCS): $(READY_DEV)
+	$(PIP) -e ".[docs]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) runs build dist site .pytest_cache .mypy_cache .ruff_cache
