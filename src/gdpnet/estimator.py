@@ -39,7 +39,7 @@ from gdpnet.inference.predictor import Predictor, make_predictor
 from gdpnet.inference.result import Denoised
 from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Callback
-from gdpnet.training.fit import fit_model
+from gdpnet.training.fit_model import fit_model
 from gdpnet.training.state import Epoch
 
 SECTIONS = tuple(item.name for item in dataclasses.fields(Config))

@@ -16,7 +16,7 @@ from gdpnet.cli.options import COLUMN_ROLES, SUFFIXES, FeatureKind, TaskKind
 from gdpnet.config import FeaturesSettings, TaskSettings
 from gdpnet.data.datasets.streamed import GeneratedSettings
 from gdpnet.data.graph import Graph
-from gdpnet.data.io import tables
+from gdpnet.data.io import csv_parquet as tables
 from gdpnet.data.io.files import Columns, read_graph, write_tables
 from gdpnet.data.io.npz import write_npz
 from gdpnet.data.noise import folder as writing

@@ -31,8 +31,8 @@ from gdpnet.selection.engines.triton_engine import play_triton
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.rollout import roll_out
+from gdpnet.training.choose_threshold import _propagate
 from gdpnet.training.selection_phase import reward_if_kept
-from gdpnet.training.threshold import _propagate
 from helpers.setups import CPU, assert_alike, random_graph, random_setup
 from helpers.small import FAST, fitted, noisy_graph, same_weights
 

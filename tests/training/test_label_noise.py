@@ -17,7 +17,7 @@ from gdpnet.inference.select import keep_all
 from gdpnet.training import label_noise
 from gdpnet.training.checkpoint import Checkpoint, create_run
 from gdpnet.training.data import TrainingData, make_training_data
-from gdpnet.training.hopwise_head import HeldOutNodes
+from gdpnet.training.fit_hopwise_head import HeldOutNodes
 from gdpnet.training.label_noise import (
     TRUSTED,
     is_time_to_check_labels,

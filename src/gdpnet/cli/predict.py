@@ -271,8 +271,8 @@ def _write_edges(
     import numpy as np
 
     from gdpnet.benchmark.evaluation import describe_cleaning
+    from gdpnet.data.io.csv_parquet import write_table
     from gdpnet.data.io.files import edge_table
-    from gdpnet.data.io.tables import write_table
     from gdpnet.inference.streaming import decided_edges
 
     cleaned = model.denoise(graph, threshold=threshold, symmetric=symmetric)
@@ -294,7 +294,7 @@ def _write_pairs(model: GDPNet, graph: Graph, pairs: Path | None, out: Path) -> 
     """Write the probability of an edge for each pair of a table; return the number of pairs."""
     import pyarrow as pa
 
-    from gdpnet.data.io.tables import write_table
+    from gdpnet.data.io.csv_parquet import write_table
     from gdpnet.data.link_split import read_ends
 
     if pairs is None:
@@ -310,7 +310,7 @@ def _write_nodes(graph: Graph, asked: Tensor | None, table: dict[str, Any], out:
     """Write one row per node, with its id first; return the number of rows."""
     import pyarrow as pa
 
-    from gdpnet.data.io.tables import write_table
+    from gdpnet.data.io.csv_parquet import write_table
 
     ids = graph.node_ids if asked is None else graph.node_ids[asked.numpy()]
     write_table(pa.table({"id": _writable(ids)} | table), out)

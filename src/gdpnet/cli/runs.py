@@ -61,7 +61,7 @@ def _report_suspected(model: GDPNet, run: RunFolder) -> dict[str, int]:
     """Write and count the suspected label errors, if there are any."""
     import pyarrow as pa
 
-    from gdpnet.data.io.tables import write_table
+    from gdpnet.data.io.csv_parquet import write_table
     from gdpnet.inference.result import SuspectedLabel
 
     if not model.suspected_labels_:

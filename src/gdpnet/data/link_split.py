@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.tables import read_ids, read_table
+from gdpnet.data.io.csv_parquet import read_ids, read_table
 from gdpnet.errors import GraphError
 
 LEAST_LINKS = 20

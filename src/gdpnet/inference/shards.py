@@ -22,7 +22,7 @@ from torch import Tensor
 
 from gdpnet._core.files import atomic_path, write_json
 from gdpnet._core.threads import Background
-from gdpnet.data.io.tables import write_table
+from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.errors import GDPNetError, RunFolderError
 
 FORMAT, VERSION = "gdpnet-shards", 1

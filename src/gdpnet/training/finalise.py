@@ -15,10 +15,10 @@ from gdpnet.inference.ensemble import Ensemble, HeadWeights
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected, select
 from gdpnet.inference.threshold import KEEP_ALL, Choice
+from gdpnet.training.choose_threshold import choose_threshold
 from gdpnet.training.data import TrainingData
-from gdpnet.training.gcn_head import fit_gcn, is_worth_gcn
-from gdpnet.training.hopwise_head import fit_hopwise, is_worth_hopwise
-from gdpnet.training.threshold import choose_threshold
+from gdpnet.training.fit_gcn_head import fit_gcn, is_worth_gcn
+from gdpnet.training.fit_hopwise_head import fit_hopwise, is_worth_hopwise
 
 
 @dataclass(frozen=True)

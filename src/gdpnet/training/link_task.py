@@ -21,7 +21,7 @@ from gdpnet.inference.unsupervised import propagated_features
 from gdpnet.representation.tasks import Partners, Task
 from gdpnet.training.data import TrainingData
 from gdpnet.training.finalise import Finalised, default_threshold, kept_edges
-from gdpnet.training.links import fit_link_predictor
+from gdpnet.training.fit_link_predictor import fit_link_predictor
 from gdpnet.training.state import TrainingState
 from gdpnet.training.unsupervised import (
     communities_of,

@@ -16,7 +16,7 @@ from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.rollout import Rollout, roll_out
 from gdpnet.selection.update import update_policy
 from gdpnet.training.data import TrainingData
-from gdpnet.training.rewards import gain_if_kept, score_alone
+from gdpnet.training.gains import gain_if_kept, score_alone
 from gdpnet.training.state import TrainingState
 
 

@@ -14,9 +14,9 @@ import torch
 from gdpnet._core.files import atomic_path
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.data.io.files import Columns, edge_table, read_graph, write_tables
 from gdpnet.data.io.npz import write_npz
-from gdpnet.data.io.tables import write_table
 from gdpnet.errors import GDPNetError, GraphError
 from helpers.graphs import assert_same, small_graph, without_truth
 

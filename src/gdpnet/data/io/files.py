@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from gdpnet.data.features import SparseRows, is_dense, is_sparse
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.csv_parquet import SUFFIXES, write_table
 from gdpnet.data.io.folder import USUAL_COLUMNS, Columns, read_folder
 from gdpnet.data.io.mapped import is_store, open_store
 from gdpnet.data.io.npz import read_npz
-from gdpnet.data.io.tables import SUFFIXES, write_table
 from gdpnet.data.validation import SPLITS, whole_or_text_ids
 from gdpnet.errors import GraphError
 

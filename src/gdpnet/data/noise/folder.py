@@ -13,9 +13,9 @@ from torch import Tensor
 
 from gdpnet._core.files import new_folder
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.data.io.files import id_array, write_tables
 from gdpnet.data.io.npz import write_npz
-from gdpnet.data.io.tables import write_table
 from gdpnet.data.noise.registry import Noisy
 
 

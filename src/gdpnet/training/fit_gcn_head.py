@@ -23,7 +23,7 @@ from gdpnet.inference.select import Selected
 from gdpnet.representation.gcn import GCN
 from gdpnet.representation.sparse import table_of
 from gdpnet.training.data import TrainingData
-from gdpnet.training.hopwise_head import quality_and_likelihood
+from gdpnet.training.fit_hopwise_head import quality_and_likelihood
 
 
 @dataclass(frozen=True)

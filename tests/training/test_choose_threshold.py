@@ -18,9 +18,9 @@ from gdpnet.inference.threshold import KEEP_ALL, Choice, edge_weights
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.tasks import CLASSIFICATION
 from gdpnet.selection.policy import Policy
-from gdpnet.training import threshold
+from gdpnet.training import choose_threshold as threshold
+from gdpnet.training.choose_threshold import choose_threshold
 from gdpnet.training.data import TrainingData, make_training_data
-from gdpnet.training.threshold import choose_threshold
 from helpers.setups import CPU
 from helpers.small import FAST, fitted, noisy_graph
 

@@ -21,8 +21,8 @@ from gdpnet.representation.gcn import GCN, NormalisedAdjacency
 from gdpnet.representation.sparse import table_of
 from gdpnet.training import finalise
 from gdpnet.training.data import make_training_data
-from gdpnet.training.gcn_head import FittedGCN, fit_gcn, is_worth_gcn
-from gdpnet.training.hopwise_head import HeadScore, fit_hopwise
+from gdpnet.training.fit_gcn_head import FittedGCN, fit_gcn, is_worth_gcn
+from gdpnet.training.fit_hopwise_head import HeadScore, fit_hopwise
 from helpers.small import FAST, fitted, noisy_graph, same_weights
 
 pytestmark = pytest.mark.slow  # nearly every test trains a model

@@ -19,9 +19,9 @@ from gdpnet.inference.ensemble import HeadWeights, embed_fold_models, hop_featur
 from gdpnet.inference.select import Selected
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.hopwise import HopwiseNetwork
-from gdpnet.training import hopwise_head
+from gdpnet.training import fit_hopwise_head as hopwise_head
 from gdpnet.training.data import make_training_data
-from gdpnet.training.hopwise_head import (
+from gdpnet.training.fit_hopwise_head import (
     FittedHopwise,
     HeadScore,
     HeldOutNodes,
