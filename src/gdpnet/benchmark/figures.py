@@ -26,7 +26,7 @@ MAP_NODES = 2000
 """Largest number of nodes on the map; of more a subset is drawn."""
 
 _CURVES = {
-    "loss": "loss of the representation",
+    "loss": "loss of the aggregators",
     "validation_f1": "micro-F1 on validation",
     "reward": "mean reward per decision",
     "kept_share": "share of neighbours kept",
@@ -101,7 +101,7 @@ def keep_probability_histogram(graph: Graph, denoised: Denoised) -> Figure:
         )
     axes.axvline(denoised.threshold, color="black", linewidth=1, linestyle="--", label="threshold")
     axes.set(title="Keep probabilities", xlabel="keep probability", ylabel="edges")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper center")
     return figure
 
 
@@ -122,7 +122,7 @@ def embedding_map(predictor: Predictor) -> Figure:
             colour = "lightgrey" if number == UNKNOWN else colours(number % colours.N)
             name = "unknown" if number == UNKNOWN else graph.class_names[number]
             axes.scatter(points[here, 0], points[here, 1], s=8, color=colour, label=name)
-    axes.set(title="Representations of test nodes (t-SNE)", xticks=[], yticks=[])
+    axes.set(title="Embeddings of test nodes (t-SNE)", xticks=[], yticks=[])
     axes.legend(frameon=False, markerscale=2, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
