@@ -1,10 +1,10 @@
 """One training epoch of GDPNet on PubMed, both phases, against one of GraphSAGE on sampled neighbours.
 
-Both pass over the same training graph on the same device in turns. GraphSAGE has batches of 256 targets that hear
-25 neighbours, which hear 10 each, and sees every training node once. An epoch of GDPNet is one of `train_epochs`,
-without its look at validation nodes, which GraphSAGE has not either: it decides for every training node, improves
-the policy on up to `ppo.max_targets` of them, twice, as they are and with injected links, takes up to
-`representation.max_steps` steps, and looks at how well injected links are told.
+Both pass over the same training graph on the same device in turns. GraphSAGE has batches of 256 targets with
+25 sampled neighbours and 10 of each of those, and sees every training node once. An epoch of GDPNet is one of
+`train_epochs`, without validation, which GraphSAGE does without too: it decides for every training node, improves
+the policy on up to `ppo.max_targets` of them, twice, as they are and with injected edges, takes up to
+`representation.max_steps` steps, and measures the injected-edge AUC.
 """
 
 from __future__ import annotations

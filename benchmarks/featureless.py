@@ -40,7 +40,7 @@ def describe(work: dict[str, Any]) -> None:
 
 
 def learn(work: dict[str, Any]) -> dict[str, Any]:
-    """Train one epoch of each kind, and choose the threshold and the reader."""
+    """Train one epoch of each kind, and choose the threshold and the heads."""
     config = Config().with_overrides(SETTINGS)
     model = GDPNet.from_config(config, seed=work["seed"], device=work["device"])
     model.fit(open_store(work["store"])).save(work["model"])

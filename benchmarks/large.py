@@ -1,4 +1,4 @@
-"""Cost against size: seconds an edge and peak memory of `denoise` in shards, on generated graphs that are mapped.
+"""Cost against size: seconds per edge and peak memory of `denoise` in shards, on generated graphs that are mapped.
 
 A model is trained on a small graph; every graph is generated and cleaned in a process of its own, and leaves a record
 at once. The cost of an edge is in seconds of the CPU, all threads together, as other work on the machine shall not
@@ -53,7 +53,7 @@ def train(work: dict[str, Any]) -> None:
 
 
 def learn(work: dict[str, Any]) -> dict[str, Any]:
-    """Train one epoch of each kind, and choose the threshold and the reader."""
+    """Train one epoch of each kind, and choose the threshold and the heads."""
     config = Config().with_overrides(["training.warmup=1", "training.epochs=1"])
     model = GDPNet.from_config(config, seed=work["seed"], device=work["device"])
     return {"validation_f1": model.fit(open_store(work["store"])).validation_f1_}
@@ -160,13 +160,13 @@ def measure_sizes(work: dict[str, Any], arguments: argparse.Namespace) -> list[d
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw seconds an edge and peak memory against the number of edges."""
+    """Draw seconds per edge and peak memory against the number of edges."""
     from matplotlib.figure import Figure  # a machine that only measures need not have it
 
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     edges = [row["edges"] for row in rows]
     panels = [
-        ("microseconds_an_edge", "microseconds an edge of denoise"),
+        ("microseconds_an_edge", "microseconds per edge of denoise"),
         ("denoise_peak_gib", "peak memory of denoise, GiB"),
     ]
     for axes, (key, title) in zip(figure.subplots(1, 2), panels, strict=True):

@@ -60,7 +60,7 @@ def least_work(
     looks = float((parts * (1 + kept * (length - 1).clamp(min=0))).sum())
     scored = float((parts * (1 + kept * (length - 1).clamp(min=0)) * (length + 1) / 2).sum())
     row, wide = 4 * features, 4 * width
-    # a candidate is met: its circle is read, what it gives and its half of the first layer are written and read
+    # encoding a candidate reads its neighbourhood, and writes and reads its message and its half of the first layer
     encode = (edges * (3 * wide + 8 * first), 2.0 * edges * width * (first + 2 * classes))
     look = 2.0 * (looks * (width * (first + classes) + first * second) + scored * first * second)
     return {
@@ -68,11 +68,11 @@ def least_work(
         "node tables": (3.0 * nodes * row + edges * (row + 4.0), 2.0 * edges * features),
         # in both passes: two rows and two numbers of the neighbour, eleven columns are written
         "pair features": (2.0 * edges * (2 * row + 56), 2 * 8.0 * edges * features),
-        "neighbourhood": (
+        "neighbourhoods": (
             2 * (edges * (row + 8.0) + nodes * (2 * row + 2 * wide)),
             2 * (2.0 * edges * features + 4.0 * nodes * features * width),
         ),
-        "first look": (encode[0], encode[1] + first_episodes * look),
+        "context": (encode[0], encode[1] + first_episodes * look),
         "decide": (encode[0], encode[1] + config.inference.episodes * look),
         "write": (12.0 * edges, 0.0),
     }
@@ -88,7 +88,7 @@ def shares(
     }
     copying = sum(size for size, _ in work.values()) / limits["copy_bytes_a_second"]
     products = sum(flops for _, flops in work.values()) / limits["flops_a_second"]
-    playing = ("first look", "decide")
+    playing = ("context", "decide")
     return {
         "bytes": {name: size for name, (size, _) in work.items()},
         "flops": {name: flops for name, (_, flops) in work.items()},

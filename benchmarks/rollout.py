@@ -6,7 +6,7 @@ the most work a roll-out can be.
 
 There are two limits. `ratio` is to the products of candidate scores alone (64-36-1), which leaves out what a state
 and a candidate cost. `ratio_to_all` is to those, the policy's half of every state and of every candidate, and their
-class beliefs (twice for a candidate in `circles`: as it is met, and as the target's circle sees it).
+class probabilities (twice for a candidate whose neighbourhood is compared with the target's).
 
 `engine` is the one that played, the fastest that is installed. `reference_to_all` is `ratio_to_all` of the reference
 engine, which has its turn in the same run.
@@ -83,7 +83,7 @@ def score_products(candidates: int, hidden: tuple[int, int], generator: torch.Ge
 def state_products(
     states: int, candidates: int, job: Job, classes: int, generator: torch.Generator
 ) -> partial[None]:
-    """Return a job of the other products: halves and beliefs of so many states and candidates."""
+    """Return a job of the other products: halves and class probabilities of so many states and candidates."""
     width, pairs, first = (
         job.config.representation.width,
         job.prepared.pairs.shape[1],

@@ -10,7 +10,12 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 def imported(path: Path) -> set[str]:
     """Return the modules of the package that a module imports."""
     nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    names = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    names = []
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.append(node.module)
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
     return {name for name in names if name.split(".")[0] == "gdpnet"}
 
 

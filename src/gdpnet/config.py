@@ -176,6 +176,13 @@ class HopwiseSettings(Section):
     margin_together: float = setting(
         1.0, "standard deviations by which the mean of both must beat the aggregator to be used", low=0.0
     )
+    shares: tuple[float, ...] = setting(
+        (0.5, 1.0),
+        "shares of the aggregator's weight that are tried for the head; 1 replaces the aggregator",
+        low=0.0,
+        high=1.0,
+        any_length=True,
+    )
     max_weights: int = setting(20_000_000, "a head with more weights than this is not fitted", low=1)
     max_values: int = setting(
         100_000_000, "the head is not fitted if the features of one hop hold more values than this", low=1
@@ -216,7 +223,7 @@ class ThresholdSettings(Section):
         any_length=True,
     )
     without_validation: float = setting(
-        0.5, "threshold used if there are no validation nodes", low=0.0, high=1.0
+        0.5, "threshold used if there are no validation nodes", low=0.01, high=1.0
     )
     margin: float = setting(
         1.0, "standard deviations by which a threshold must beat keeping every edge", low=0.0
@@ -331,7 +338,7 @@ class LinksSettings(Section):
 
     width: int = setting(64, "width of the embeddings", low=1)
     length: float = setting(1.8, "norm of the rows before propagation", low=0.0)
-    hidden: float = setting(0.3, "share of the edges hidden per step, to be predicted", low=0.0, high=1.0)
+    hidden: float = setting(0.3, "share of the edges hidden per step, to be predicted", low=0.01, high=1.0)
     steps: int = setting(300, "training steps", low=1)
     evaluate_every: int = setting(10, "steps between two evaluations on validation pairs", low=1)
     learning_rate: float = setting(0.01, "learning rate", low=0.0)
@@ -376,13 +383,15 @@ class Config:
         sections = {item.name: getattr(self, item.name) for item in fields(self)}
         for name, changes in values.items():
             if name not in sections:
-                raise ConfigError(f"there is no section '{name}' of settings{nearest(name, sections)}")
+                hint = _RENAMED_HINT.get(name) or nearest(name, sections)
+                raise ConfigError(f"there is no section '{name}' of settings{hint}")
             if not isinstance(changes, Mapping):
                 raise ConfigError(f"'{name}' is a section of settings and must hold keys, found {changes!r}")
             known = [item.name for item in fields(sections[name])]
             for key in changes:
                 if key not in known:
-                    raise ConfigError(f"there is no setting '{name}.{key}'{nearest(key, known)}")
+                    hint = f"; it is '{name}.{_RENAMED[key]}' now" if key in _RENAMED else nearest(key, known)
+                    raise ConfigError(f"there is no setting '{name}.{key}'{hint}")
             sections[name] = dataclasses.replace(sections[name], **changes)
         return Config(**sections)
 
@@ -430,7 +439,8 @@ def read_config(path: Path) -> Config:
         raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    return Config().with_values(values)
+    # a whole file of 0.1, as in a run folder, is read under its names now; single old names are refused
+    return Config().with_values(upgrade_settings(values) if "reader" in values else values)
 
 
 def shipped_config(name: str) -> Config:
@@ -455,6 +465,7 @@ _ADDED_IN_0_2: dict[str, dict[str, Any]] = {
     "hopwise": {
         "margin_alone": 2.0,
         "margin_together": 1.0,
+        "shares": [0.5, 1.0],
         "max_weights": 20_000_000,
         "max_values": 100_000_000,
     },
@@ -497,6 +508,7 @@ _BEFORE: dict[str, dict[str, Any]] = {"training": {"injected_weight": 0.0}, "rea
 """Values of settings before they existed, where that is not their default; older than 0.1.0's release."""
 
 _RENAMED = {"doubt": "label_error_gap", "most_nodes": "max_nodes", "both_ways": "symmetrise"}
+_RENAMED_HINT = {"reader": "; its settings are in 'hopwise' and 'gcn' now"}
 
 
 def upgrade_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

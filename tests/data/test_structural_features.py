@@ -175,7 +175,7 @@ def test_a_mapped_graph_without_features_is_cleaned_as_one_in_memory(tmp_path):
     graph = read_graph(tmp_path / "graph.npz")
     model = fitted(stored, STRUCTURE)
     cleaned = model.denoise(graph, threshold=0.5)
-    found = denoise_to(model.trained_, stored, tmp_path / "out", threshold=0.5, edges_a_shard=100)
+    found = denoise_to(model.trained_, stored, tmp_path / "out", threshold=0.5, edges_per_shard=100)
     assert found["kept"] == int(cleaned.kept.sum())
 
 

@@ -105,3 +105,14 @@ def test_the_number_of_targets_at_once_does_not_change_the_result(setup, monkeyp
     parts = heads.local(selected.prepared, everyone, selected.probability)
     for one, other in zip(whole, parts, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_a_gcn_head_of_weight_one_predicts_alone_and_embeddings_stay_those_of_the_aggregator(setup):
+    networks, selected = setup
+    targets = torch.arange(12)
+    alone = Ensemble(networks, HeadWeights().with_hopwise(0.5).with_gcn(1.0), THRESHOLD)
+    found = alone.probabilities(selected, targets, "sampled")
+    torch.testing.assert_close(found, gcn_probabilities(networks.gcn, selected, THRESHOLD, targets))
+    weight = selected.weight("sampled")
+    embedded = aggregate(networks.aggregators, selected.prepared, targets, weight)[0]
+    torch.testing.assert_close(alone.local(selected.prepared, targets, weight)[0], embedded)

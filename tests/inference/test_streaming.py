@@ -83,13 +83,13 @@ def test_shards_equal_the_result_for_the_whole_graph(mode, hops, symmetrise, by_
     model, graph = by_hops[hops]
     model = with_inference(model, mode=mode, symmetrise=symmetrise)
     whole = model.denoise(graph, threshold=0.5)
-    denoise_to(model.trained_, graph, tmp_path / "d", threshold=0.5, all_edges=True, edges_a_shard=80)
+    denoise_to(model.trained_, graph, tmp_path / "d", threshold=0.5, all_edges=True, edges_per_shard=80)
     found = rows(tmp_path / "d")
     assert np.array_equal(found["source"], graph.neighbour.numpy())
     assert np.array_equal(found["target"], graph.target.numpy())
     assert np.allclose(found["keep_probability"], whole.keep_probability, atol=1e-6)
     assert np.array_equal(found["kept"], whole.kept)
-    embed_to(model.trained_, graph, tmp_path / "e", edges_a_shard=80)
+    embed_to(model.trained_, graph, tmp_path / "e", edges_per_shard=80)
     assert np.allclose(embedded(tmp_path / "e"), model.embed(graph), atol=1e-5)
 
 
@@ -97,7 +97,7 @@ def test_shards_equal_the_result_for_the_whole_graph(mode, hops, symmetrise, by_
 def test_neither_the_shard_size_nor_memory_mapping_changes_the_result(size, by_hops, tmp_path):
     model, graph = by_hops[2]
     denoise_to(
-        model.trained_, stored(graph, tmp_path / "s"), tmp_path / "d", all_edges=True, edges_a_shard=size
+        model.trained_, stored(graph, tmp_path / "s"), tmp_path / "d", all_edges=True, edges_per_shard=size
     )
     whole = model.denoise(graph)
     assert np.allclose(rows(tmp_path / "d")["keep_probability"], whole.keep_probability, atol=1e-6)
@@ -106,7 +106,7 @@ def test_neither_the_shard_size_nor_memory_mapping_changes_the_result(size, by_h
 @pytest.mark.parametrize("settings", [{"policy": {"state": "paper"}}, {"policy": {"state": "pairs"}}])
 def test_other_states_and_directed_edges_stream_too(settings, tmp_path):
     model, graph = trained(**settings, directed=True)
-    denoise_to(model.trained_, graph, tmp_path / "d", symmetric=False, all_edges=True, edges_a_shard=13)
+    denoise_to(model.trained_, graph, tmp_path / "d", symmetric=False, all_edges=True, edges_per_shard=13)
     whole = model.denoise(graph, symmetric=False)
     assert np.allclose(rows(tmp_path / "d")["keep_probability"], whole.keep_probability, atol=1e-6)
 
@@ -115,7 +115,7 @@ def test_other_states_and_directed_edges_stream_too(settings, tmp_path):
 def test_features_that_are_not_of_length_one_stream_too(normalise, tmp_path):
     model, graph = trained(features={"normalise": normalise})
     denoise_to(
-        model.trained_, stored(graph, tmp_path / "s"), tmp_path / "d", all_edges=True, edges_a_shard=31
+        model.trained_, stored(graph, tmp_path / "s"), tmp_path / "d", all_edges=True, edges_per_shard=31
     )
     whole = model.denoise(graph)
     assert np.allclose(rows(tmp_path / "d")["keep_probability"], whole.keep_probability, atol=1e-6)
@@ -125,7 +125,7 @@ def test_sparse_features_and_ids_of_the_user_stream_too(model, tmp_path):
     graph = noisy_graph()
     whole = model.denoise(graph, threshold=0.6)
     said = denoise_to(
-        model.trained_, stored(graph, tmp_path / "s"), tmp_path / "d", threshold=0.6, edges_a_shard=50
+        model.trained_, stored(graph, tmp_path / "s"), tmp_path / "d", threshold=0.6, edges_per_shard=50
     )
     found = rows(tmp_path / "d")
     assert np.array_equal(found["source"], graph.node_ids[graph.neighbour.numpy()[whole.kept]])
@@ -135,9 +135,9 @@ def test_sparse_features_and_ids_of_the_user_stream_too(model, tmp_path):
 
 def test_a_model_without_selection_keeps_everything(tmp_path):
     model, graph = trained(training={"selection": False, "epochs": 2})
-    said = denoise_to(model.trained_, graph, tmp_path / "d", edges_a_shard=20)
+    said = denoise_to(model.trained_, graph, tmp_path / "d", edges_per_shard=20)
     assert said["kept_share"] == 1.0
-    embed_to(model.trained_, graph, tmp_path / "e", edges_a_shard=20)
+    embed_to(model.trained_, graph, tmp_path / "e", edges_per_shard=20)
     assert np.allclose(embedded(tmp_path / "e"), model.embed(graph), atol=1e-5)
 
 
@@ -152,7 +152,7 @@ def test_a_hopwise_head_embeds_the_same_shard_by_shard(hops, share, by_hops, tmp
     model = copy.copy(model)
     weights = HeadWeights().with_hopwise(share)
     model._set_trained(replace(model.trained_, networks=networks, weights=weights))
-    embed_to(model.trained_, stored(graph, tmp_path / "s"), tmp_path / "e", edges_a_shard=37)
+    embed_to(model.trained_, stored(graph, tmp_path / "s"), tmp_path / "e", edges_per_shard=37)
     assert np.allclose(embedded(tmp_path / "e"), model.embed(graph), atol=1e-5)
     assert np.array_equal(model.embed(graph), before) == (share < 1.0)
 
@@ -160,7 +160,7 @@ def test_a_hopwise_head_embeds_the_same_shard_by_shard(hops, share, by_hops, tmp
 def test_the_summary_is_that_of_the_whole(model, tmp_path):
     graph = noisy_graph()
     whole = model.denoise(graph, threshold=0.7)
-    said = denoise_to(model.trained_, graph, tmp_path / "d", threshold=0.7, edges_a_shard=50)
+    said = denoise_to(model.trained_, graph, tmp_path / "d", threshold=0.7, edges_per_shard=50)
     spurious = graph.truth.spurious.numpy()
     assert said["edges"] == graph.num_edges
     assert said["kept_share"] == pytest.approx(whole.kept.mean())
@@ -182,7 +182,7 @@ def test_the_gpu_path_gives_the_same(monkeypatch, tmp_path):
         graph,
         tmp_path / "d",
         all_edges=True,
-        edges_a_shard=80,
+        edges_per_shard=80,
         stopwatch=stopwatch,
         threshold=0.5,
     )
@@ -216,18 +216,18 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(
 ):
     graph = noisy_graph()
     monkeypatch.setattr(streaming, "_threads", lambda device: threads)  # a GPU has threads that write
-    denoise_to(model.trained_, graph, tmp_path / "whole", all_edges=True, edges_a_shard=60)
+    denoise_to(model.trained_, graph, tmp_path / "whole", all_edges=True, edges_per_shard=60)
     with monkeypatch.context() as patch:
         stop_after(files, patch)
         with pytest.raises(
             GDPNetError, match=r"No space left on device; .* finished and stay valid"
         ) as caught:
-            denoise_to(model.trained_, graph, tmp_path / "d", all_edges=True, edges_a_shard=60)
+            denoise_to(model.trained_, graph, tmp_path / "d", all_edges=True, edges_per_shard=60)
     finished = sorted((tmp_path / "d").glob("part-*.parquet"))
     total = len(list((tmp_path / "whole").glob("part-*")))
     assert f"{len(finished)} of {total} shards" in str(caught.value)
     before = [(path.stat().st_mtime_ns, pq.read_table(path).num_rows) for path in finished]
-    denoise_to(model.trained_, graph, tmp_path / "d", all_edges=True, edges_a_shard=60)
+    denoise_to(model.trained_, graph, tmp_path / "d", all_edges=True, edges_per_shard=60)
     assert [(path.stat().st_mtime_ns, pq.read_table(path).num_rows) for path in finished] == before
     for name, column in rows(tmp_path / "whole").items():
         assert np.array_equal(rows(tmp_path / "d")[name], column)
@@ -241,13 +241,13 @@ def test_decisions_made_before_a_stop_are_not_made_again(model, tmp_path, monkey
     with monkeypatch.context() as patch:
         stop_after(12, patch)
         with pytest.raises(GDPNetError, match="No space"):
-            denoise_to(model.trained_, graph, tmp_path / "d", edges_a_shard=50)
+            denoise_to(model.trained_, graph, tmp_path / "d", edges_per_shard=50)
     reports = []
     denoise_to(
         model.trained_,
         graph,
         tmp_path / "d",
-        edges_a_shard=50,
+        edges_per_shard=50,
         progress=lambda what, done, total: reports.append((what, done)),
     )
     assert not [done for what, done in reports if what == "first"]
@@ -256,33 +256,33 @@ def test_decisions_made_before_a_stop_are_not_made_again(model, tmp_path, monkey
 
 def test_a_finished_run_does_nothing_more(model, tmp_path, monkeypatch):
     graph = noisy_graph()
-    said = denoise_to(model.trained_, graph, tmp_path / "d", edges_a_shard=50)
+    said = denoise_to(model.trained_, graph, tmp_path / "d", edges_per_shard=50)
     monkeypatch.setattr(streaming, "Blockwise", None)
-    assert denoise_to(model.trained_, graph, tmp_path / "d", edges_a_shard=50) == said
+    assert denoise_to(model.trained_, graph, tmp_path / "d", edges_per_shard=50) == said
 
 
 @pytest.mark.parametrize(
     ("other", "sentence"),
     [
         (
-            lambda m, g, d: denoise_to(fitted(g, seed=1).trained_, g, d, edges_a_shard=50),
+            lambda m, g, d: denoise_to(fitted(g, seed=1).trained_, g, d, edges_per_shard=50),
             "holds shards of another model",
         ),
         (
-            lambda m, g, d: denoise_to(m.trained_, noisy_graph(seed=1), d, edges_a_shard=50),
+            lambda m, g, d: denoise_to(m.trained_, noisy_graph(seed=1), d, edges_per_shard=50),
             "of another graph",
         ),
-        (lambda m, g, d: embed_to(m.trained_, g, d, edges_a_shard=50), "of another command"),
+        (lambda m, g, d: embed_to(m.trained_, g, d, edges_per_shard=50), "of another command"),
         (
-            lambda m, g, d: denoise_to(m.trained_, g, d, edges_a_shard=50, threshold=0.9),
+            lambda m, g, d: denoise_to(m.trained_, g, d, edges_per_shard=50, threshold=0.9),
             r"of other settings \(threshold\)",
         ),
-        (lambda m, g, d: denoise_to(m.trained_, g, d, edges_a_shard=60), r"of other settings \(shards\)"),
+        (lambda m, g, d: denoise_to(m.trained_, g, d, edges_per_shard=60), r"of other settings \(shards\)"),
     ],
 )
 def test_two_different_runs_are_not_mixed(other, sentence, model, tmp_path):
     graph = noisy_graph()
-    denoise_to(model.trained_, graph, tmp_path / "d", edges_a_shard=50)
+    denoise_to(model.trained_, graph, tmp_path / "d", edges_per_shard=50)
     with pytest.raises(RunFolderError, match=sentence):
         other(model, graph, tmp_path / "d")
 
@@ -295,7 +295,7 @@ def test_a_folder_with_other_files_or_a_file_is_refused(model, tmp_path):
     with pytest.raises(RunFolderError, match="is a file, shards need a folder"):
         denoise_to(model.trained_, graph, tmp_path / "x")
     with pytest.raises(ConfigError, match="a shard must hold at least one edge, found 0"):
-        denoise_to(model.trained_, graph, tmp_path / "y", edges_a_shard=0)
+        denoise_to(model.trained_, graph, tmp_path / "y", edges_per_shard=0)
     with pytest.raises(GraphError, match="was trained on 300 features"):
         denoise_to(model.trained_, random_graph(1), tmp_path / "y")
 
@@ -312,7 +312,7 @@ def test_a_hub_is_a_shard_by_itself_and_decided_as_in_memory(tmp_path, monkeypat
     model = fitted(graph, FAST.with_values({"policy": {"max_candidates": 8, "hidden": [8, 6]}}))
     whole = model.denoise(graph)
     monkeypatch.setattr("gdpnet.inference.select._CANDIDATES_AT_ONCE", 20)
-    denoise_to(model.trained_, graph, tmp_path / "d", all_edges=True, edges_a_shard=50)
+    denoise_to(model.trained_, graph, tmp_path / "d", all_edges=True, edges_per_shard=50)
     about = json.loads((tmp_path / "d" / "shards.json").read_text())
     assert about["shards"][0] == [0, 1]
     assert np.allclose(rows(tmp_path / "d")["keep_probability"], whole.keep_probability, atol=1e-5)

@@ -155,7 +155,7 @@ def embed(
     about = {"run": str(run), "graph": name, "out": str(out)}
     if shards:
         written = embed_to(
-            model.trained_, loaded, out, edges_a_shard=edges_per_shard, progress=ShardProgress()
+            model.trained_, loaded, out, edges_per_shard=edges_per_shard, progress=ShardProgress()
         )
         count, width = written["nodes"], written["width"]
     else:
@@ -210,7 +210,7 @@ def denoise(
     if shards:
         options: dict[str, Any] = {"threshold": threshold, "symmetric": not one_way, "all_edges": all_edges}
         metrics = denoise_to(
-            model.trained_, loaded, out, **options, edges_a_shard=edges_per_shard, progress=ShardProgress()
+            model.trained_, loaded, out, **options, edges_per_shard=edges_per_shard, progress=ShardProgress()
         )
         print_metrics(metrics)
         print_json(as_json, about | metrics)

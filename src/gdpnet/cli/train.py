@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from gdpnet.cli.options import (
     OUTPUT,
@@ -30,9 +30,6 @@ from gdpnet.cli.options import (
 from gdpnet.cli.output import EpochProgress, print_graph, print_json, print_metrics, print_table
 from gdpnet.config import Config
 from gdpnet.errors import ConfigError, RunFolderError
-
-if TYPE_CHECKING:
-    pass
 
 RunFolderOut = Annotated[Path, option(OUTPUT, "Folder for the run.", "--out", metavar="FOLDER")]
 

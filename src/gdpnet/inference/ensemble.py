@@ -74,7 +74,7 @@ class Ensemble:
         aggregators, hopwise = self.networks.aggregators, self.networks.hopwise
         weight, other = self.weights.aggregator, self.weights.hopwise
         found = []
-        if weight > 0 or hopwise is None:
+        if weight > 0 or other == 0 or hopwise is None:
             found.append(aggregate(aggregators, prepared, targets, edge_weight))
         if other > 0 and hopwise is not None:
             found.append(_read_hops(hopwise, prepared, targets, edge_weight))

@@ -16,8 +16,8 @@ from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import Encoded, Episodes, Tables, View
 from gdpnet.selection.policy import agreement
 
-_MEET_CHUNK = 1 << 12
-_MEET_CHUNK_ON_DEVICE = 1 << 20
+_ENCODE_CHUNK = 1 << 12
+_ENCODE_CHUNK_ON_DEVICE = 1 << 20
 _PROJECT_ROWS = 1 << 17
 _ROUND = 16
 _COMPARED = 3
@@ -113,7 +113,7 @@ class _Observer:
         target_row = episodes.target_row.index_select(0, episodes.owner)
         edge = episodes.edge - self.prepared.first_edge
         pairs = self.prepared.pairs.index_select(0, edge)
-        chunk = _MEET_CHUNK if message.device.type == "cpu" else _MEET_CHUNK_ON_DEVICE
+        chunk = _ENCODE_CHUNK if message.device.type == "cpu" else _ENCODE_CHUNK_ON_DEVICE
         for start in range(0, count, chunk):
             part = slice(start, min(start + chunk, count))
             row = episodes.row[part]

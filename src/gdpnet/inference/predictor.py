@@ -48,7 +48,10 @@ class Predictor:
         return prepare(self.model.as_read(self.graph), self.model.config, self.model.device)
 
     def select(self, targets: Nodes = None) -> Selected:
-        """Decide on the edges of some nodes, all by default; decisions that were made before are returned again."""
+        """Decide on the edges of some nodes, all by default; decisions that were made before are returned again.
+
+        If a later question needs nodes that were not decided on, all nodes are, so that no third decision follows.
+        """
         all_nodes = torch.arange(self.graph.num_nodes, device=self.model.device)
         if self._selected is not None:
             degree = self.prepared.row_ptr.diff()

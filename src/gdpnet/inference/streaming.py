@@ -27,10 +27,10 @@ from gdpnet.inference.shards import ShardFolder, open_shards
 from gdpnet.inference.summary import Tally
 from gdpnet.inference.threshold import edge_weights
 
-EDGES_A_SHARD = 1 << 20
+EDGES_PER_SHARD = 1 << 20
 """Edges decided on together and written to one shard; a node with more neighbours has its own shard."""
 
-EDGES_A_SHARD_ON_DEVICE = 1 << 22
+EDGES_PER_SHARD_ON_DEVICE = 1 << 22
 """The same on a GPU, which needs larger batches; an edge takes about 3 kilobytes of its memory."""
 
 Progress = Callable[[str, int, int], None]
@@ -45,7 +45,7 @@ def denoise_to(
     threshold: float | None = None,
     symmetric: bool = True,
     all_edges: bool = False,
-    edges_a_shard: int | None = None,
+    edges_per_shard: int | None = None,
     progress: Progress | None = None,
     stopwatch: Stopwatch | None = None,
 ) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def denoise_to(
     """
     least, reason = model.cleaning_threshold(threshold)
     settings = {"threshold": least, "symmetric": symmetric, "all_edges": all_edges}
-    work = _begin(model, graph, folder, "denoise", settings, edges_a_shard, progress, stopwatch)
+    work = _begin(model, graph, folder, "denoise", settings, edges_per_shard, progress, stopwatch)
     if isinstance(work, dict):
         return work
     tally = Tally()
@@ -127,11 +127,11 @@ def embed_to(
     graph: Graph,
     folder: Path,
     *,
-    edges_a_shard: int | None = None,
+    edges_per_shard: int | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Write the embeddings of all nodes, as `GDPNet.embed` returns them, as shards of nodes."""
-    work = _begin(model, graph, folder, "embed", {}, edges_a_shard, progress)
+    work = _begin(model, graph, folder, "embed", {}, edges_per_shard, progress)
     if isinstance(work, dict):
         return work
     names, shards = id_array(graph), work.shards
@@ -159,7 +159,7 @@ def _begin(
     folder: Path,
     kind: str,
     settings: dict[str, Any],
-    edges_a_shard: int | None,
+    edges_per_shard: int | None,
     progress: Progress | None,
     stopwatch: Stopwatch | None = None,
 ) -> _Work | dict[str, Any]:
@@ -179,11 +179,11 @@ def _begin(
             "candidates farther away need the whole graph at once"
         )
     on_host = model.device.type == "cpu"
-    if edges_a_shard is None:
-        edges_a_shard = EDGES_A_SHARD if on_host else EDGES_A_SHARD_ON_DEVICE
-    if edges_a_shard < 1:
-        raise ConfigError(f"a shard must hold at least one edge, found {edges_a_shard}")
-    ranges = cut_rows(graph.row_ptr, edges_a_shard)
+    if edges_per_shard is None:
+        edges_per_shard = EDGES_PER_SHARD if on_host else EDGES_PER_SHARD_ON_DEVICE
+    if edges_per_shard < 1:
+        raise ConfigError(f"a shard must hold at least one edge, found {edges_per_shard}")
+    ranges = cut_rows(graph.row_ptr, edges_per_shard)
     about = {"kind": kind, "model": model.fingerprint()}
     with ThreadPoolExecutor(1) as pool:
         graph_fingerprint = pool.submit(fingerprint, graph)

@@ -121,6 +121,9 @@ def check_same_graph(about: dict[str, Any], graph: Graph) -> None:
 _FOUND = ("truth", "suggested", "best_suggested")
 """Labels found during training; each may be missing."""
 
+_STREAMS = 2
+"""Raised when epochs draw other random numbers than before: a checkpoint of another kind cannot be continued."""
+
 
 def write_checkpoint(run: RunFolder, state: TrainingState) -> None:
     """Write the training state and the history so far."""
@@ -135,6 +138,7 @@ def write_checkpoint(run: RunFolder, state: TrainingState) -> None:
         "best_f1": state.best_f1,
         "best_epoch": state.best_epoch,
         "history": state.history,
+        "streams": _STREAMS,
     }
     write_tensors(run.checkpoint, "checkpoint", tensors, about)
     write_text(run.history, "".join(json.dumps(plain(line)) + "\n" for line in state.history))
@@ -145,6 +149,11 @@ def read_checkpoint(run: RunFolder, state: TrainingState) -> None:
     if not run.checkpoint.exists():
         return
     tensors, about = read_tensors(run.checkpoint, "checkpoint")
+    if about.get("streams") != _STREAMS:
+        raise RunFolderError(
+            f"{run.checkpoint} is of another version of GDPNet, which drew other random numbers; train again with "
+            "another --out"
+        )
     device = state.policy.score_bias.device
     try:
         for title, network in (("policy", state.policy), ("aggregators", state.aggregators)):

@@ -29,9 +29,6 @@ from gdpnet.representation.hopwise import HopwiseNetwork
 from gdpnet.representation.tasks import CLASSIFICATION, Task, may_learn
 from gdpnet.training.data import TrainingData
 
-SHARES = (0.5, 1.0)
-"""Shares of the aggregator's weight that the head may take: averaged with it, or in its place."""
-
 _AT_ONCE = 8192
 
 
@@ -146,7 +143,9 @@ def fit_hopwise(
             for part in held_out.nodes.split(_AT_ONCE)
         ]
         found = held_out.probabilities(torch.cat(parts)), _predict(network, asked, held_out)
-    scores = tuple(_score_share(*found, share, held_out, data, config.hopwise) for share in SHARES)
+    scores = tuple(
+        _score_share(*found, share, held_out, data, config.hopwise) for share in config.hopwise.shares
+    )
     return FittedHopwise(network, step, scores)
 
 
