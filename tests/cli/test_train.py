@@ -308,3 +308,21 @@ def test_a_full_disk_is_one_sentence_and_the_run_can_continue_afterwards(base, t
 def test_training_that_diverges_is_one_sentence(base, tmp_path, capsys):
     words = train_words(base, tmp_path / "run")
     assert "training diverged" in refuse(capsys, *words, "--set", "representation.learning_rate=1e30")
+
+
+def test_train_decides_on_the_graph_once_after_fitting_and_predict_once(tmp_path, capsys, monkeypatch):
+    from gdpnet.inference import predictor
+
+    decided, select = [], predictor.select
+
+    def counted(*arguments):
+        decided.append(arguments[3].numel())
+        return select(*arguments)
+
+    monkeypatch.setattr(predictor, "select", counted)
+    folder, run = write_folder(tmp_path / "graph"), tmp_path / "run"
+    (tmp_path / "fast.toml").write_text(FAST.to_toml())
+    succeed(capsys, "train", folder, "--out", run, "--config", tmp_path / "fast.toml", "--device", "cpu")
+    assert decided == [80]
+    succeed(capsys, "predict", run, folder, "--out", tmp_path / "predictions.csv", "--device", "cpu")
+    assert decided == [80, 80]
