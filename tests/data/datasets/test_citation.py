@@ -25,7 +25,6 @@ SPLIT_SIZES = {
     "pubmed": (18217, 500, 1000),
     "dblp": (16216, 500, 1000),
 }
-SUMS_BY_PART = {name: dict(dataset.sha256) for name, dataset in DATASETS.items()}
 
 needs_files = pytest.mark.skipif(
     "GDPNET_DATA" not in os.environ, reason="GDPNET_DATA does not say where the datasets are"
@@ -233,8 +232,8 @@ def test_the_data_folder_is_the_one_given_then_that_of_the_environment_then_the_
 def test_pickles_planted_in_place_of_planetoid_files_are_never_opened(tmp_path):
     raw = tmp_path / "Planetoid" / "Cora" / "raw"
     raw.mkdir(parents=True)
-    for part in SUMS_BY_PART["cora"]:
-        (raw / f"ind.cora.{part}").write_bytes(b"cos\nabort\n(tR.")  # opened, this would end the test run
+    for file in DATASETS["cora"].raw_files:
+        (raw / file).write_bytes(b"cos\nabort\n(tR.")  # opened, this would end the test run
     assert is_present("cora", tmp_path)
     with pytest.raises(DatasetError, match="is not the published file"):
         load_dataset("cora", tmp_path, download=False)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from gdpnet.data.datasets.known import DATASETS, PLANETOID_PARTS, Dataset, data_folder, is_present
+from gdpnet.data.datasets.known import DATASETS, Dataset, data_folder, is_present
 from gdpnet.data.graph import Graph
-from gdpnet.errors import DatasetError, nearest
+from gdpnet.data.io.npz import csr_of, load_arrays
+from gdpnet.errors import DatasetError, GraphError, nearest
 
 SPLIT_SEED = 2020
 """Seed of the one fixed random split of CiteSeer and DBLP."""
@@ -89,13 +88,13 @@ def _download(dataset: Dataset, folder: Path) -> None:
 
 def _read_planetoid(dataset: Dataset, raw: Path) -> tuple[np.ndarray, sp.csr_matrix, np.ndarray, np.ndarray]:
     """Read Planetoid's pickles after checking their checksums, with FastGCN's split."""
-    sums = dict(dataset.sha256)
     part: dict[str, Any] = {}
-    for name in PLANETOID_PARTS:
-        path = raw / f"{dataset.raw}.{name}"
-        content = path.read_bytes()
-        if hashlib.sha256(content).hexdigest() != sums[name]:
-            raise DatasetError(f"{path} is not the published file (its sha256 differs), so it was not opened")
+    for file, (name, checksum) in zip(dataset.raw_files, dataset.sha256.items(), strict=True):
+        content = (raw / file).read_bytes()
+        if hashlib.sha256(content).hexdigest() != checksum:
+            raise DatasetError(
+                f"{raw / file} is not the published file (its sha256 differs), so it was not opened"
+            )
         if name == "test.index":
             part[name] = np.array(content.split(), dtype=np.int64)
         else:
@@ -112,24 +111,23 @@ def _read_planetoid(dataset: Dataset, raw: Path) -> tuple[np.ndarray, sp.csr_mat
     return edges, features.tocsr(), label, split
 
 
+_UNPICKLED = (
+    "__builtin__.list",
+    "collections.defaultdict",
+    "numpy.dtype",
+    "numpy.ndarray",
+    "numpy.core.multiarray._reconstruct",
+)
+
+
 class _PlanetoidUnpickler(pickle.Unpickler):
     """Unpickle only the classes that Planetoid's files need; scipy has moved its matrices since they were made."""
-
-    named = frozenset(
-        {
-            ("__builtin__", "list"),
-            ("collections", "defaultdict"),
-            ("numpy", "dtype"),
-            ("numpy", "ndarray"),
-            ("numpy.core.multiarray", "_reconstruct"),
-        }
-    )
 
     def find_class(self, module: str, name: str) -> Any:
         """Return the class that a pickle names."""
         if (module, name) == ("scipy.sparse.csr", "csr_matrix"):
             return sp.csr_matrix
-        if (module, name) not in self.named:
+        if f"{module}.{name}" not in _UNPICKLED:
             raise pickle.UnpicklingError(f"a dataset cannot name {module}.{name}")
         return super().find_class(module, name)
 
@@ -140,30 +138,22 @@ def _unpickled(content: bytes) -> Any:
 
 def _read_npz(dataset: Dataset, raw: Path) -> tuple[np.ndarray, sp.csr_matrix, np.ndarray, None]:
     """Read a CitationFull file; features are 0 or 1, as in torch_geometric."""
+    path, expected = raw / dataset.raw_files[0], (dataset.nodes, dataset.features)
     try:
-        content = io.BytesIO((raw / dataset.raw).read_bytes())
-        with np.load(content, allow_pickle=False) as file:
-            features = sp.csr_matrix(
-                (file["attr_data"], file["attr_indices"], file["attr_indptr"]), shape=file["attr_shape"]
-            )
-            adjacency = sp.csr_matrix(
-                (file["adj_data"], file["adj_indices"], file["adj_indptr"]), shape=file["adj_shape"]
-            ).tocoo()
-            labels = file["labels"].astype(np.int64)
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise DatasetError(f"{raw / dataset.raw} is not a readable graph file: {error}") from error
+        arrays = load_arrays(path)
+        features, adjacency = csr_of(arrays, "attr"), csr_of(arrays, "adj").tocoo()
+        labels = arrays["labels"].astype(np.int64)
+    except (GraphError, ValueError, KeyError) as error:
+        raise DatasetError(f"{path} is not a readable graph file: {error}") from error
     found = (adjacency.shape[0], features.shape[1])
-    if found != (dataset.nodes, dataset.features):
-        expected = (dataset.nodes, dataset.features)
-        raise DatasetError(f"{raw / dataset.raw} must hold {expected} nodes and features, found {found}")
+    if found != expected:
+        raise DatasetError(f"{path} must hold {expected} nodes and features, found {found}")
     return np.stack([adjacency.row, adjacency.col]), (features > 0).astype(np.float32), labels, None
 
 
 def _random_split(dataset: Dataset, seed: int) -> np.ndarray:
     """Draw a random split of the paper's sizes: 500 validation, 1,000 test and the other nodes for training."""
     order = torch.randperm(dataset.nodes, generator=torch.Generator().manual_seed(seed)).numpy()
-    split = np.zeros(dataset.nodes, dtype=np.int8)
-    split[order[: dataset.train]] = 1
-    split[order[dataset.train : dataset.train + 500]] = 2
-    split[order[dataset.train + 500 :]] = 3
+    split = np.ones(dataset.nodes, dtype=np.int8)
+    split[order[-1500:-1000]], split[order[-1000:]] = 2, 3
     return split

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gdpnet.errors import DatasetError, nearest
-
-PLANETOID_PARTS = ("allx", "ally", "graph", "test.index", "tx", "ty")
 
 
 @dataclass(frozen=True)
@@ -18,99 +16,52 @@ class Dataset:
     collection: str
     """Its collection in torch_geometric: Planetoid or CitationFull."""
     folder: str
-    raw: str
-    """File name, or the common start of the file names."""
     nodes: int
     links: int
     features: int
     classes: int
-    train: int
     about: str
-    sha256: tuple[tuple[str, str], ...] = ()
+    sha256: dict[str, str] = field(default_factory=dict)
     """Checksum per Planetoid file, checked before the file is unpickled."""
 
     @property
     def raw_files(self) -> list[str]:
         """Return the names of its files."""
-        if self.collection == "Planetoid":
-            return [f"{self.raw}.{part}" for part in PLANETOID_PARTS]
-        return [self.raw]
+        return [f"ind.{self.folder.lower()}.{part}" for part in self.sha256] or [f"{self.folder}.npz"]
 
     def raw_folder(self, data_dir: Path | None = None) -> Path:
         """Return the folder that its files belong in."""
         return data_folder(data_dir) / self.collection / self.folder / "raw"
 
 
+_CORA = {
+    "allx": "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543",
+    "ally": "2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71",
+    "graph": "58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d",
+    "test.index": "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875",
+    "tx": "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
+    "ty": "41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad",
+}
+_PUBMED = {
+    "allx": "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e",
+    "ally": "0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e",
+    "graph": "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9",
+    "test.index": "b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5",
+    "tx": "4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d",
+    "ty": "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd",
+}
+
 DATASETS = {
-    "cora": Dataset(
-        collection="Planetoid",
-        folder="Cora",
-        raw="ind.cora",
-        nodes=2708,
-        links=5278,
-        features=1433,
-        classes=7,
-        train=1208,
-        about="machine-learning papers, binary words",
-        sha256=(
-            ("allx", "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543"),
-            ("ally", "2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71"),
-            ("graph", "58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d"),
-            ("test.index", "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875"),
-            ("tx", "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a"),
-            ("ty", "41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad"),
-        ),
-    ),
-    "citeseer": Dataset(
-        collection="CitationFull",
-        folder="citeseer",
-        raw="citeseer.npz",
-        nodes=4230,
-        links=5337,
-        features=602,
-        classes=6,
-        train=2730,
-        about="computer-science papers, words",
-    ),
-    "pubmed": Dataset(
-        collection="Planetoid",
-        folder="PubMed",
-        raw="ind.pubmed",
-        nodes=19717,
-        links=44324,
-        features=500,
-        classes=3,
-        train=18217,
-        about="diabetes papers, tf-idf words",
-        sha256=(
-            ("allx", "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e"),
-            ("ally", "0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e"),
-            ("graph", "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9"),
-            ("test.index", "b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5"),
-            ("tx", "4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d"),
-            ("ty", "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd"),
-        ),
-    ),
-    "dblp": Dataset(
-        collection="CitationFull",
-        folder="dblp",
-        raw="dblp.npz",
-        nodes=17716,
-        links=52867,
-        features=1639,
-        classes=4,
-        train=16216,
-        about="database papers, words",
-    ),
+    "cora": Dataset("Planetoid", "Cora", 2708, 5278, 1433, 7, "machine-learning papers, binary words", _CORA),
+    "citeseer": Dataset("CitationFull", "citeseer", 4230, 5337, 602, 6, "computer-science papers, words"),
+    "pubmed": Dataset("Planetoid", "PubMed", 19717, 44324, 500, 3, "diabetes papers, tf-idf words", _PUBMED),
+    "dblp": Dataset("CitationFull", "dblp", 17716, 52867, 1639, 4, "database papers, words"),
 }
 
 
 def data_folder(data_dir: Path | None = None) -> Path:
     """Return the folder of datasets: ``data_dir`` if given, else ``GDPNET_DATA``, else the user's cache."""
-    if data_dir is not None:
-        return data_dir
-    named = os.environ.get("GDPNET_DATA")
-    return Path(named) if named else Path.home() / ".cache" / "gdpnet"
+    return data_dir or Path(os.environ.get("GDPNET_DATA") or Path.home() / ".cache" / "gdpnet")
 
 
 def is_present(name: str, data_dir: Path | None = None) -> bool:

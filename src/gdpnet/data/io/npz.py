@@ -38,12 +38,13 @@ def write_npz(graph: Graph, path: Path) -> None:
 
 def read_npz(path: Path, *, directed: bool = False) -> Graph:
     """Read a graph from an npz file of either layout; ``directed`` applies to the CitationFull layout only."""
-    arrays = _load(path)
+    arrays = load_arrays(path)
     try:
         if "gdpnet_graph" in arrays:
             return _from_own_layout(arrays)
         if "adj_indptr" in arrays:
-            return _from_citation_layout(arrays, directed)
+            features = csr_of(arrays, "attr") if "attr_indptr" in arrays else None
+            return from_scipy(csr_of(arrays, "adj"), features, arrays.get("labels"), directed=directed)
     except KeyError as error:
         raise GraphError(f"{path} must hold an array {error}, found {', '.join(arrays)}") from error
     except GraphError as error:
@@ -56,7 +57,7 @@ def read_npz(path: Path, *, directed: bool = False) -> Graph:
     )
 
 
-def _load(path: Path) -> Arrays:
+def load_arrays(path: Path) -> Arrays:
     """Read every plain array; arrays that would need unpickling are left out."""
     try:
         with path.open("rb") as content, np.load(content, allow_pickle=False) as file:
@@ -100,12 +101,8 @@ def _from_own_layout(arrays: Arrays) -> Graph:
     return with_weights(graph, edge_index, arrays.get("edge_weight"), directed=True)
 
 
-def _from_citation_layout(arrays: Arrays, directed: bool) -> Graph:
-    features = _csr(arrays, "attr") if "attr_indptr" in arrays else None
-    return from_scipy(_csr(arrays, "adj"), features, arrays.get("labels"), directed=directed)
-
-
-def _csr(arrays: Arrays, prefix: str) -> sp.csr_matrix:
+def csr_of(arrays: Arrays, prefix: str) -> sp.csr_matrix:
+    """Return a matrix of the CitationFull layout."""
     rows, columns = (int(size) for size in arrays[f"{prefix}_shape"])
     parts = tuple(arrays[f"{prefix}_{part}"] for part in ("data", "indices", "indptr"))
     matrix = sp.csr_matrix(parts, shape=(rows, columns))
