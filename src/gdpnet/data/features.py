@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from typing_extensions import TypeIs
 
 from gdpnet._core.csr import find_in_rows, offsets_of, owners_of, ranges, sum_by_owner
 
@@ -115,16 +114,6 @@ class SparseRows:
 
 
 Features = Tensor | SparseRows
-
-
-def is_dense(features: Features | None) -> TypeIs[Tensor]:
-    """Return whether features are a dense tensor."""
-    return isinstance(features, Tensor)
-
-
-def is_sparse(features: Features | None) -> TypeIs[SparseRows]:
-    """Return whether features are sparse rows."""
-    return isinstance(features, SparseRows)
 
 
 def stored_values(features: Features) -> Float[Tensor, "*values"]:

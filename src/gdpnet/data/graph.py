@@ -12,11 +12,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows, find_in_rows, offsets_of, owners_of, ranges
-from gdpnet.data.features import Features, is_sparse, take_rows
-from gdpnet.data.validation import SPLITS, UNKNOWN, checked_parts, id_text
+from gdpnet.data import validation
+from gdpnet.data.features import Features, SparseRows, take_rows
+from gdpnet.data.validation import SPLITS, id_text
 from gdpnet.errors import GraphError
-
-__all__ = ["SPLITS", "UNKNOWN", "Graph", "Truth", "id_text"]
 
 _EDGES = 1 << 20
 """Edges that are searched at a time, which bounds the memory."""
@@ -159,7 +158,7 @@ class Graph:
     @property
     def has_features(self) -> bool:
         """Return whether nodes have features of their own, not only their number, one-hot."""
-        return not (is_sparse(self.features) and self.features.is_one_hot)
+        return not (isinstance(self.features, SparseRows) and self.features.is_one_hot)
 
     def node_number(self, node_id: str) -> int:
         """Return the number of a node by its id."""
@@ -205,8 +204,16 @@ class Graph:
             corrupted: whether the features of each node are known to be noise.
             clean_labels: the true class of each node if ``labels`` hold known mistakes.
         """
-        noise = (spurious, corrupted, clean_labels)
-        parts, truth = checked_parts(
-            edge_index, features, labels, split, node_ids, class_names, directed, noise
-        )
-        return cls(**parts, truth=truth and Truth(*truth))
+        rows = validation.checked_features(features)
+        nodes = rows.shape[0]
+        ids = validation.checked_ids(node_ids, nodes)
+        validation.check_finite(rows, ids)
+        label = validation.checked_labels(labels, nodes)
+        names = validation.checked_class_names(class_names, label)
+        row_ptr, neighbour, noise, notes = validation.checked_edges(edge_index, nodes, directed, spurious)
+        truth = None
+        if any(known is not None for known in (spurious, corrupted, clean_labels)):
+            clean = label if clean_labels is None else validation.checked_labels(clean_labels, nodes)
+            truth = Truth(noise, validation.checked_flags(corrupted, nodes, "corrupted", "node"), clean)
+        codes = validation.checked_split(split, nodes)
+        return cls(row_ptr, neighbour, rows, label, codes, ids, names, truth=truth, notes=notes)

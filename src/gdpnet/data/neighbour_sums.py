@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows, owners_of, sum_by_owner
-from gdpnet.data.features import Features, SparseRows, is_dense, to_numpy
+from gdpnet.data.features import Features, SparseRows, to_numpy
 
 _EDGES = 1 << 20
 """Edges that are processed at a time, which bounds the memory."""
@@ -28,12 +28,12 @@ def mix_rows(
     weight: Float[Tensor, "edges"],
 ) -> Features:
     """Return for each node the mean of its own row, which weighs one, and its neighbours' weighted rows."""
-    if not is_dense(features):
+    if not isinstance(features, Tensor):
         return mix_into(features, features, row_ptr, neighbour, weight)
     mixed = torch.empty_like(features)
     for nodes, edges, bounds in _blocks(features, row_ptr):
         block = mix_into(features[nodes], features, bounds, neighbour[edges], weight[edges])
-        assert is_dense(block)
+        assert isinstance(block, Tensor)
         mixed[nodes] = block
     return mixed
 
@@ -42,7 +42,7 @@ def add_rows(
     features: Features, row_ptr: Int[Tensor, "offsets"], neighbour: Int[Tensor, "edges"]
 ) -> Features:
     """Return for each node the sum of its neighbours' rows; sparse features must be on the host."""
-    if not is_dense(features):
+    if not isinstance(features, Tensor):
         return SparseRows.from_scipy(_adjacency(row_ptr, neighbour, features) @ to_numpy(features))
     total = torch.empty_like(features)
     for nodes, edges, bounds in _blocks(features, row_ptr):
@@ -98,7 +98,7 @@ def mix_into(
 
     The result is sparse unless a dense matrix takes less memory (a stored value takes three times the bytes).
     """
-    if own.device.type != "cpu" and is_dense(own) and is_dense(message):
+    if own.device.type != "cpu" and isinstance(own, Tensor) and isinstance(message, Tensor):
         return _mix_dense(own, message, row_ptr, neighbour, weight)
     parts = (weight.cpu().numpy(), neighbour.cpu().numpy(), row_ptr.cpu().numpy())
     mixing = sp.csr_matrix(parts, shape=(row_ptr.numel() - 1, message.shape[0]), dtype=np.float32)

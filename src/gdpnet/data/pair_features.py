@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gdpnet._core.csr import find_in_rows, owners_of
 from gdpnet._core.device import has_triton
-from gdpnet.data.features import Features, is_dense, normalise
+from gdpnet.data.features import Features, normalise
 from gdpnet.data.graph import Graph
 from gdpnet.data.neighbour_sums import add_rows
 from gdpnet.data.row_products import Rows, Side, matches, row_dots, side_of
@@ -155,7 +155,7 @@ def pairs_of(tables: PairTables, first: int, last: int) -> tuple[Float[Tensor, "
     if not tables.has_structure:
         reverse_edge = find_in_rows(tables.row_ptr, tables.neighbour, neighbour, target)
         return _few_columns(tables, target, neighbour), reverse_edge
-    on_gpu = tables.row_ptr.is_cuda and is_dense(tables.unit) and has_triton()
+    on_gpu = tables.row_ptr.is_cuda and isinstance(tables.unit, Tensor) and has_triton()
     found = products_on_gpu(tables, first, last) if on_gpu else products(tables, target, neighbour)
     columns = _columns(tables, target, neighbour, found, torch.ones_like(found.cosine))
     return columns, found.reverse_edge
@@ -225,8 +225,8 @@ def products_on_gpu(tables: PairTables, first: int, last: int) -> PairProducts:
     """Compute the products of the edges of some targets on an NVIDIA GPU; features must be dense."""
     from gdpnet.data.pair_kernel import launch_pairs
 
-    assert is_dense(tables.unit)
-    assert is_dense(tables.neighbourhood)
+    assert isinstance(tables.unit, Tensor)
+    assert isinstance(tables.neighbourhood, Tensor)
     target, first_edge = tables.ends_of(first, last)[0], tables.edges_of(first, last).start
     graph, rows = (tables.row_ptr, tables.neighbour), (tables.unit, tables.neighbourhood)
     columns, reverse_edge = launch_pairs(*graph, *rows, _rarity(tables), target, first_edge)

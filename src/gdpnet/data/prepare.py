@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gdpnet._core.csr import find_in_rows, owners_of, sum_rows, symmetrise
 from gdpnet.config import Config
-from gdpnet.data.features import Features, is_dense, normalise, on_device
+from gdpnet.data.features import Features, normalise, on_device
 from gdpnet.data.graph import Graph
 from gdpnet.data.khop import reach
 from gdpnet.data.neighbour_sums import mix_rows
@@ -122,7 +122,7 @@ def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:
     graph, place = replace(graph, neighbour=graph.neighbour.long()), torch.device("cpu")
     if not far and device.type != "cpu":
         features = on_device(graph.features, device)
-        if is_dense(features):
+        if isinstance(features, Tensor):
             graph, place = replace(graph, features=features), device
     prepared, tables = prepare_nodes(graph, config, place)
     if far:
@@ -156,7 +156,7 @@ def _within_reach(prepared: Prepared, tables: PairTables, config: Config) -> Pre
 
 def bring_dense(graph: Graph, device: torch.device) -> Graph:
     """Move edges and dense features to a GPU; a graph with sparse features stays where it is."""
-    if device.type == "cpu" or not is_dense(graph.features):
+    if device.type == "cpu" or not isinstance(graph.features, Tensor):
         return graph
     there = {name: getattr(graph, name).to(device) for name in ("row_ptr", "neighbour", "features")}
     return replace(graph, **there)

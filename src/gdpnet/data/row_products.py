@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import ranges
-from gdpnet.data.features import Features, SparseRows, is_sparse
+from gdpnet.data.features import Features, SparseRows
 
 _CHUNK = 1 << 20
 """Values that are processed at a time, which bounds the memory."""
@@ -60,7 +60,7 @@ Side = Tensor | SparseSide
 
 def side_of(features: Features) -> Side:
     """Prepare feature rows for inner products."""
-    if not is_sparse(features):
+    if not isinstance(features, SparseRows):
         return features
     size = features.shape[0] * features.width
     if size > MOST_LAID_OUT or features.value.numel() == 0:

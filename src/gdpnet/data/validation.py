@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of
-from gdpnet.data.features import Features, SparseRows, is_sparse, stored_values
+from gdpnet.data.features import Features, SparseRows, stored_values
 from gdpnet.errors import GraphError
 
 UNKNOWN = -1
@@ -38,41 +38,6 @@ def whole_or_text_ids(node_ids: np.ndarray) -> np.ndarray:
     return node_ids if node_ids.dtype.kind in "iu" else id_text(node_ids)
 
 
-def checked_parts(
-    edge_index: Any,
-    features: Any,
-    labels: Any,
-    split: Any,
-    node_ids: Any,
-    class_names: Sequence[str] | None,
-    directed: bool,
-    noise: tuple[Any, Any, Any],
-) -> tuple[dict[str, Any], tuple[Tensor, Tensor, Tensor] | None]:
-    """Check the arguments of `Graph.build`; return the parts of the graph, and its known noise if there is any."""
-    spurious, corrupted, clean_labels = noise
-    rows = _checked_features(features)
-    nodes = rows.shape[0]
-    ids = _checked_ids(node_ids, nodes)
-    _check_finite(rows, ids)
-    label = _checked_labels(labels, nodes)
-    names = _checked_class_names(class_names, label)
-    source, target, is_noise, notes = _checked_edges(edge_index, nodes, directed, spurious)
-    truth = None
-    if any(known is not None for known in noise):
-        flags = _checked_flags(corrupted, nodes, "corrupted", "node")
-        truth = (is_noise, flags, label if clean_labels is None else _checked_labels(clean_labels, nodes))
-    row_ptr = offsets_of(torch.bincount(target, minlength=nodes))
-    parts: dict[str, Any] = {
-        "row_ptr": row_ptr,
-        "neighbour": source,
-        "features": rows,
-        "labels": label,
-        "node_ids": ids,
-    }
-    parts |= {"split": _checked_split(split, nodes), "class_names": names, "notes": notes}
-    return parts, truth
-
-
 def _tensor_of(values: Any, what: str) -> Tensor:
     """Convert a tensor, an array or a list of numbers."""
     if isinstance(values, Tensor):
@@ -87,7 +52,8 @@ def _tensor_of(values: Any, what: str) -> Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
-def _checked_features(features: Any) -> Features:
+def checked_features(features: Any) -> Features:
+    """Return features as a tensor or sparse rows, at least one value per node."""
     if hasattr(features, "tocsr"):
         features = SparseRows.from_scipy(features)
     if not isinstance(features, SparseRows):
@@ -108,14 +74,16 @@ def _checked_features(features: Any) -> Features:
     return features
 
 
-def _check_finite(features: Features, ids: np.ndarray) -> None:
+def check_finite(features: Features, ids: np.ndarray) -> None:
+    """Refuse features that are NaN or infinite."""
     bad = (~torch.isfinite(stored_values(features))).nonzero()
     if bad.numel():
-        row = int(features.row[bad[0, 0]] if is_sparse(features) else bad[0, 0])
+        row = int(features.row[bad[0, 0]] if isinstance(features, SparseRows) else bad[0, 0])
         raise GraphError(f"features must be finite, found NaN or infinity in the row of node '{ids[row]}'")
 
 
-def _checked_labels(labels: Any, nodes: int) -> Int[Tensor, "nodes"]:
+def checked_labels(labels: Any, nodes: int) -> Int[Tensor, "nodes"]:
+    """Return class numbers, all unknown if none are given."""
     if labels is None:
         return torch.full((nodes,), UNKNOWN, dtype=torch.long)
     label = _tensor_of(labels, "labels")
@@ -133,7 +101,8 @@ def _checked_labels(labels: Any, nodes: int) -> Int[Tensor, "nodes"]:
     return label
 
 
-def _checked_flags(flags: Any, count: int, what: str, unit: str) -> Bool[Tensor, "count"]:
+def checked_flags(flags: Any, count: int, what: str, unit: str) -> Bool[Tensor, "count"]:
+    """Return one flag per edge or node, all false if none are given."""
     if flags is None:
         return torch.zeros(count, dtype=torch.bool)
     flag = _tensor_of(flags, what)
@@ -142,7 +111,8 @@ def _checked_flags(flags: Any, count: int, what: str, unit: str) -> Bool[Tensor,
     return flag.bool()
 
 
-def _checked_class_names(names: Sequence[str] | None, label: Tensor) -> tuple[str, ...]:
+def checked_class_names(names: Sequence[str] | None, label: Tensor) -> tuple[str, ...]:
+    """Return a name per class, its number if none are given."""
     needed = int(label.max()) + 1
     if names is None:
         return tuple(str(number) for number in range(needed))
@@ -151,7 +121,8 @@ def _checked_class_names(names: Sequence[str] | None, label: Tensor) -> tuple[st
     return tuple(str(name) for name in names)
 
 
-def _checked_split(split: Any, nodes: int) -> Int[Tensor, "nodes"]:
+def checked_split(split: Any, nodes: int) -> Int[Tensor, "nodes"]:
+    """Return the split codes, all zero if none are given."""
     if split is None:
         return torch.zeros(nodes, dtype=torch.int8)
     code = _tensor_of(split, "the split")
@@ -160,7 +131,8 @@ def _checked_split(split: Any, nodes: int) -> Int[Tensor, "nodes"]:
     return code.to(torch.int8)
 
 
-def _checked_ids(node_ids: Any, nodes: int) -> np.ndarray:
+def checked_ids(node_ids: Any, nodes: int) -> np.ndarray:
+    """Return unique node ids, the node numbers if none are given."""
     if node_ids is None:
         return np.arange(nodes)
     ids = np.asarray(node_ids)
@@ -173,15 +145,15 @@ def _checked_ids(node_ids: Any, nodes: int) -> np.ndarray:
     return ids
 
 
-def _checked_edges(
+def checked_edges(
     edge_index: Any, nodes: int, directed: bool, spurious: Any
 ) -> tuple[Tensor, Tensor, Tensor, tuple[str, ...]]:
     """Sort edges by target and source, without self-loops and duplicates.
 
-    Returns sources, targets, which edges are spurious (all their duplicates are), and notes on what was removed.
+    Returns row offsets, sources, which edges are spurious (all their duplicates are), and notes on what was removed.
     """
     edges = _edge_tensor(edge_index, nodes)
-    noise = _checked_flags(spurious, edges.shape[1], "spurious", "edge")
+    noise = checked_flags(spurious, edges.shape[1], "spurious", "edge")
     loops = edges[0] == edges[1]
     edges, noise = edges[:, ~loops], noise[~loops]
     given = edges.shape[1]
@@ -193,8 +165,14 @@ def _checked_edges(
     genuine[torch.searchsorted(key, entry)[~noise]] = True
     source, target = key % nodes, key // nodes
     merged = given - key.numel() // (1 if directed else 2)
-    isolated = nodes - torch.unique(target).numel()
-    return source, target, ~genuine, _entry_notes(int(loops.sum()), merged, isolated)
+    degree = torch.bincount(target, minlength=nodes)
+    counts = (
+        (int(loops.sum()), "self-loops were removed: a node is always part of its own mean"),
+        (merged, "duplicate or reciprocal edges were merged"),
+        (int((degree == 0).sum()), "nodes have no neighbour and are represented by their own features"),
+    )
+    notes = tuple(f"{count:,} {note}" for count, note in counts if count)
+    return offsets_of(degree), source, ~genuine, notes
 
 
 def _edge_tensor(edge_index: Any, nodes: int) -> Int[Tensor, "2 edges"]:
@@ -217,12 +195,3 @@ def _edge_tensor(edge_index: Any, nodes: int) -> Int[Tensor, "2 edges"]:
             f"edge {source} to {target} names a node that does not exist: there are {nodes} nodes"
         )
     return edges
-
-
-def _entry_notes(loops: int, merged: int, isolated: int) -> tuple[str, ...]:
-    notes = (
-        (loops, "self-loops were removed: a node is always part of its own mean"),
-        (merged, "duplicate or reciprocal edges were merged"),
-        (isolated, "nodes have no neighbour and are represented by their own features"),
-    )
-    return tuple(f"{count:,} {note}" for count, note in notes if count)

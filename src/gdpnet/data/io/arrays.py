@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gdpnet.data.features import Features, SparseRows, is_sparse
+from gdpnet.data.features import Features, SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import whole_or_text_ids
 from gdpnet.errors import GraphError
@@ -52,14 +52,14 @@ def arrays_of(graph: Graph) -> dict[str, np.ndarray]:
 
 def feature_arrays(features: Features) -> dict[str, Tensor]:
     """Return the arrays of features by name: one if they are dense, three if they are sparse."""
-    if not is_sparse(features):
+    if not isinstance(features, SparseRows):
         return {"features": features}
     return {f"feature_{part}": getattr(features, part) for part in ("row_ptr", "column", "value")}
 
 
 def sparse_width(features: Features) -> int | None:
     """Return the number of columns of sparse features, which no array stores; None for dense ones."""
-    return features.width if is_sparse(features) else None
+    return features.width if isinstance(features, SparseRows) else None
 
 
 def features_of(arrays: Arrays, width: int | None) -> Features:

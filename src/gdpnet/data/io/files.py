@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from torch import Tensor
 
-from gdpnet.data.features import SparseRows, is_dense, is_sparse
+from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.csv_parquet import SUFFIXES, write_table
 from gdpnet.data.io.folder import USUAL_COLUMNS, Columns, read_folder
@@ -62,7 +63,7 @@ def write_tables(
     if f".{format}" not in SUFFIXES:
         raise GraphError(f"the format of tables must be csv or parquet, found '{format}'")
     tables = {"nodes": _node_table(graph), "edges": _full_edge_table(graph, extra_edge_columns or {})}
-    if is_sparse(graph.features):
+    if isinstance(graph.features, SparseRows):
         tables["features"] = _long_table(graph, graph.features)
     for stem in ("nodes", "edges", "features"):
         for suffix in SUFFIXES:
@@ -104,7 +105,7 @@ def _node_table(graph: Graph) -> Any:
     if bool(graph.split.any()):
         splits = np.array([None, *SPLITS[1:]], dtype=object)
         table["split"] = pa.array(splits[graph.split.numpy()], pa.string())
-    if is_dense(graph.features):
+    if isinstance(graph.features, Tensor):
         dense = graph.features.numpy()
         columns = graph.feature_names or ()
         if len(set(columns)) != graph.num_features or not {"id", "label", "split"}.isdisjoint(columns):

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import torch
 
 from gdpnet.data.edge_weight import with_weights
-from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows, is_sparse
+from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.codes import code_labels, code_split
 from gdpnet.data.validation import SPLITS, UNKNOWN
@@ -161,7 +161,7 @@ def _weights(network: Any, name: str) -> np.ndarray:
 
 
 def _rows(features: Features) -> list[Any]:
-    if not is_sparse(features):
+    if not isinstance(features, SparseRows):
         return list(features.numpy().copy())
     matrix = features.to_scipy()
     rows = (slice(*matrix.indptr[row : row + 2]) for row in range(matrix.shape[0]))

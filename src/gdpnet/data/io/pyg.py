@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gdpnet.data.edge_weight import with_weights
-from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows, is_sparse
+from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError
@@ -127,7 +127,7 @@ def _pyg_features(x: Any) -> Any:
 
 
 def _torch_features(features: Features) -> Tensor:
-    if not is_sparse(features):
+    if not isinstance(features, SparseRows):
         return features.clone()
     with _without_beta_warning():
         parts = (features.row_ptr.clone(), features.column.clone(), features.value.clone())

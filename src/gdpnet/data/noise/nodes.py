@@ -13,8 +13,6 @@ from torch import Tensor
 from gdpnet.data.features import (
     Features,
     SparseRows,
-    is_dense,
-    is_sparse,
     mask_rows,
     stored_values,
     take_rows,
@@ -55,7 +53,7 @@ def swap_features(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
 def blur_features(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
     """Add Gaussian noise of ``rate`` times the standard deviation of all feature values; the result is dense."""
     numbers = graph.num_nodes * graph.num_features
-    if is_sparse(graph.features) and numbers > LARGEST_DENSE:
+    if isinstance(graph.features, SparseRows) and numbers > LARGEST_DENSE:
         raise GraphError(
             f"gaussian-features makes sparse features dense, and {graph.num_nodes:,} nodes times "
             f"{graph.num_features:,} features are more than {LARGEST_DENSE:,} numbers"
@@ -90,7 +88,9 @@ def flip_bits(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
     mixed = np.lexsort((rng.random(zero_owner.size), zero_owner))
     moved[pointer[owner] + rank] = untaken(zero_owner, zero_rank, pointer, column, width)[mixed]
     features = SparseRows(rows.row_ptr, torch.from_numpy(moved), rows.value, width)
-    return replace(graph, features=to_dense(features) if is_dense(graph.features) else to_sparse(features))
+    return replace(
+        graph, features=to_dense(features) if isinstance(graph.features, Tensor) else to_sparse(features)
+    )
 
 
 def flip_labels(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
@@ -139,7 +139,7 @@ def changed_rows(before: Features, after: Features) -> Bool[Tensor, "nodes"]:
     """Return whether each feature row changed."""
     if before is after:
         return torch.zeros(before.shape[0], dtype=torch.bool)
-    if is_sparse(before) and is_sparse(after):
+    if isinstance(before, SparseRows) and isinstance(after, SparseRows):
         differs = to_numpy(before) != to_numpy(after)
         return torch.from_numpy(np.diff(differs.tocsr().indptr) > 0)
     chunks = torch.arange(before.shape[0]).split(max(CHUNK // before.shape[1], 1))
