@@ -16,7 +16,7 @@ from records import make_parser, write_record
 
 from gdpnet.config import Config
 from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
-from gdpnet.data.io.mapped import open_store
+from gdpnet.data.io.store import open_store
 from gdpnet.data.structural_features import structural_rows
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.streaming import denoise_to

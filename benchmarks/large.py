@@ -27,8 +27,7 @@ from gdpnet._core.stopwatch import Stopwatch
 from gdpnet.config import Config
 from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.mapped import open_store
-from gdpnet.data.io.store import write_store
+from gdpnet.data.io.store import open_store, write_store
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.streaming import denoise_to
 

@@ -13,7 +13,7 @@ import torch
 from records import make_parser, write_record
 
 from gdpnet._core.csr import cut_rows
-from gdpnet.data.io.mapped import open_store
+from gdpnet.data.io.store import open_store
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.blocks import Blockwise
 from gdpnet.inference.observation import make_view

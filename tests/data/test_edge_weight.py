@@ -12,13 +12,12 @@ import torch
 from gdpnet.cli import main
 from gdpnet.config import Config
 from gdpnet.data.edge_weight import mutual_weights, with_weights
-from gdpnet.data.fingerprint import fingerprint
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.files import write_tables
-from gdpnet.data.io.mapped import open_store
 from gdpnet.data.io.networkx import from_networkx
 from gdpnet.data.io.npz import write_npz
-from gdpnet.data.io.store import write_store
+from gdpnet.data.io.store import open_store, write_store
 from gdpnet.data.prepare import prepare
 from gdpnet.errors import GraphError
 from gdpnet.estimator import GDPNet

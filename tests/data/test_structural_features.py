@@ -12,8 +12,8 @@ from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import read_graph, write_tables
-from gdpnet.data.io.mapped import open_store
 from gdpnet.data.io.npz import write_npz
+from gdpnet.data.io.store import open_store
 from gdpnet.data.schema import Columns
 from gdpnet.data.structural_features import STRUCTURAL, WIDTH, _in_bins, _statistics, structural_rows
 from gdpnet.errors import GraphError

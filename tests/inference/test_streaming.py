@@ -16,8 +16,7 @@ from gdpnet._core import files as atomic
 from gdpnet._core.stopwatch import Stopwatch
 from gdpnet.cli import main
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.mapped import open_store
-from gdpnet.data.io.store import write_store
+from gdpnet.data.io.store import open_store, write_store
 from gdpnet.errors import ConfigError, GDPNetError, GraphError, RunFolderError
 from gdpnet.estimator import GDPNet
 from gdpnet.inference import select as inference

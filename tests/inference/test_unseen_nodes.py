@@ -12,9 +12,8 @@ from gdpnet.cli import main
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import Columns, read_graph, write_tables
-from gdpnet.data.io.mapped import open_store
 from gdpnet.data.io.npz import write_npz
-from gdpnet.data.io.store import write_store
+from gdpnet.data.io.store import open_store, write_store
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.errors import GraphError
 from gdpnet.estimator import GDPNet

@@ -16,8 +16,8 @@ from gdpnet._core.files import plain, write_json
 from gdpnet._core.random import Key
 from gdpnet.cli import main
 from gdpnet.config import read_config
-from gdpnet.data.fingerprint import fingerprint
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.files import read_graph
 from gdpnet.errors import GDPNetError, ModelFileError, RunFolderError
 from gdpnet.estimator import GDPNet

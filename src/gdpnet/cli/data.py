@@ -170,7 +170,7 @@ def generate(
     """Generate a graph of any size, with heavy-tailed degrees and known spurious edges, as a store on disk."""
     from gdpnet._core.files import check_new
     from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
-    from gdpnet.data.io.mapped import open_store
+    from gdpnet.data.io.store import open_store
 
     settings = GeneratedSettings(nodes, edges, features, classes, noise)
     check_new(out)

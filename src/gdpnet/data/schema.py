@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
-from gdpnet.data.structural_features import WIDTH, with_structure
+from gdpnet.data.structural_features import WIDTH, structural_rows
 from gdpnet.data.validation import id_text
 from gdpnet.errors import GraphError
 
@@ -20,7 +20,7 @@ OWN, ONE_HOT, STRUCTURAL = "own", "one-hot", "structural"
 def as_read(graph: Graph, config: Config) -> Graph:
     """Return the graph, with structural features if it has none and the settings ask for them."""
     structural = config.features.missing == STRUCTURAL and not graph.has_features
-    return with_structure(graph) if structural else graph
+    return replace(graph, features=structural_rows(graph), feature_names=None) if structural else graph
 
 
 @dataclass(frozen=True)

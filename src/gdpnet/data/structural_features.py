@@ -6,7 +6,6 @@ interpolated between two bins of a fixed grid: nothing is fitted, and the mean o
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -33,11 +32,6 @@ WIDTH = sum(bins for _, bins, _ in STRUCTURAL)
 
 _EDGES = 1 << 20
 """Edges that are processed at a time, which bounds the memory."""
-
-
-def with_structure(graph: Graph) -> Graph:
-    """Return the graph with structural features in place of its own."""
-    return replace(graph, features=structural_rows(graph), feature_names=None)
 
 
 def structural_rows(graph: Graph) -> Float[Tensor, "nodes columns"]:

@@ -16,8 +16,8 @@ import torch
 from gdpnet._core.csr import cut_rows
 from gdpnet._core.stopwatch import Stopwatch
 from gdpnet._core.threads import Background, threads_here
-from gdpnet.data.fingerprint import fingerprint
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.files import edges_of_targets, id_array
 from gdpnet.errors import ConfigError
 from gdpnet.inference.blocks import Block, Blockwise

@@ -13,8 +13,8 @@ import torch
 from gdpnet._core.files import plain, write_json, write_text
 from gdpnet._core.version import __version__
 from gdpnet.config import Config, read_config
-from gdpnet.data.fingerprint import fingerprint
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.arrays import fingerprint
 from gdpnet.errors import ModelFileError, RunFolderError
 from gdpnet.inference.model_file import read_tensors, write_tensors
 from gdpnet.training.callbacks import Callback

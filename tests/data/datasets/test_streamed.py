@@ -9,9 +9,8 @@ import torch
 
 from gdpnet.cli import main
 from gdpnet.data.datasets import streamed as generated
-from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
-from gdpnet.data.io.external_sort import Buckets
-from gdpnet.data.io.mapped import open_store
+from gdpnet.data.datasets.streamed import Buckets, GeneratedSettings, generate_store
+from gdpnet.data.io.store import open_store
 from gdpnet.errors import GraphError
 from helpers.graphs import assert_same
 

@@ -11,10 +11,9 @@ import torch
 
 from gdpnet.cli import main
 from gdpnet.data.graph import Graph
-from gdpnet.data.io import mapped, store
+from gdpnet.data.io import store
 from gdpnet.data.io.files import read_graph
-from gdpnet.data.io.mapped import open_store
-from gdpnet.data.io.store import index_type, write_store
+from gdpnet.data.io.store import index_type, open_store, write_store
 from gdpnet.errors import GDPNetError, GraphError
 from helpers.graphs import assert_same, small_graph
 from helpers.small import fitted, noisy_graph, same_weights, write_folder
@@ -81,7 +80,6 @@ def test_the_piece_size_does_not_change_the_result(tmp_path, monkeypatch):
     graph = noisy_graph()
     whole = open_store(stored(tmp_path / "a", graph))
     monkeypatch.setattr(store, "PIECE", 7)
-    monkeypatch.setattr(mapped, "PIECE", 7)
     assert_same(open_store(stored(tmp_path / "b", graph)), whole)
 
 

@@ -25,6 +25,11 @@ class Dataset:
     """Checksum per Planetoid file, checked before the file is unpickled."""
 
     @property
+    def train(self) -> int:
+        """Return the number of training nodes: all but 500 for validation and 1,000 for test."""
+        return self.nodes - 1500
+
+    @property
     def raw_files(self) -> list[str]:
         """Return the names of its files."""
         return [f"ind.{self.folder.lower()}.{part}" for part in self.sha256] or [f"{self.folder}.npz"]

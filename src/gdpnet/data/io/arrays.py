@@ -1,7 +1,8 @@
-"""The arrays of a stored graph: their names, types and shapes, the same in npz files and in stores."""
+"""The arrays of a stored graph, in npz files and in stores: their names, types and shapes, and their checksum."""
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Mapping
 
@@ -32,6 +33,9 @@ SCHEMA: dict[str, tuple[tuple[str, ...], str]] = {
     "clean_labels": (("int64",), "nodes"),
 }
 """The types that each array may have (none: any type), and its shape by the name that `check_arrays` uses."""
+
+_HASHED = 1 << 18
+"""Rows of an array that are hashed at a time."""
 
 TRUTH = ("spurious", "corrupted", "clean_labels")
 """The arrays of known noise."""
@@ -77,6 +81,21 @@ def tensor_over(array: np.ndarray) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(np.asarray(array))
+
+
+def fingerprint(graph: Graph) -> str:
+    """Return a checksum of a graph's edges, features, edge weights, labels and split."""
+    digest = hashlib.sha256()
+    arrays = [graph.row_ptr, graph.neighbour, graph.labels, graph.split]
+    arrays += feature_arrays(graph.features).values()
+    if graph.edge_weight is not None:
+        arrays.append(graph.edge_weight)
+    for array in arrays:
+        for piece in array.split(_HASHED):
+            # node numbers in 32 and in 64 bits must give the same checksum
+            wide = piece.long() if piece.dtype == torch.int32 else piece
+            digest.update(wide.contiguous().numpy().data)
+    return digest.hexdigest()[:16]
 
 
 def check_arrays(arrays: Arrays, width: int | None) -> None:

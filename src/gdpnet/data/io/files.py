@@ -14,8 +14,8 @@ from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.csv_parquet import SUFFIXES, write_table
 from gdpnet.data.io.folder import USUAL_COLUMNS, Columns, read_folder
-from gdpnet.data.io.mapped import is_store, open_store
 from gdpnet.data.io.npz import read_npz
+from gdpnet.data.io.store import is_store, open_store
 from gdpnet.data.validation import SPLITS, whole_or_text_ids
 from gdpnet.errors import GraphError
 

@@ -14,8 +14,16 @@ import scipy.sparse as sp
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, SparseRows
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.codes import code_labels, code_split
-from gdpnet.data.io.csv_parquet import SUFFIXES, column_of, find_ids, read_ids, read_numbers, read_table
+from gdpnet.data.io.csv_parquet import (
+    SUFFIXES,
+    code_labels,
+    code_split,
+    column_of,
+    find_ids,
+    read_ids,
+    read_numbers,
+    read_table,
+)
 from gdpnet.data.validation import whole_or_text_ids
 from gdpnet.errors import GraphError
 

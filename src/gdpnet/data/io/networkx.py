@@ -15,7 +15,7 @@ import torch
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.codes import code_labels, code_split
+from gdpnet.data.io.csv_parquet import code_labels, code_split
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError, nearest
 
