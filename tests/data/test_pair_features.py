@@ -223,7 +223,7 @@ def test_sums_over_neighbours_on_a_device_are_those_of_the_host():
     weight = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(0))
     links = (graph.row_ptr, graph.neighbour)
     plain = neighbour_sums.add_rows(graph.features, *links)
-    on_device = neighbour_sums.add_on_device(graph.features, graph.row_ptr, graph.neighbour.int())
+    on_device = neighbour_sums.add_up(graph.features, graph.row_ptr, graph.neighbour.int())
     torch.testing.assert_close(on_device, plain)
     mixed = neighbour_sums._mix_dense(graph.features, graph.features, *links, weight)
     torch.testing.assert_close(mixed, neighbour_sums.mix_rows(graph.features, *links, weight))

@@ -133,14 +133,10 @@ def to_dense(features: Features) -> Float[Tensor, "nodes features"]:
 
 def to_sparse(features: Features) -> SparseRows:
     """Return features as sparse rows without stored zeros, the columns of each row ascending."""
-    if isinstance(features, SparseRows):
-        matrix = features.to_scipy().copy()
-        matrix.sum_duplicates()
-        matrix.eliminate_zeros()
-        return SparseRows.from_scipy(matrix)
-    row, column = features.nonzero(as_tuple=True)
-    pointer = offsets_of(torch.bincount(row, minlength=features.shape[0]))
-    return SparseRows(pointer, column, features[row, column], features.shape[1])
+    matrix = sp.csr_matrix(to_numpy(features), copy=True)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return SparseRows.from_scipy(matrix)
 
 
 def on_device(features: Features, device: torch.device) -> Features:
@@ -181,21 +177,26 @@ def project(features: Features, weight: Float[Tensor, "features out"]) -> Float[
     """Multiply feature rows by a weight matrix, X W."""
     if not isinstance(features, SparseRows):
         return features @ weight
+    return add_up(weight, features.row_ptr, features.column, features.value)
+
+
+def add_up(
+    rows: Float[Tensor, "rows width"],
+    row_ptr: Int[Tensor, "offsets"],
+    column: Int[Tensor, "values"],
+    weight: Float[Tensor, "values"] | None = None,
+) -> Float[Tensor, "sums width"]:
+    """Add up the rows that each stretch of ``column`` names, weighted or not, on the device of the rows."""
+    column = column.long()  # the type must be that of the offsets
     return F.embedding_bag(
-        features.column,
-        weight,
-        features.row_ptr,
-        mode="sum",
-        per_sample_weights=features.value,
-        include_last_offset=True,
+        column, rows, row_ptr, mode="sum", per_sample_weights=weight, include_last_offset=True
     )
 
 
 def drop_inputs(features: Features, share: float, generator: torch.Generator) -> Features:
     """Set a random share of the feature values to zero and scale up the rest."""
-    if isinstance(features, SparseRows):
-        return features.with_value(drop_values(features.value, share, generator))
-    return drop_values(features, share, generator)
+    value = drop_values(stored_values(features), share, generator)
+    return features.with_value(value) if isinstance(features, SparseRows) else value
 
 
 def drop_values(

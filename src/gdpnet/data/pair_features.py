@@ -6,7 +6,7 @@ They use no labels and leave the edge itself out, so they mean the same on an un
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -261,7 +261,7 @@ def _common_neighbours(tables: PairTables, target: Nodes, neighbour: Nodes) -> t
     rarity = _rarity(tables)
     common = torch.zeros(target.numel(), dtype=torch.double, device=target.device)
     adamic_adar = torch.zeros_like(common)
-    rows = Rows(tables.row_ptr, tables.neighbour, partial(find_in_rows, tables.row_ptr, tables.neighbour))
+    rows = Rows(tables.row_ptr, tables.neighbour)
     for edge, place, _ in matches(rows, target, rows, neighbour):
         common.index_add_(0, edge, common.new_ones(1).expand_as(edge))
         adamic_adar.index_add_(0, edge, rarity[tables.neighbour[place]].double())

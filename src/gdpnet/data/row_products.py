@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import ranges
+from gdpnet._core.csr import find_in_rows, ranges
 from gdpnet.data.features import Features, SparseRows
 
 _CHUNK = 1 << 20
@@ -21,11 +21,10 @@ MOST_LAID_OUT = 1 << 25
 
 
 class Rows(NamedTuple):
-    """Rows of ascending columns; ``find(row, wanted)`` returns the positions of columns in rows, -1 if absent."""
+    """Rows of ascending columns."""
 
     row_ptr: Int[Tensor, "offsets"]
     column: Int[Tensor, "values"]
-    find: Callable[[Tensor, Tensor], Tensor]
 
 
 def matches(
@@ -34,7 +33,7 @@ def matches(
     """Yield each column that both rows of an edge hold: the edge, and its positions on the left and on the right."""
     for swapped, part, edge, few_place in _shorter_rows(left.row_ptr, left_row, right.row_ptr, right_row):
         few, many, many_row = (right, left, left_row) if swapped else (left, right, right_row)
-        many_place = many.find(many_row[part][edge], few.column[few_place])
+        many_place = find_in_rows(*many, many_row[part][edge], few.column[few_place])
         found = (many_place >= 0).nonzero().flatten()
         places = (many_place[found], few_place[found])
         yield part[edge[found]], *(places if swapped else places[::-1])

@@ -6,8 +6,6 @@ interpolated between two bins of a fixed grid: nothing is fitted, and the mean o
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -55,8 +53,7 @@ def _statistics(graph: Graph) -> list[Float[Tensor, "nodes"]]:
     degree = row_ptr.diff().float()
     size = (1.0 + degree).log2()
     out_degree, mean, largest, closed, twice, thrice = (torch.zeros(nodes) for _ in range(6))
-    rows = Rows(row_ptr, neighbour, partial(find_in_rows, row_ptr, neighbour))
-    transposed = _transposed(graph)
+    rows, transposed = Rows(row_ptr, neighbour), _transposed(graph)
     for first, last in cut_rows(row_ptr, _EDGES):
         bounds, count = row_ptr[first : last + 1], last - first
         here = owners_of(bounds.diff())
@@ -98,5 +95,4 @@ def _transposed(graph: Graph) -> Rows | None:
         return None
     order = torch.argsort(graph.neighbour, stable=True)
     row_ptr = offsets_of(torch.bincount(graph.neighbour, minlength=graph.num_nodes))
-    column = graph.target[order]
-    return Rows(row_ptr, column, partial(find_in_rows, row_ptr, column))
+    return Rows(row_ptr, graph.target[order])
