@@ -78,14 +78,10 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     write_text(path, json.dumps(plain(content), indent=2) + "\n")
 
 
-def plain(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the record with None in place of NaN and infinity, which JSON does not have, at any depth."""
-    return {key: _plain_value(value) for key, value in record.items()}
-
-
-def _plain_value(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a record with None in place of NaN and infinity, which JSON does not have, at any depth."""
     if isinstance(value, dict):
-        return plain(value)
+        return {key: plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain_value(part) for part in value]
+        return [plain(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

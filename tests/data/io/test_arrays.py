@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gdpnet.data.io.arrays import SCHEMA, arrays_of, check_arrays, features_of, sparse_width
+from gdpnet.data.io.arrays import SCHEMA, arrays_of, check_arrays, features_of
 from gdpnet.errors import GraphError
 from helpers.graphs import small_graph
 from helpers.small import noisy_graph
@@ -16,7 +16,7 @@ from helpers.small import noisy_graph
 def test_the_arrays_of_a_graph_are_in_the_schema_and_pass_its_checks(sparse):
     graph = noisy_graph() if sparse else small_graph()
     graph = replace(graph, edge_weight=torch.ones(graph.num_edges))
-    arrays, width = arrays_of(graph), sparse_width(graph.features)
+    arrays, width = arrays_of(graph), graph.num_features if sparse else None
     assert arrays.keys() <= SCHEMA.keys()
     assert (width is None) == ("features" in arrays)
     assert ("spurious" in arrays) == (graph.truth is not None)

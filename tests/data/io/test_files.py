@@ -553,10 +553,9 @@ def test_a_long_feature_table_must_name_known_nodes_features_and_numbers(tmp_pat
 # --- writing ---
 
 
-def test_the_edge_table_names_source_and_target_by_id_or_number():
+def test_the_edge_table_names_source_and_target_by_id():
     graph = small_graph().keep_edges(torch.tensor([True, False, False, True, False, False]))
     assert edge_table(graph).to_pydict() == {"source": ["007", 'say "x"'], "target": ["n1", "007"]}
-    assert edge_table(graph, ids=False).to_pydict() == {"source": [1, 3], "target": [0, 1]}
 
 
 def test_tables_are_written_to_csv_or_parquet_only(tmp_path):

@@ -61,11 +61,6 @@ def feature_arrays(features: Features) -> dict[str, Tensor]:
     return {f"feature_{part}": getattr(features, part) for part in ("row_ptr", "column", "value")}
 
 
-def sparse_width(features: Features) -> int | None:
-    """Return the number of columns of sparse features, which no array stores; None for dense ones."""
-    return features.width if isinstance(features, SparseRows) else None
-
-
 def features_of(arrays: Arrays, width: int | None) -> Features:
     """Return the features that some arrays hold; ``width`` is the number of columns of sparse ones."""
     if width is None:

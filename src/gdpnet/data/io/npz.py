@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from gdpnet._core.files import atomic_path
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.arrays import Arrays, arrays_of, check_arrays, features_of, sparse_width
+from gdpnet.data.io.arrays import TRUTH, Arrays, arrays_of, check_arrays, features_of
 from gdpnet.data.io.pyg import from_scipy
 from gdpnet.errors import GraphError
 
@@ -28,8 +28,8 @@ def write_npz(graph: Graph, path: Path) -> None:
         raise GraphError(f"a graph must be written to a .npz file, found {path.name}")
     arrays = {"gdpnet_graph": np.array(FORMAT), "class_names": np.array(graph.class_names, dtype=str)}
     arrays |= arrays_of(graph)
-    if (width := sparse_width(graph.features)) is not None:
-        arrays["feature_width"] = np.array(width)
+    if "feature_column" in arrays:  # no array tells how many columns sparse features have
+        arrays["feature_width"] = np.array(graph.num_features)
     if graph.feature_names is not None:
         arrays["feature_names"] = np.array(graph.feature_names, dtype=str)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
@@ -92,9 +92,7 @@ def _from_own_layout(arrays: Arrays) -> Graph:
         node_ids=arrays["node_ids"],
         class_names=arrays["class_names"].tolist(),
         directed=True,
-        spurious=arrays.get("spurious"),
-        corrupted=arrays.get("corrupted"),
-        clean_labels=arrays.get("clean_labels"),
+        **{name: arrays.get(name) for name in TRUTH},
     )
     if "feature_names" in arrays:
         graph = graph.with_feature_names(arrays["feature_names"].tolist())

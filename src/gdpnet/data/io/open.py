@@ -8,8 +8,7 @@ from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.data.datasets.known import DATASETS, check_name
 from gdpnet.data.datasets.synthetic import synthetic_graph
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.files import Columns, read_graph
-from gdpnet.data.io.folder import USUAL_COLUMNS
+from gdpnet.data.io.files import USUAL_COLUMNS, Columns, read_graph
 
 
 def open_graph(

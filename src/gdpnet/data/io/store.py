@@ -19,15 +19,7 @@ from torch import Tensor
 from gdpnet._core.files import new_folder
 from gdpnet.data.edge_weight import checked_weights
 from gdpnet.data.graph import Graph, Truth
-from gdpnet.data.io.arrays import (
-    TRUTH,
-    Arrays,
-    arrays_of,
-    check_arrays,
-    features_of,
-    sparse_width,
-    tensor_over,
-)
+from gdpnet.data.io.arrays import TRUTH, Arrays, arrays_of, check_arrays, features_of, tensor_over
 from gdpnet.data.validation import SPLIT_RULE, SPLITS, UNKNOWN
 from gdpnet.errors import GraphError
 
@@ -101,10 +93,11 @@ def new_store(
 
 def write_store(graph: Graph, folder: Path) -> None:
     """Write a graph to a new folder; `open_store` returns the same graph."""
-    width = sparse_width(graph.features)
+    arrays = arrays_of(graph)
+    width = graph.num_features if "feature_column" in arrays else None
     bounds = {"neighbour": graph.num_nodes, "feature_column": width}
     with new_store(folder, graph.class_names, width, graph.feature_names) as store:
-        for name, values in arrays_of(graph).items():
+        for name, values in arrays.items():
             bound = bounds.get(name)
             if name != "node_ids" or not _is_range(values):
                 store.whole(name, values, None if bound is None else index_type(bound))

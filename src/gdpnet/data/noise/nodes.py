@@ -17,7 +17,6 @@ from gdpnet.data.features import (
     stored_values,
     take_rows,
     to_dense,
-    to_numpy,
     to_sparse,
 )
 from gdpnet.data.graph import Graph
@@ -140,7 +139,7 @@ def changed_rows(before: Features, after: Features) -> Bool[Tensor, "nodes"]:
     if before is after:
         return torch.zeros(before.shape[0], dtype=torch.bool)
     if isinstance(before, SparseRows) and isinstance(after, SparseRows):
-        differs = to_numpy(before) != to_numpy(after)
+        differs = before.to_scipy() != after.to_scipy()
         return torch.from_numpy(np.diff(differs.tocsr().indptr) > 0)
     chunks = torch.arange(before.shape[0]).split(max(CHUNK // before.shape[1], 1))
     return torch.cat(
