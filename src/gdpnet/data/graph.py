@@ -96,11 +96,9 @@ class Graph:
         """Return whether some edge has no reverse edge."""
         for first, last in cut_rows(self.row_ptr, _EDGES):
             bounds = self.row_ptr[first : last + 1]
-            target, source = (
-                owners_of(bounds.diff()) + first,
-                self.neighbour[int(bounds[0]) : int(bounds[-1])],
-            )
-            if bool((find_in_rows(self.row_ptr, self.neighbour, source.long(), target) < 0).any()):
+            target = owners_of(bounds.diff()) + first
+            source = self.neighbour[int(bounds[0]) : int(bounds[-1])].long()
+            if bool((find_in_rows(self.row_ptr, self.neighbour, source, target) < 0).any()):
                 return True
         return False
 

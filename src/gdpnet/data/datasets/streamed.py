@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -294,19 +293,15 @@ def _write_features(store: StoreWriter, label: np.ndarray, settings: GeneratedSe
         return
     rng = np.random.default_rng([seed, 4])
     centre = rng.standard_normal((settings.classes, width)) * settings.signal / math.sqrt(2 * width)
-    with store.array("features", np.float32, (settings.nodes, width)) as append:
-
-        def some(chunk: tuple[int, slice]) -> np.ndarray:
-            number, rows = chunk
-            rng = np.random.default_rng([seed, 5, number])
-            noise = rng.standard_normal((rows.stop - rows.start, width), dtype=np.float32)
-            return noise + centre.astype(np.float32)[label[rows]]
-
-        for rows in in_order(some, enumerate(_row_chunks(settings.nodes, width))):
-            append(rows)
-
-
-def _row_chunks(rows: int, width: int) -> Iterator[slice]:
     step = max(1, 4 * _CHUNK // width)
-    for start in range(0, rows, step):
-        yield slice(start, min(start + step, rows))
+
+    def some(number: int) -> np.ndarray:
+        group = label[number * step : (number + 1) * step]
+        noise = np.random.default_rng([seed, 5, number]).standard_normal(
+            (group.size, width), dtype=np.float32
+        )
+        return noise + centre.astype(np.float32)[group]
+
+    with store.array("features", np.float32, (settings.nodes, width)) as append:
+        for rows in in_order(some, range(-(-settings.nodes // step))):
+            append(rows)

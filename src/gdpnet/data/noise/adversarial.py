@@ -104,7 +104,7 @@ def attack_links(
         torch.manual_seed(seed)
         model = train_surrogate(graph, device)
         edges = _attacked_edges(model, graph, budget, greedy, links.directed, device)
-    return compare(graph, _with_edges(graph, edges.cpu().numpy(), links.directed, seed))
+    return compare(graph, _with_edges(graph, links, edges.cpu().numpy(), seed))
 
 
 def attacks(device: torch.device) -> dict[str, Noise]:
@@ -138,11 +138,11 @@ def _attack_of(greedy: bool) -> Any:
     return GRBCDAttack if greedy else PRBCDAttack
 
 
-def _with_edges(graph: Graph, edges: np.ndarray, directed: bool, seed: int) -> Graph:
+def _with_edges(graph: Graph, links: Links, edges: np.ndarray, seed: int) -> Graph:
     """Return the graph with exactly these edges; old ones keep their weights."""
     old = graph.target.numpy() * graph.num_nodes + graph.neighbour.numpy()
     new = np.unique(edges[1] * graph.num_nodes + edges[0])
     fresh = np.setdiff1d(new, old, assume_unique=True)
     added = np.stack([fresh % graph.num_nodes, fresh // graph.num_nodes])
-    added = added if directed else added[:, added[0] < added[1]]
-    return relinked(graph, np.isin(old, new), added, directed, np.random.default_rng(seed))
+    added = added if links.directed else added[:, added[0] < added[1]]
+    return relinked(graph, links, np.isin(old, new), added, np.random.default_rng(seed))

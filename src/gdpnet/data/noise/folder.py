@@ -53,29 +53,20 @@ def change_table(original: Graph, noisy: Noisy) -> Any:
     ``change`` is added, removed, features or label. A link has ``source`` and ``target``, a node ``node``, and a
     changed label its old class ``was`` and its new class ``now``.
     """
-    count = count_changes(noisy)
-    links, nodes = count["links_added"] + count["links_removed"], noisy.features_of.numel()
-    kinds = np.repeat(["added", "removed", "features", "label"], list(count.values()))
-    ends = np.concatenate([noisy.added.numpy(), noisy.removed.numpy()], axis=1)
-    changed = np.concatenate([noisy.features_of.numpy(), noisy.labels_of.numpy()])
+    known = id_array(original)
     names = np.array([*original.class_names, None], dtype=object)  # the last entry is for unknown, -1
-    return pa.table(
-        {
-            "change": kinds,
-            "source": _ids(original, ends[0], 0, changed.size),
-            "target": _ids(original, ends[1], 0, changed.size),
-            "node": _ids(original, changed, links, 0),
-            "was": _names(names, original.labels[noisy.labels_of], links + nodes),
-            "now": _names(names, noisy.graph.labels[noisy.labels_of], links + nodes),
-        }
-    )
 
+    def ids(nodes: Tensor) -> Any:
+        return known.take(pa.array(nodes.numpy()))
 
-def _ids(graph: Graph, nodes: np.ndarray, before: int, after: int) -> Any:
-    """Return the ids of some nodes, with null rows around them."""
-    ids = id_array(graph).take(pa.array(nodes))
-    return pa.concat_arrays([pa.nulls(before, ids.type), ids, pa.nulls(after, ids.type)])
-
-
-def _names(names: np.ndarray, labels: Tensor, before: int) -> Any:
-    return pa.concat_arrays([pa.nulls(before, pa.string()), pa.array(names[labels.numpy()], pa.string())])
+    labels = (graph.labels[noisy.labels_of].numpy() for graph in (original, noisy.graph))
+    was, now = (pa.array(names[label], pa.string()) for label in labels)
+    parts = {
+        "added": {"source": ids(noisy.added[0]), "target": ids(noisy.added[1])},
+        "removed": {"source": ids(noisy.removed[0]), "target": ids(noisy.removed[1])},
+        "features": {"node": ids(noisy.features_of)},
+        "label": {"node": ids(noisy.labels_of), "was": was, "now": now},
+    }
+    counted = zip(parts.items(), count_changes(noisy).values(), strict=True)
+    tables = [pa.table({"change": np.repeat(kind, count), **part}) for (kind, part), count in counted]
+    return pa.concat_tables(tables, promote_options="default").combine_chunks()

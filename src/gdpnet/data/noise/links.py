@@ -29,6 +29,7 @@ class Links:
     ends: Int[np.ndarray, "2 links"]
     of_edge: Int[np.ndarray, "edges"]
     directed: bool
+    nodes: int
 
     @property
     def count(self) -> int:
@@ -38,11 +39,16 @@ class Links:
     @classmethod
     def of(cls, graph: Graph) -> Links:
         """Return the links of a graph; undirected ones run from the lower to the higher node."""
-        ends = graph.edge_index.numpy()
-        if graph.is_directed:
-            return cls(ends, np.arange(graph.num_edges), True)
-        key, of_edge = np.unique(_key(ends, graph.num_nodes, False), return_inverse=True)
-        return cls(np.stack([key // graph.num_nodes, key % graph.num_nodes]), of_edge, False)
+        edges = cls(graph.edge_index.numpy(), np.arange(graph.num_edges), graph.is_directed, graph.num_nodes)
+        if edges.directed:
+            return edges
+        key, of_edge = np.unique(edges.key(edges.ends), return_inverse=True)
+        return replace(edges, ends=np.stack(np.divmod(key, graph.num_nodes)), of_edge=of_edge)
+
+    def key(self, ends: Int[np.ndarray, "2 *some"]) -> Int[np.ndarray, "*some"]:
+        """Return one number per link between some ends."""
+        low, high = ends if self.directed else np.sort(ends, axis=0)
+        return low * self.nodes + high
 
 
 def add_random_links(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
@@ -65,7 +71,7 @@ def delete_links(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
     links = Links.of(graph)
     gone = np.zeros(links.count, dtype=bool)
     gone[rng.permutation(links.count)[: round(rate * links.count)]] = True
-    return relinked(graph, ~gone[links.of_edge], np.empty((2, 0), dtype=np.int64), links.directed, rng)
+    return relinked(graph, links, ~gone[links.of_edge], np.empty((2, 0), dtype=np.int64), rng)
 
 
 def rewire_links(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
@@ -77,43 +83,37 @@ def rewire_links(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
     links = Links.of(graph)
     wanted = round(rate * links.count)
     wanted = 2 if wanted == 1 else wanted
-    ends, swapped = _swap_ends(rng, links, wanted, graph.num_nodes)
+    ends, swapped = _swap_ends(rng, links, wanted)
     if swapped.sum() < wanted:
         raise GraphError(
             f"rewired-links={rate:g} must swap the ends of {wanted:,} of {links.count:,} links, found swaps for "
             f"{swapped.sum():,}; lower the rate"
         )
-    return relinked(graph, ~swapped[links.of_edge], ends[:, swapped], links.directed, rng)
+    return relinked(graph, links, ~swapped[links.of_edge], ends[:, swapped], rng)
 
 
 def relinked(
     graph: Graph,
+    links: Links,
     kept: Bool[np.ndarray, "edges"],
     added: Int[np.ndarray, "2 added"],
-    directed: bool,
     rng: np.random.Generator,
 ) -> Graph:
     """Return the graph with the kept edges and the added links, without its known noise.
 
     A new link gets the weight of a random old one, so that weights do not reveal it.
     """
-    pairs = added if directed else np.concatenate([added, added[::-1]], axis=1)
-    old = graph.edge_index.numpy()
-    source, target = np.concatenate([old[:, kept], pairs], axis=1)
+    both = (added,) if links.directed else (added, added[::-1])
+    source, target = np.concatenate([graph.edge_index.numpy()[:, kept], *both], axis=1)
     order = np.argsort(target * graph.num_nodes + source, kind="stable")
     weight = None
     if graph.edge_weight is not None:
         given = graph.edge_weight.numpy()
         drawn = rng.choice(given, added.shape[1]) if given.size else np.ones(added.shape[1], given.dtype)
-        weight = torch.from_numpy(np.concatenate([given[kept], np.tile(drawn, 1 if directed else 2)])[order])
-    degree = torch.from_numpy(np.bincount(target, minlength=graph.num_nodes))
-    return replace(
-        graph,
-        row_ptr=offsets_of(degree),
-        neighbour=torch.from_numpy(source[order]),
-        edge_weight=weight,
-        truth=None,
-    )
+        weight = torch.from_numpy(np.concatenate([given[kept], np.tile(drawn, len(both))])[order])
+    row_ptr = offsets_of(torch.from_numpy(np.bincount(target, minlength=graph.num_nodes)))
+    neighbour = torch.from_numpy(source[order])
+    return replace(graph, row_ptr=row_ptr, neighbour=neighbour, edge_weight=weight, truth=None)
 
 
 class _Pairs:
@@ -163,19 +163,17 @@ def _add_links(
     added = pairs.ends_of(untaken(owner, rank, np.array([0, taken.size]), taken, pairs.count))
     if links.directed:
         added = np.where(rng.random(wanted) < 0.5, added, added[::-1])
-    return relinked(graph, np.ones(graph.num_edges, dtype=bool), added, links.directed, rng)
+    return relinked(graph, links, np.ones(graph.num_edges, dtype=bool), added, rng)
 
 
-def _swap_ends(
-    rng: np.random.Generator, links: Links, wanted: int, nodes: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _swap_ends(rng: np.random.Generator, links: Links, wanted: int) -> tuple[np.ndarray, np.ndarray]:
     """Swap the ends of links until ``wanted`` of them changed; return all ends, and which links changed.
 
     Each round pairs the chosen links at random; a swapped link may be swapped again to change another. After a round
     without a swap, other links are chosen and swapped ones are mixed again.
     """
     chosen = rng.permutation(links.count)[:wanted]
-    original = np.sort(_key(links.ends, nodes, links.directed))
+    original = np.sort(links.key(links.ends))
     ends, swapped = links.ends.copy(), np.zeros(links.count, dtype=bool)
     idle = done = 0
     while done < wanted <= links.count and idle < PATIENCE:
@@ -186,10 +184,8 @@ def _swap_ends(
         if not idle:
             useful = ~(swapped[one] & swapped[two])
             one, two = one[useful], two[useful]
-        taken = np.sort(_key(ends[:, swapped], nodes, links.directed))
-        offered, good = _offer_swaps(
-            rng, ends[:, one], ends[:, two], (original, taken), links.directed, nodes
-        )
+        taken = (original, np.sort(links.key(ends[:, swapped])))
+        offered, good = _offer_swaps(rng, links, ends[:, one], ends[:, two], taken)
         one, two = one[good], two[good]
         ends[:, one], ends[:, two] = offered[:, 0, good], offered[:, 1, good]
         swapped[one] = swapped[two] = True
@@ -200,28 +196,21 @@ def _swap_ends(
 
 def _offer_swaps(
     rng: np.random.Generator,
+    links: Links,
     first: np.ndarray,
     second: np.ndarray,
-    taken: tuple[np.ndarray, np.ndarray],
-    directed: bool,
-    nodes: int,
+    taken: tuple[np.ndarray, ...],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the links a-d and c-b for pairs of links a-b and c-d, and which pairs give two new links."""
     (a, b), (c, d) = first, second
-    if not directed:
+    if not links.directed:
         turned = rng.random(a.size) < 0.5
         c, d = np.where(turned, d, c), np.where(turned, c, d)
     offered = np.stack([np.stack([a, c]), np.stack([d, b])])  # ends, link of the pair, pair
-    key = _key(offered, nodes, directed)
+    key = links.key(offered)
     once = np.zeros(key.size, dtype=bool)
     once[np.unique(key, return_index=True)[1]] = True
     good = (offered[0] != offered[1]) & once.reshape(key.shape)
     for keys in taken:
         good &= ~is_among(key, keys)
     return offered, good.all(axis=0)
-
-
-def _key(ends: np.ndarray, nodes: int, directed: bool) -> np.ndarray:
-    """Return one number per link."""
-    low, high = ends if directed else (np.minimum(ends[0], ends[1]), np.maximum(ends[0], ends[1]))
-    return low * nodes + high
