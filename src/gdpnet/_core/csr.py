@@ -6,6 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+Each = Int[Tensor, "n"]
+"""One number per search."""
+
 _SUM_CHUNK = 1 << 22
 """Values that are added up at a time, which bounds the memory."""
 
@@ -46,11 +49,8 @@ def cut_rows(row_ptr: Int[Tensor, "offsets"], most: int) -> list[tuple[int, int]
 
 
 def find_in_rows(
-    row_ptr: Int[Tensor, "offsets"],
-    column: Int[Tensor, "columns"],
-    row: Int[Tensor, "n"],
-    wanted: Int[Tensor, "n"],
-) -> Int[Tensor, "n"]:
+    row_ptr: Int[Tensor, "offsets"], column: Int[Tensor, "columns"], row: Each, wanted: Each
+) -> Each:
     """Return the position of each wanted column in its row, -1 if absent; columns of a row must ascend.
 
     All rows are bisected at once: this allocates nothing as long as ``column``, and no key can overflow.
@@ -88,9 +88,8 @@ def sum_rows(values: Float[Tensor, "values"], row_ptr: Int[Tensor, "offsets"]) -
     total = values.new_zeros(row_ptr.numel() - 1)
     for first, last in cut_rows(row_ptr, _SUM_CHUNK):
         bounds = row_ptr[first : last + 1]
-        total[first:last] = sum_by_owner(
-            values[int(bounds[0]) : int(bounds[-1])], owners_of(bounds.diff()), last - first
-        )
+        part = values[int(bounds[0]) : int(bounds[-1])]
+        total[first:last] = sum_by_owner(part, owners_of(bounds.diff()), last - first)
     return total
 
 

@@ -199,9 +199,7 @@ def drop_inputs(features: Features, share: float, generator: torch.Generator) ->
     return features.with_value(value) if isinstance(features, SparseRows) else value
 
 
-def drop_values(
-    value: Float[Tensor, "*shape"], share: float, generator: torch.Generator
-) -> Float[Tensor, "*shape"]:
+def drop_values(value: Float[Tensor, "*n"], share: float, generator: torch.Generator) -> Float[Tensor, "*n"]:
     """Set a random share of some values to zero and scale up the rest."""
     if share == 0.0:
         return value

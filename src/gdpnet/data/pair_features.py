@@ -69,12 +69,7 @@ class PairTables:
     unit: Features | None
     """Feature rows scaled to length one."""
     neighbourhood: Features | None
-    """The sum of these rows over the neighbours of each node."""
-
-    @property
-    def has_structure(self) -> bool:
-        """Return whether the state looks at neighbourhoods."""
-        return self.neighbourhood is not None
+    """The sum of these rows over the neighbours of each node; None if the state does not look at it."""
 
     @cached_property
     def unit_side(self) -> Side:
@@ -152,9 +147,8 @@ def pair_features(graph: Graph, state: str) -> Float[Tensor, "edges pairs"]:
 def pairs_of(tables: PairTables, first: int, last: int) -> tuple[Float[Tensor, "some pairs"], Nodes]:
     """Return the pair features and the reverse edges of the targets from ``first`` up to ``last``."""
     target, neighbour = tables.ends_of(first, last)
-    if not tables.has_structure:
-        reverse_edge = find_in_rows(tables.row_ptr, tables.neighbour, neighbour, target)
-        return _few_columns(tables, target, neighbour), reverse_edge
+    if tables.neighbourhood is None:
+        return _few_columns(tables, target, neighbour), tables.reverse_edges_of(first, last)
     on_gpu = tables.row_ptr.is_cuda and isinstance(tables.unit, Tensor) and has_triton()
     found = products_on_gpu(tables, first, last) if on_gpu else products(tables, target, neighbour)
     columns = _columns(tables, target, neighbour, found, torch.ones_like(found.cosine))
@@ -163,7 +157,7 @@ def pairs_of(tables: PairTables, first: int, last: int) -> tuple[Float[Tensor, "
 
 def pairs_between(tables: PairTables, target: Nodes, neighbour: Nodes) -> Float[Tensor, "some pairs"]:
     """Return the pair features of any pairs of nodes, adjacent or not."""
-    if not tables.has_structure:
+    if tables.neighbourhood is None:
         return _few_columns(tables, target, neighbour)
     direct = (find_in_rows(tables.row_ptr, tables.neighbour, target, neighbour) >= 0).float()
     return _columns(tables, target, neighbour, products(tables, target, neighbour), direct)

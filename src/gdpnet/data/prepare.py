@@ -76,12 +76,9 @@ class Prepared:
     @property
     def block_target(self) -> Int[Tensor, "block"]:
         """Return the target of each edge of the block."""
-        edges = self.block
-        first, last = torch.searchsorted(
-            self.row_ptr, torch.tensor([edges.start, edges.stop], device=self.device)
-        ).tolist()
-        bounds = self.row_ptr[first : last + 1]
-        return owners_of(bounds.diff()) + first
+        ends = torch.tensor([self.block.start, self.block.stop], device=self.device)
+        first, last = torch.searchsorted(self.row_ptr, ends).tolist()
+        return owners_of(self.row_ptr[first : last + 1].diff()) + first
 
     @property
     def linked(self) -> Float[Tensor, "edges"]:
@@ -133,9 +130,8 @@ def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:
     parts = {name: getattr(prepared, name) for name in names}
     moved = {name: part.to(device) for name, part in parts.items() if part is not None}
     features = on_device(prepared.features, device)
-    return with_full_neighbourhoods(
-        replace(prepared, **moved, features=features, neighbourhood=features), config
-    )
+    moved |= {"features": features, "neighbourhood": features}
+    return with_full_neighbourhoods(replace(prepared, **moved), config)
 
 
 def _within_reach(prepared: Prepared, tables: PairTables, config: Config) -> Prepared:
@@ -184,9 +180,8 @@ def prepare_nodes(graph: Graph, config: Config, device: torch.device) -> tuple[P
 def with_block(prepared: Prepared, tables: PairTables, first: int, last: int) -> Prepared:
     """Set the block to the edges of the targets from ``first`` up to ``last``."""
     pairs, reverse_edge = pairs_of(tables, first, last)
-    return replace(
-        prepared, pairs=pairs, reverse_edge=reverse_edge, first_edge=tables.edges_of(first, last).start
-    )
+    start = tables.edges_of(first, last).start
+    return replace(prepared, pairs=pairs, reverse_edge=reverse_edge, first_edge=start)
 
 
 def with_full_neighbourhoods(prepared: Prepared, config: Config) -> Prepared:

@@ -20,6 +20,10 @@ MOST_LAID_OUT = 1 << 25
 """Sparse rows of up to this many values, zeros included, are also kept dense: a value is then found by one read."""
 
 
+Edges = Int[Tensor, "edges"]
+"""One row per edge."""
+
+
 class Rows(NamedTuple):
     """Rows of ascending columns."""
 
@@ -28,7 +32,7 @@ class Rows(NamedTuple):
 
 
 def matches(
-    left: Rows, left_row: Int[Tensor, "edges"], right: Rows, right_row: Int[Tensor, "edges"]
+    left: Rows, left_row: Edges, right: Rows, right_row: Edges
 ) -> Iterator[tuple[Int[Tensor, "m"], Int[Tensor, "m"], Int[Tensor, "m"]]]:
     """Yield each column that both rows of an edge hold: the edge, and its positions on the left and on the right."""
     for swapped, part, edge, few_place in _shorter_rows(left.row_ptr, left_row, right.row_ptr, right_row):
@@ -68,9 +72,7 @@ def side_of(features: Features) -> Side:
     return SparseSide(features, features.value.new_zeros(size).index_copy_(0, place, features.value))
 
 
-def row_dots(
-    left: Side, left_row: Int[Tensor, "edges"], right: Side, right_row: Int[Tensor, "edges"]
-) -> Float[Tensor, "edges"]:
+def row_dots(left: Side, left_row: Edges, right: Side, right_row: Edges) -> Float[Tensor, "edges"]:
     """Return the inner product of ``left[left_row[i]]`` and ``right[right_row[i]]`` for each i."""
     if isinstance(left, SparseSide) and isinstance(right, SparseSide):
         return _sparse_row_dots(left, left_row, right, right_row)
@@ -85,7 +87,7 @@ def row_dots(
 
 
 def _sparse_row_dots(
-    left: SparseSide, left_row: Int[Tensor, "edges"], right: SparseSide, right_row: Int[Tensor, "edges"]
+    left: SparseSide, left_row: Edges, right: SparseSide, right_row: Edges
 ) -> Float[Tensor, "edges"]:
     """Multiply each value of the shorter row by the longer row's value there; add up in double precision."""
     result = torch.zeros(left_row.numel(), dtype=torch.double, device=left_row.device)
@@ -100,10 +102,7 @@ def _sparse_row_dots(
 
 
 def _shorter_rows(
-    left_ptr: Int[Tensor, "left"],
-    left_row: Int[Tensor, "edges"],
-    right_ptr: Int[Tensor, "right"],
-    right_row: Int[Tensor, "edges"],
+    left_ptr: Int[Tensor, "left"], left_row: Edges, right_ptr: Int[Tensor, "right"], right_row: Edges
 ) -> Iterator[tuple[bool, Int[Tensor, "part"], Int[Tensor, "values"], Int[Tensor, "values"]]]:
     """Yield the values of each edge's shorter row, about a million at a time, so that a hub costs no more.
 
@@ -121,9 +120,7 @@ def _shorter_rows(
             yield swapped, part, *ranges(start[part], length[part])
 
 
-def _parts_of(edges: Int[Tensor, "edges"], length: Int[Tensor, "edges"]) -> list[Int[Tensor, "part"]]:
+def _parts_of(edges: Edges, length: Edges) -> list[Int[Tensor, "part"]]:
     """Split edges into parts whose rows hold about a million values each."""
-    if edges.numel() == 0:
-        return []
-    part = length.cumsum(0) // _CHUNK
-    return list(torch.split(edges, torch.unique_consecutive(part, return_counts=True)[1].tolist()))
+    sizes = torch.unique_consecutive(length.cumsum(0) // _CHUNK, return_counts=True)[1].tolist()
+    return list(torch.split(edges, sizes)) if sizes else []

@@ -17,20 +17,13 @@ def distinct(
     end = np.cumsum(size)
     start = end - size
     crowded = 2 * count > size
-    key = np.concatenate(
-        [
-            _by_order(rng, start, size, np.where(crowded, count, 0), crowded),
-            _by_rejection(rng, start, size, np.where(crowded, 0, count)),
-        ]
-    )
-    key.sort()
+    shuffled = _by_order(rng, start, np.where(crowded, size, 0), count)
+    key = np.sort(np.concatenate([shuffled, _by_rejection(rng, start, size, np.where(crowded, 0, count))]))
     owner = np.searchsorted(end, key, side="right")
     return owner, key - start[owner]
 
 
-def is_among(
-    value: Int[np.ndarray, "*values"], ascending: Int[np.ndarray, "_"]
-) -> Bool[np.ndarray, "*values"]:
+def is_among(value: Int[np.ndarray, "*n"], ascending: Int[np.ndarray, "_"]) -> Bool[np.ndarray, "*n"]:
     """Return whether each value is in an ascending array."""
     if ascending.size == 0:
         return np.zeros(value.shape, dtype=bool)
@@ -56,13 +49,10 @@ def untaken(
     return rank + place - row_ptr[owner]
 
 
-def _by_order(
-    rng: np.random.Generator, start: np.ndarray, size: np.ndarray, count: np.ndarray, whole: np.ndarray
-) -> np.ndarray:
+def _by_order(rng: np.random.Generator, start: np.ndarray, size: np.ndarray, count: np.ndarray) -> np.ndarray:
     """Shuffle whole rows and take the first numbers of each."""
-    length = np.where(whole, size, 0)
-    owner = np.repeat(np.arange(size.size), length)
-    place = np.arange(owner.size) - np.repeat(np.cumsum(length) - length, length)
+    owner = np.repeat(np.arange(size.size), size)
+    place = np.arange(owner.size) - np.repeat(np.cumsum(size) - size, size)
     shuffled = np.lexsort((rng.random(owner.size), owner))
     return (start[owner] + place)[shuffled[place < count[owner]]]
 

@@ -47,6 +47,7 @@ class Columns:
 
     def check(self, graph: Graph) -> None:
         """Refuse a graph that does not have these columns."""
+        same_width = graph.num_features == self.width
         if self.kind == STRUCTURAL:
             if graph.has_features:
                 raise GraphError(
@@ -54,16 +55,12 @@ class Columns:
                     f"features, found {graph.num_features}"
                 )
         elif self.kind == ONE_HOT:
-            if (
-                graph.has_features
-                or graph.num_features != self.width
-                or _checksum_of_ids(graph) != self.nodes
-            ):
+            if graph.has_features or not same_width or _checksum_of_ids(graph) != self.nodes:
                 raise GraphError(
                     "the model was trained on one-hot features and needs the same nodes in the same order, without "
                     "features; train with --features structural for a model that reads new nodes and other graphs"
                 )
-        elif graph.num_features != self.width:
+        elif not same_width:
             raise GraphError(
                 f"the model was trained on {self.width} features, this graph has {graph.num_features}"
             )
@@ -73,9 +70,8 @@ class Columns:
     def _check_names(self, names: tuple[str, ...] | None) -> None:
         if self.names is None or names is None or self.names == names:
             return
-        place = next(
-            place for place, (own, other) in enumerate(zip(self.names, names, strict=True)) if own != other
-        )
+        pairs = enumerate(zip(self.names, names, strict=True))
+        place = next(place for place, (own, other) in pairs if own != other)
         raise GraphError(
             f"feature columns must be those of training in the same order, found '{names[place]}' in place "
             f"{place + 1} rather than '{self.names[place]}'; --column features=... names them in order"
@@ -88,13 +84,8 @@ class Columns:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Columns:
         """Read what `to_dict` returned."""
-        names = values["names"]
-        return cls(
-            str(values["kind"]),
-            int(values["width"]),
-            None if names is None else tuple(str(name) for name in names),
-            values["nodes"],
-        )
+        names = None if values["names"] is None else tuple(str(name) for name in values["names"])
+        return cls(str(values["kind"]), int(values["width"]), names, values["nodes"])
 
 
 def _checksum_of_ids(graph: Graph) -> str:

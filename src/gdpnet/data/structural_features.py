@@ -7,12 +7,12 @@ interpolated between two bins of a fixed grid: nothing is fitted, and the mean o
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows, find_in_rows, offsets_of, owners_of, sum_by_owner
 from gdpnet.data.graph import Graph
-from gdpnet.data.row_products import Rows, matches
+from gdpnet.data.row_products import Edges, Rows, matches
 
 STRUCTURAL = (
     ("degree", 12, 1.0),
@@ -73,11 +73,7 @@ def _statistics(graph: Graph) -> list[Float[Tensor, "nodes"]]:
 
 
 def _triangles(
-    rows: Rows,
-    transposed: Rows,
-    target: Int[Tensor, "edges"],
-    other: Int[Tensor, "edges"],
-    degree: Float[Tensor, "nodes"],
+    rows: Rows, transposed: Rows, target: Edges, other: Edges, degree: Float[Tensor, "nodes"]
 ) -> tuple[Float[Tensor, "edges"], Float[Tensor, "edges"]]:
     """Count the nodes that close a triangle with each edge, once plainly and once weighted by 1 / degree."""
     count = torch.zeros(target.numel(), dtype=torch.double)
