@@ -219,11 +219,8 @@ def products_on_gpu(tables: PairTables, first: int, last: int) -> PairProducts:
     """Compute the products of the edges of some targets on an NVIDIA GPU; features must be dense."""
     from gdpnet.data.pair_kernel import launch_pairs
 
-    assert isinstance(tables.unit, Tensor)
-    assert isinstance(tables.neighbourhood, Tensor)
     target, first_edge = tables.ends_of(first, last)[0], tables.edges_of(first, last).start
-    graph, rows = (tables.row_ptr, tables.neighbour), (tables.unit, tables.neighbourhood)
-    columns, reverse_edge = launch_pairs(*graph, *rows, _rarity(tables), target, first_edge)
+    columns, reverse_edge = launch_pairs(tables, _rarity(tables), target, first_edge)
     return PairProducts._make([*columns.unbind(), reverse_edge])
 
 

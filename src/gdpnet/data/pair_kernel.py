@@ -8,6 +8,8 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet.data.pair_features import PairTables
+
 _LANES = 32
 """Neighbours of the shorter list that are looked up at a time."""
 
@@ -19,21 +21,18 @@ _MOST_AT_ONCE = 1 << 30
 
 
 def launch_pairs(
-    row_ptr: Int[Tensor, "offsets"],
-    neighbour: Int[Tensor, "edges"],
-    unit: Float[Tensor, "nodes features"],
-    neighbourhood: Float[Tensor, "nodes features"],
-    rarity: Float[Tensor, "nodes"],
-    target: Int[Tensor, "some"],
-    first_edge: int,
+    tables: PairTables, rarity: Float[Tensor, "nodes"], target: Int[Tensor, "some"], first_edge: int
 ) -> tuple[Float[Tensor, "columns some"], Int[Tensor, "some"]]:
-    """Return the raw pair features of the edges from ``first_edge`` on, and their reverse edges."""
+    """Return the raw pair features of the edges from ``first_edge`` on, and their reverse edges; rows are dense."""
+    unit, neighbourhood = tables.unit, tables.neighbourhood
+    assert isinstance(unit, Tensor)
+    assert isinstance(neighbourhood, Tensor)
     count, width = target.numel(), unit.shape[1]
     out = unit.new_empty(COLUMNS, count)
     reverse_edge = torch.empty(count, dtype=torch.long, device=unit.device)
     for begin in range(0, count, _MOST_AT_ONCE):
         _pairs[(min(_MOST_AT_ONCE, count - begin),)](
-            row_ptr, neighbour, unit, neighbourhood, rarity, target, out, reverse_edge,
+            tables.row_ptr, tables.neighbour, unit, neighbourhood, rarity, target, out, reverse_edge,
             first_edge, begin, count,
             WIDTH=width, COLUMNS_P=min(128, max(_LANES, triton.next_power_of_2(width))), LANES=_LANES,
             num_warps=1,

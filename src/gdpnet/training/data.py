@@ -14,8 +14,8 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.prepare import Prepared, prepare
+from gdpnet.data.sampling import part_around
 from gdpnet.data.schema import as_read
-from gdpnet.data.subgraph import part_around
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError
 from gdpnet.representation.tasks import CLASSIFICATION, Task
