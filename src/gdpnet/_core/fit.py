@@ -34,16 +34,9 @@ def fit(
 ) -> Fitted:
     """Minimise a loss, and leave the module with the weights of the best evaluation.
 
-    Args:
-        module: what is trained; its weights are replaced at the end.
-        optimiser: steps on the module's parameters.
-        loss: computes the loss of the next step.
-        evaluate: computes a score, greater is better; called without gradients after every ``evaluate_every``
-            steps and after the last one.
-        steps: the maximum number of steps.
-        evaluate_every: steps between two evaluations.
-        patience: stop once this many steps passed without a better evaluation; never if left out.
-        check_every: steps between two checks of the patience.
+    A score is greater if it is better. It is computed without gradients after every ``evaluate_every`` steps and
+    after the last one. The fit stops once ``patience`` steps passed without a better one, which is looked at every
+    ``check_every`` steps; without a patience it never stops early.
     """
     best: Score | None = None
     best_step, step, weights = 0, 0, _copy(module)

@@ -84,23 +84,11 @@ class PairTables:
         return side_of(self.neighbourhood)
 
     @cached_property
-    def unit_length(self) -> Float[Tensor, "nodes"]:
-        """Return the squared length of each unit row: one, or zero for a zero row."""
-        return self._dots(self.unit_side, self.unit_side)
-
-    @cached_property
-    def neighbourhood_length(self) -> Float[Tensor, "nodes"]:
-        """Return the squared length of each neighbourhood sum."""
-        return self._dots(self.neighbourhood_side, self.neighbourhood_side)
-
-    @cached_property
-    def inner(self) -> Float[Tensor, "nodes"]:
-        """Return the inner product of each node's unit row and its neighbourhood sum."""
-        return self._dots(self.unit_side, self.neighbourhood_side)
-
-    def _dots(self, left: Side, right: Side) -> Float[Tensor, "nodes"]:
-        everyone = torch.arange(self.row_ptr.numel() - 1, device=self.row_ptr.device)
-        return row_dots(left, everyone, right, everyone)
+    def own_products(self) -> tuple[Values, Values, Values]:
+        """Return the squared length of each unit row, and of each neighbourhood sum, and the product of both."""
+        nodes = torch.arange(self.row_ptr.numel() - 1, device=self.row_ptr.device)
+        unit, total = (self.unit_side, nodes), (self.neighbourhood_side, nodes)
+        return row_dots(*unit, *unit), row_dots(*total, *total), row_dots(*unit, *total)
 
     def to(self, device: torch.device) -> PairTables:
         """Return the tables on another device."""
@@ -233,7 +221,7 @@ def _neighbourhood_cosines(
     (x_v S_u - x_v x_v) / |S_u - x_v|, which needs inner products only. If no edge runs that way (``mutual`` is zero
     for v to u, ``direct`` for u to v), v is not in u's neighbourhood and nothing is subtracted.
     """
-    unit, length, inner = tables.unit_length, tables.neighbourhood_length, tables.inner
+    unit, length, inner = tables.own_products
     mutual = (found.reverse_edge >= 0).float()
     near = found.near - mutual * unit[target]
     far = found.far - direct * unit[neighbour]

@@ -32,7 +32,6 @@ def from_networkx(
     """Convert a NetworkX graph; its nodes become the node ids.
 
     Args:
-        network: the graph.
         features: one or several node attributes that hold a number or a row of numbers; a single attribute may
             instead hold a dictionary from feature number to value. One-hot features by default.
         label: the node attribute of the class, absent or empty if unknown.
@@ -123,24 +122,22 @@ def _values(network: Any, name: str) -> list[Any]:
     return [value for _, value in network.nodes(data=name)]
 
 
+def _check_values(network: Any, name: str, good: list[bool], rule: str) -> None:
+    if not all(good):
+        node, value = list(network.nodes(data=name))[good.index(False)]
+        raise GraphError(f"node attribute '{name}' must hold {rule}, found {value!r} at node '{node}'")
+
+
 def _dense_rows(values: list[Any], name: str, network: Any) -> np.ndarray:
     width = np.size(values[0]) if values else 0
-    for node, value in zip(network.nodes, values, strict=True):
-        if np.asarray(value).dtype.kind not in "biuf" or np.size(value) != width:
-            raise GraphError(
-                f"node attribute '{name}' must hold a number or a row of {width} numbers, "
-                f"found {value!r} at node '{node}'"
-            )
+    good = [np.asarray(value).dtype.kind in "biuf" and np.size(value) == width for value in values]
+    _check_values(network, name, good, f"a number or a row of {width} numbers")
     return np.array(values, dtype=np.float64).reshape(len(values), width)
 
 
 def _sparse_rows(values: list[Any], name: str, network: Any) -> sp.csr_matrix:
-    for node, value in zip(network.nodes, values, strict=True):
-        if not isinstance(value, dict) or not all(isinstance(key, int) and key >= 0 for key in value):
-            raise GraphError(
-                f"node attribute '{name}' must hold a dictionary from feature number to value, "
-                f"found {value!r} at node '{node}'"
-            )
+    good = [isinstance(row, dict) and all(isinstance(key, int) and key >= 0 for key in row) for row in values]
+    _check_values(network, name, good, "a dictionary from feature number to value")
     column = np.fromiter(chain.from_iterable(values), dtype=np.int64)
     try:
         value = np.fromiter(chain.from_iterable(row.values() for row in values), dtype=np.float64)

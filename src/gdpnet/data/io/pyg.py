@@ -59,10 +59,9 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False) -> Graph:
 
 
 def to_pyg(graph: Graph) -> Any:
-    """Return a torch_geometric ``Data``; sparse features become a sparse CSR tensor.
+    """Return a torch_geometric ``Data`` with what the graph has of y (-1 if unknown), masks and edge_weight.
 
-    Edges point from the neighbour to its target; y (-1 if unknown), masks and edge_weight are set if the graph has
-    them.
+    Edges point from the neighbour to its target; sparse features become a sparse CSR tensor.
     """
     from torch_geometric.data import Data
 

@@ -117,15 +117,12 @@ def _attacked_edges(
     model: Surrogate, graph: Graph, budget: int, greedy: bool, directed: bool, device: torch.device
 ) -> Int[Tensor, "2 edges"]:
     """Return the edges of the attacked graph."""
-    edges = graph.edge_index.to(device)
+    edges, labels = graph.edge_index.to(device), graph.labels.to(device)
     with torch.no_grad():
         hidden = model.project(graph.features.to(device))
-        predicted = model(hidden, edges).argmax(dim=1)
-    labels = graph.labels.to(device)
-    labels = torch.where(labels == UNKNOWN, predicted, labels)
-    attack = _attack_of(greedy)(
-        model, max(BLOCK, 4 * budget), epochs=STEPS, is_undirected=not directed, log=False
-    )
+        labels = torch.where(labels == UNKNOWN, model(hidden, edges).argmax(dim=1), labels)
+    settings = {"epochs": STEPS, "is_undirected": not directed, "log": False}
+    attack = _attack_of(greedy)(model, max(BLOCK, 4 * budget), **settings)
     changed, _ = attack.attack(hidden, edges, labels, budget, graph.nodes_in("test").to(device))
     return changed
 
