@@ -147,7 +147,7 @@ def joint_logits(scored: Scored, play: Play) -> Tensor:
 
 def assert_alike(one: object, other: object) -> None:
     """Hold what two engines played to the same decisions, and to the same scores up to rounding."""
-    for name in ("episode", "step", "candidate", "kept"):
+    for name in ("decisions", "candidate", "kept"):
         assert torch.equal(getattr(one, name), getattr(other, name)), name
     for name in ("score", "weight", "scores", "ending"):
         torch.testing.assert_close(getattr(one, name), getattr(other, name), msg=name)

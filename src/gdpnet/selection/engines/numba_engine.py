@@ -20,15 +20,7 @@ from gdpnet._core.device import has_numba
 from gdpnet.errors import GDPNetError
 from gdpnet.selection.engines.numba_layout import HALF_PANEL, HIDDEN_PANEL, Batch, Mode, Network, Observation
 from gdpnet.selection.episodes import Encoded, Episodes, Tables, View
-from gdpnet.selection.play import (
-    DIVERGED,
-    Play,
-    Played,
-    Slots,
-    allocate_slots,
-    neighbour_halves,
-    read_slots,
-)
+from gdpnet.selection.play import DIVERGED, Play, Slots, allocate_slots, neighbour_halves
 from gdpnet.selection.policy import SCORE_BOUND, Policy
 
 _ROWS_AT_ONCE = 1 << 12
@@ -53,7 +45,7 @@ def can_use_numba(view: View, episodes: Episodes) -> bool:
 
 
 @torch.no_grad()
-def play_numba(policy: Policy, view: View, episodes: Episodes, encoded: Encoded, play: Play) -> Played:
+def play_numba(policy: Policy, view: View, episodes: Episodes, encoded: Encoded, play: Play) -> Slots:
     """Play every episode of a batch to its end, one after the other."""
     from gdpnet.selection.engines.numba_kernel import play_range
 
@@ -73,7 +65,7 @@ def play_numba(policy: Policy, view: View, episodes: Episodes, encoded: Encoded,
             finite = all(list(pool.map(lambda *cut: play_range(*cut, *inputs), cuts[:-1], cuts[1:])))
     if not finite:
         raise GDPNetError(DIVERGED)
-    return read_slots(episodes, slots)
+    return slots
 
 
 def _cuts(episodes: Episodes, threads: int) -> list[int]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from gdpnet._core.device import has_triton
 from gdpnet.errors import GDPNetError
 from gdpnet.selection.episodes import Encoded, Episodes, View
-from gdpnet.selection.play import DIVERGED, Play, Played, allocate_slots, neighbour_halves, read_slots
+from gdpnet.selection.play import DIVERGED, Play, Slots, allocate_slots, neighbour_halves
 from gdpnet.selection.policy import Policy
 
 LONGEST, LONGEST_SHARED = 1024, 256
@@ -53,7 +53,7 @@ def can_share(view: View, device: torch.device, longest: int) -> bool:
     return longest <= LONGEST_SHARED and has_triton()
 
 
-def play_triton(policy: Policy, view: View, episodes: Episodes, encoded: Encoded, play: Play) -> Played:
+def play_triton(policy: Policy, view: View, episodes: Episodes, encoded: Encoded, play: Play) -> Slots:
     """Play every episode of a batch to its end, each in its own program."""
     from gdpnet.selection.engines.triton_kernel import play_one
 
@@ -69,7 +69,7 @@ def play_triton(policy: Policy, view: View, episodes: Episodes, encoded: Encoded
         )  # fmt: skip
     if not bool(torch.isfinite(slots.scores).all()):
         raise GDPNetError(DIVERGED)
-    return read_slots(episodes, slots)
+    return slots
 
 
 @torch.no_grad()
