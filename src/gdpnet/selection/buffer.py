@@ -47,11 +47,6 @@ class Batch:
     place: Int[Tensor, "pairs"]
     agreement: Float[Tensor, "pairs"]
 
-    @property
-    def count(self) -> int:
-        """Return the number of decisions."""
-        return self.chosen.numel()
-
 
 def gather_batch(policy: Policy, rollout: Rollout, view: View, sequence: Int[Tensor, "episodes"]) -> Batch:
     """Recompute the observations of some episodes, and gather the inputs of their scores in the order given."""
@@ -140,7 +135,7 @@ def score_candidates(policy: Policy, batch: Batch) -> tuple[Float[Tensor, "pairs
     if policy.extras:
         first = torch.addr(first, batch.agreement, policy.agreement_weight)
     if not batch.play.can_end:
-        return policy.score(first), half.new_zeros(batch.count)
+        return policy.score(first), half.new_zeros(half.shape[0])
     pairs = first.shape[0]
     scores = policy.score(torch.cat([first, half + policy.ending_half()]))
     return scores[:pairs], scores[pairs:]
@@ -148,10 +143,10 @@ def score_candidates(policy: Policy, batch: Batch) -> tuple[Float[Tensor, "pairs
 
 def log_probabilities(batch: Batch, score: Float[Tensor, "pairs"], ending: Float[Tensor, "n"]) -> Scored:
     """Return the log-probabilities of the actions taken, from the scores of all candidates."""
-    play, count = batch.play, batch.count
+    play = batch.play
     taken = score.index_select(0, batch.taken)
     if play.learned_order:
-        total = sum_by_owner(score.exp(), batch.owner, count)
+        total = sum_by_owner(score.exp(), batch.owner, ending.numel())
         log_total = (total + ending.exp()).log() if play.can_end else total.log()
         order_log_prob = torch.where(batch.is_ending, ending, taken) - log_total
     else:

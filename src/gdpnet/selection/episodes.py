@@ -131,7 +131,7 @@ def begin_episodes(
     owner, edge = owner[order], edge[order]
     target_of = owners_of(parts)[by_length]
     shift = torch.zeros_like(targets) if row_shift is None else row_shift
-    copies = torch.zeros_like(targets) if copy is None else copy
+    copies = [] if shared_keys else [torch.zeros_like(targets) if copy is None else copy]
     part_number = by_length - offsets_of(parts)[:-1][target_of]
     return Episodes(
         target=targets[target_of],
@@ -139,10 +139,8 @@ def begin_episodes(
         offsets=offsets_of(length[by_length]),
         row=neighbour[edge] + shift[owner],
         edge=edge,
-        key=keys(seed, targets[owner], neighbour[edge], *([] if shared_keys else [copies[owner]])),
-        ending_key=keys(
-            seed + 1, targets[target_of], part_number, *([] if shared_keys else [copies[target_of]])
-        ),
+        key=keys(seed, targets[owner], neighbour[edge], *(each[owner] for each in copies)),
+        ending_key=keys(seed + 1, targets[target_of], part_number, *(each[target_of] for each in copies)),
     )
 
 

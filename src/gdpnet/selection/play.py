@@ -66,13 +66,17 @@ def allocate_slots(episodes: Episodes, dtype: torch.dtype = torch.float32) -> Sl
     )
 
 
-def neighbour_halves(
-    policy: Policy, encoded: Encoded, rows_at_once: int
-) -> Float[Tensor, "candidates first"]:
+def rows_at_once(device: torch.device) -> int:
+    """Return how many rows of the first layer are computed at once: on a CPU few enough for its cache."""
+    return 1 << 12 if device.type == "cpu" else 1 << 20
+
+
+def neighbour_halves(policy: Policy, encoded: Encoded) -> Float[Tensor, "candidates first"]:
     """Return each candidate's half of the policy's first layer, computed in chunks that bound the memory."""
     half = encoded.message.new_empty(encoded.message.shape[0], policy.first_bias.numel())
-    for start in range(0, half.shape[0], rows_at_once):
-        part = slice(start, start + rows_at_once)
+    rows = rows_at_once(half.device)
+    for start in range(0, half.shape[0], rows):
+        part = slice(start, start + rows)
         columns = (encoded.embedded[part], encoded.probabilities[part], encoded.pairs[part])
         half[part] = policy.neighbour_half(policy.neighbour_input(*columns))
     return half

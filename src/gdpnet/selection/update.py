@@ -139,7 +139,7 @@ def _mean_kl(policy: Policy, batches: list[Batch], old: list[Scored]) -> float:
     parts = [
         joint_kl(before, score_batch(policy, batch)).sum() for batch, before in zip(batches, old, strict=True)
     ]
-    return float(torch.stack(parts).double().sum()) / sum(batch.count for batch in batches)
+    return float(torch.stack(parts).double().sum()) / sum(batch.chosen.numel() for batch in batches)
 
 
 @torch.no_grad()

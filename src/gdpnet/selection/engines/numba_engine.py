@@ -8,23 +8,27 @@ lock: no thread is alive when a process forks, and several callers do not interf
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gdpnet._core.device import has_numba
 from gdpnet.errors import GDPNetError
-from gdpnet.selection.engines.numba_layout import HALF_PANEL, HIDDEN_PANEL, Batch, Mode, Network, Observation
 from gdpnet.selection.episodes import Encoded, Episodes, Tables, View
 from gdpnet.selection.play import DIVERGED, Play, Slots, allocate_slots, neighbour_halves
 from gdpnet.selection.policy import SCORE_BOUND, Policy
 
-_ROWS_AT_ONCE = 1 << 12
-"""Candidates whose half of the first layer is computed at once: few enough for the cache."""
+LANES = 8
+"""Numbers in a vector register."""
+
+HALF_BLOCKS, HIDDEN_BLOCKS = 8, 5
+HALF_PANEL, HIDDEN_PANEL = LANES * HALF_BLOCKS, LANES * HIDDEN_BLOCKS
+"""Columns whose sums stay in registers: of the target's half of the first layer, and of the second layer."""
 
 _RANGES_PER_THREAD = 8
 """Ranges of episodes per thread, of about the same work, so that all threads end together."""
@@ -34,6 +38,55 @@ _STATE_WORK = 20
 
 _FEW = 512
 """Candidates that one thread has played before others have started."""
+
+
+class Network(NamedTuple):
+    """The policy's weights; a panel is a block of columns, the last one padded with zeros."""
+
+    target: NDArray  # panels, width, HALF_PANEL
+    first_bias: NDArray  # panels * HALF_PANEL
+    confidence: NDArray  # first
+    log_count: NDArray  # first
+    agreement: NDArray  # first
+    ending_half: NDArray  # first
+    hidden: NDArray  # panels, first, HIDDEN_PANEL
+    hidden_bias: NDArray  # panels * HIDDEN_PANEL
+    score: NDArray  # panels * HIDDEN_PANEL
+    score_bias: np.float32
+    bound: np.float32
+
+
+class Observation(NamedTuple):
+    """The weights of an observation, as in `episodes.Tables`, heads transposed."""
+
+    own: NDArray
+    bias: NDArray
+    heads: NDArray  # fold models, classes, width
+    head_bias: NDArray
+    nodes: int
+
+
+class Batch(NamedTuple):
+    """Episodes and their candidates; ``counted`` is empty if every candidate counts as one."""
+
+    target_row: NDArray
+    offsets: NDArray
+    key: NDArray
+    ending_key: NDArray
+    message: NDArray
+    counted: NDArray
+    half: NDArray
+    probabilities: NDArray
+
+
+class Mode(NamedTuple):
+    """How to play."""
+
+    greedy: bool
+    learned: bool
+    can_end: bool
+    extras: bool
+    self_weight: bool
 
 
 def can_use_numba(view: View, episodes: Episodes) -> bool:
@@ -111,7 +164,7 @@ def _batch(policy: Policy, episodes: Episodes, encoded: Encoded) -> Batch:
         _array(episodes.ending_key).view(np.uint32),
         _array(encoded.message),
         _array(encoded.message.new_empty(0) if encoded.weight is None else encoded.weight),
-        _array(neighbour_halves(policy, encoded, _ROWS_AT_ONCE)),
+        _array(neighbour_halves(policy, encoded)),
         _array(encoded.probabilities),
     )
 

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from gdpnet.selection.engines import numba_layout, numba_products
+from gdpnet.selection.engines import numba_engine, numba_products
 from gdpnet.selection.engines.numba_products import FLAGS, add_rows, score_one, score_two
 from gdpnet.selection.play import Slots
 
@@ -24,7 +24,7 @@ _INFINITY, _LEAST = np.float32(np.inf), np.float32(1e-6)
 _SPACING = np.float32(1.0 / 0x800000)
 _GOLDEN, _START = np.uint32(0x9E3779B9), np.uint32(0x7F4A7C15)
 _FIRST_ROUND, _SECOND_ROUND = np.uint32(0x45D9F3B), np.uint32(-0x61C88647 & 0xFFFFFFFF)
-_SOURCES: tuple[Any, ...] = (numba_layout, numba_products, Slots)
+_SOURCES: tuple[Any, ...] = (numba_engine, numba_products, Slots)
 _OPTIONS: dict[str, Any] = {"fastmath": set(FLAGS), "nogil": True, "error_model": "numpy"}
 
 
@@ -131,14 +131,7 @@ def _observe(state, net, observation, mode, row, kept):
         number = state.half[j] + net.ending_half[j]
         state.layer[0, j] = _ZERO if number < _ZERO else number
     _score(state, net, 1)
-    return _clamp(state.score[0], net.bound)
-
-
-@numba.njit(forceinline=True, **_OPTIONS)
-def _clamp(score, bound):
-    if score > bound:
-        return bound
-    return -bound if score < -bound else score
+    return state.score[0]
 
 
 @numba.njit(forceinline=True, **_OPTIONS)
@@ -150,6 +143,11 @@ def _score(state, net, rows):
             score_two(state.score, state.layer, net.hidden, net.hidden_bias, net.score, panel)
         else:
             score_one(state.score, state.layer, net.hidden, net.hidden_bias, net.score, panel)
+    for row in range(rows):
+        if state.score[row] > net.bound:
+            state.score[row] = net.bound
+        elif state.score[row] < -net.bound:
+            state.score[row] = -net.bound
 
 
 @numba.njit(forceinline=True, **_OPTIONS)
@@ -174,7 +172,7 @@ def _score_open(state, net, batch, mode, open_, start, begin, end):
             _first_layer(state, net, batch, mode, start + open_.place[one + row], row)
         _score(state, net, rows)
         for row in range(rows):
-            score = _clamp(state.score[row], net.bound)
+            score = state.score[row]
             finite &= not math.isnan(score)
             open_.score[one + row] = score
             open_.weight[one + row] = math.exp(score)
@@ -209,13 +207,6 @@ def _draw(open_, mode, count, step):
 
 
 @numba.njit(forceinline=True, **_OPTIONS)
-def _keeps(score, key, mode, step):
-    if mode.greedy:
-        return score > _ZERO
-    return _uniform(key, 2 * step + 1) < _ONE / (_ONE + math.exp(-score))
-
-
-@numba.njit(forceinline=True, **_OPTIONS)
 def _play_one(episode, net, observation, batch, out, mode, open_, state):
     """Play an episode; return whether all of its scores are numbers."""
     start, row = batch.offsets[episode], batch.target_row[episode]
@@ -243,7 +234,9 @@ def _play_one(episode, net, observation, batch, out, mode, open_, state):
         if not mode.learned:
             finite = _score_open(state, net, batch, mode, open_, start, drawn, drawn + 1)
         score, candidate = open_.score[drawn], start + open_.place[drawn]
-        kept = _keeps(score, open_.key[drawn], mode, step)
+        kept = score > _ZERO
+        if not mode.greedy:
+            kept = _uniform(open_.key[drawn], 2 * step + 1) < _ONE / (_ONE + math.exp(-score))
         out.candidate[slot], out.kept[slot] = candidate, kept
         out.score[slot], out.weight[slot], out.scores[candidate] = score, weight, score
         _remove(open_, drawn, count)

@@ -13,15 +13,8 @@ from gdpnet._core.csr import sum_by_owner
 from gdpnet._core.random import gumbels, uniforms
 from gdpnet.errors import GDPNetError
 from gdpnet.selection.episodes import Encoded, Episodes, View
-from gdpnet.selection.play import DIVERGED, Play, Slots, allocate_slots, neighbour_halves
+from gdpnet.selection.play import DIVERGED, Play, Slots, allocate_slots, neighbour_halves, rows_at_once
 from gdpnet.selection.policy import Policy, agreement
-
-_SCORE_CHUNK = 1 << 13
-_OBSERVE_CHUNK = 1 << 12
-"""Rows computed at once on the CPU: few enough for the cache."""
-
-_DEVICE_CHUNK = 1 << 20
-"""Rows computed at once on a GPU."""
 
 
 class _Draw(NamedTuple):
@@ -51,13 +44,12 @@ class _Batch:
         self.first_slot = episodes.offsets[:-1] + torch.arange(count, device=message.device)
         self.remaining = episodes.length
         self.open, self.open_episode = torch.arange(message.shape[0], device=message.device), episodes.owner
-        on_cpu = message.device.type == "cpu"
-        self.observe_chunk = _OBSERVE_CHUNK if on_cpu else _DEVICE_CHUNK
-        self.score_chunk = _SCORE_CHUNK if on_cpu else _DEVICE_CHUNK
+        self.observe_chunk = rows_at_once(message.device)
+        self.score_chunk = min(2 * self.observe_chunk, 1 << 20)
         # the terms of the first layer in one table: candidates, episodes, the agreement weight
         last = [policy.agreement_weight[None]] if policy.extras else []
         targets = policy.first_bias.new_empty(count, policy.first_bias.numel())
-        self.halves = torch.cat([neighbour_halves(policy, encoded, self.observe_chunk), targets, *last])
+        self.halves = torch.cat([neighbour_halves(policy, encoded), targets, *last])
         # the terms of each score and their weights, overwritten for every chunk of scores
         chunk = min(self.score_chunk, self.open.numel())
         self.rows = self.open.new_full((chunk, 2 + policy.extras), self.halves.shape[0] - 1)
@@ -111,18 +103,15 @@ class _Batch:
         for some, owner in zip(
             candidate.split(self.score_chunk), episode.split(self.score_chunk), strict=True
         ):
-            self.scores.scatter_(0, some, self._score(some, owner))
-
-    def _score(self, candidate: Int[Tensor, "n"], episode: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
-        rows, weights = self.rows[: candidate.numel()], self.weights[: candidate.numel()]
-        rows[:, 0] = candidate
-        torch.add(episode, self.scores.numel(), out=rows[:, 1])
-        if self.policy.extras:
-            other = self.encoded.probabilities.index_select(0, candidate)
-            weights[:, 2] = agreement(self.probabilities.index_select(0, episode), other)
-        # gathers, weights and sums in one pass over memory
-        first_layer = F.embedding_bag(rows, self.halves, mode="sum", per_sample_weights=weights)
-        return self.policy.score(first_layer)
+            rows, weights = self.rows[: some.numel()], self.weights[: some.numel()]
+            rows[:, 0] = some
+            torch.add(owner, self.scores.numel(), out=rows[:, 1])
+            if self.policy.extras:
+                other = self.encoded.probabilities.index_select(0, some)
+                weights[:, 2] = agreement(self.probabilities.index_select(0, owner), other)
+            # gathers, weights and sums in one pass over memory
+            first_layer = F.embedding_bag(rows, self.halves, mode="sum", per_sample_weights=weights)
+            self.scores.scatter_(0, some, self.policy.score(first_layer))
 
     def record(self, draw: _Draw, episode: Int[Tensor, "n"], score: Float[Tensor, "n"]) -> Int[Tensor, "n"]:
         """Record a decision of some episodes; return its slots."""

@@ -24,9 +24,6 @@ LONGEST, LONGEST_SHARED = 1024, 256
 _SHORTEST = 16
 """Episodes of up to this many candidates are played by the smallest program."""
 
-_ROWS_AT_ONCE = 1 << 20
-"""Candidates whose half of the first layer is computed at once."""
-
 _TILE, SHARED_TILE = 16, 8
 """Candidates of each episode that are scored at once, by either kernel."""
 
@@ -118,7 +115,7 @@ def _arguments(
     inputs = (
         tables.own, tables.bias, tables.heads.contiguous(), tables.head_bias,
         episodes.target_row, episodes.offsets, episodes.key, episodes.ending_key,
-        encoded.message, neighbour_halves(policy, encoded, _ROWS_AT_ONCE), encoded.probabilities,
+        encoded.message, neighbour_halves(policy, encoded), encoded.probabilities,
         policy.target_weight,
         policy.target_weight[width:] if policy.extras else policy.target_weight[:2],
         policy.first_bias,

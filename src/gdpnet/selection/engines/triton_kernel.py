@@ -34,12 +34,6 @@ def gumbel(key, counter):
 
 
 @triton.jit
-def sigmoid(x):
-    """Return 1 / (1 + e^-x)."""
-    return 1.0 / (1.0 + tl.exp(-x))
-
-
-@triton.jit
 def load_block(pointer, row, column, rows, columns):
     """Load a block of a row-major matrix, zeros outside of the matrix."""
     inside = (row < rows)[:, None] & (column < columns)[None, :]
@@ -173,7 +167,7 @@ def play_one(
                 kept = score > 0
             else:
                 drawn_key = tl.sum(tl.where(here, key, 0), axis=0)
-                kept = uniform(drawn_key, 2 * step + 1) < sigmoid(score)
+                kept = uniform(drawn_key, 2 * step + 1) < tl.sigmoid(score)
             tl.store(candidate_ptr + slot, start + drawn)
             tl.store(kept_ptr + slot, kept)
             tl.store(score_ptr + slot, score)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gdpnet.selection.engines.triton_kernel import gumbel, load_block, mix, score_rows, sigmoid, uniform
+from gdpnet.selection.engines.triton_kernel import gumbel, load_block, mix, score_rows, uniform
 
 _COPY_FOLD = tl.constexpr((3 * 0x9E3779B9 & 0xFFFFFFFF) - (1 << 32))
 """The constant that `gdpnet._core.random.keys` adds to the third part of a key, the copy; signed."""
@@ -143,7 +143,7 @@ def play_copies(
             kept = draws & (score > 0)
         else:
             drawn_key = tl.sum(tl.where(here, key, 0), axis=1)
-            kept = draws & (uniform(drawn_key, 2 * step + 1) < sigmoid(score))
+            kept = draws & (uniform(drawn_key, 2 * step + 1) < tl.sigmoid(score))
         open_ = open_ & (here == 0)
         selected = selected | (here & kept[:, None])
         remaining = tl.where(draws, remaining - 1, remaining)
@@ -152,9 +152,9 @@ def play_copies(
         total += tl.load(message, mask=grows[:, None] & (across < WIDTH)[None, :], other=0.0)
         kept_count += grows.to(tl.float32)
         step += 1
-    keep = sigmoid(scores)
+    keep = tl.sigmoid(scores)
     if CAN_END:
-        keep = tl.where(open_, keep * sigmoid(scores - ending[:, None]), keep)
+        keep = tl.where(open_, keep * tl.sigmoid(scores - ending[:, None]), keep)
     slot = copy.to(tl.int64)[:, None] * candidates + start[:, None] + place[None, :]
     tl.store(probability_ptr + slot, keep, mask=inside)
     tl.store(kept_ptr + slot, selected.to(tl.int8), mask=inside)
