@@ -131,7 +131,14 @@ def _observe(state, net, observation, mode, row, kept):
         number = state.half[j] + net.ending_half[j]
         state.layer[0, j] = _ZERO if number < _ZERO else number
     _score(state, net, 1)
-    return state.score[0]
+    return _clamp(state.score[0], net.bound)
+
+
+@numba.njit(forceinline=True, **_OPTIONS)
+def _clamp(score, bound):
+    if score > bound:
+        return bound
+    return -bound if score < -bound else score
 
 
 @numba.njit(forceinline=True, **_OPTIONS)
@@ -143,11 +150,6 @@ def _score(state, net, rows):
             score_two(state.score, state.layer, net.hidden, net.hidden_bias, net.score, panel)
         else:
             score_one(state.score, state.layer, net.hidden, net.hidden_bias, net.score, panel)
-    for row in range(rows):
-        if state.score[row] > net.bound:
-            state.score[row] = net.bound
-        elif state.score[row] < -net.bound:
-            state.score[row] = -net.bound
 
 
 @numba.njit(forceinline=True, **_OPTIONS)
@@ -172,7 +174,7 @@ def _score_open(state, net, batch, mode, open_, start, begin, end):
             _first_layer(state, net, batch, mode, start + open_.place[one + row], row)
         _score(state, net, rows)
         for row in range(rows):
-            score = state.score[row]
+            score = _clamp(state.score[row], net.bound)
             finite &= not math.isnan(score)
             open_.score[one + row] = score
             open_.weight[one + row] = math.exp(score)
