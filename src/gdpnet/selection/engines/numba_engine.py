@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gdpnet._core.device import has_numba
 from gdpnet.errors import GDPNetError
-from gdpnet.selection.episodes import Encoded, Episodes, Tables, View
+from gdpnet.selection.episodes import Encoded, Episodes, View
 from gdpnet.selection.play import DIVERGED, Play, Slots, allocate_slots, neighbour_halves
 from gdpnet.selection.policy import SCORE_BOUND, Policy
 
@@ -40,9 +40,10 @@ _FEW = 512
 """Candidates that one thread has played before others have started."""
 
 
-class Network(NamedTuple):
-    """The policy's weights; a panel is a block of columns, the last one padded with zeros."""
+class Inputs(NamedTuple):
+    """What the kernel reads; a panel is a block of columns, the last one padded with zeros."""
 
+    # the policy's weights
     target: NDArray  # panels, width, HALF_PANEL
     first_bias: NDArray  # panels * HALF_PANEL
     confidence: NDArray  # first
@@ -54,34 +55,22 @@ class Network(NamedTuple):
     score: NDArray  # panels * HIDDEN_PANEL
     score_bias: np.float32
     bound: np.float32
-
-
-class Observation(NamedTuple):
-    """The weights of an observation, as in `episodes.Tables`, heads transposed."""
-
+    # the weights of an observation, as in `episodes.Tables`
     own: NDArray
     bias: NDArray
-    heads: NDArray  # fold models, classes, width
+    heads: NDArray  # transposed: fold models, classes, width
     head_bias: NDArray
     nodes: int
-
-
-class Batch(NamedTuple):
-    """Episodes and their candidates; ``counted`` is empty if every candidate counts as one."""
-
+    # episodes and their candidates
     target_row: NDArray
     offsets: NDArray
     key: NDArray
     ending_key: NDArray
     message: NDArray
-    counted: NDArray
+    counted: NDArray  # empty if every candidate counts as one
     half: NDArray
     probabilities: NDArray
-
-
-class Mode(NamedTuple):
-    """How to play."""
-
+    # how to play
     greedy: bool
     learned: bool
     can_end: bool
@@ -102,14 +91,12 @@ def play_numba(policy: Policy, view: View, episodes: Episodes, encoded: Encoded,
     """Play every episode of a batch to its end, one after the other."""
     from gdpnet.selection.engines.numba_kernel import play_range
 
-    assert view.tables is not None
     # products with zeros are left out, which would hide a NaN
     if not bool(policy.target_weight.isfinite().all()):
         raise GDPNetError(DIVERGED)
-    mode = Mode(play.greedy, play.learned_order, play.can_end, policy.extras, view.tables.self_weight)
     slots = allocate_slots(episodes)
     out = Slots(*[_array(column) for column in slots])  # the same memory
-    inputs = _network(policy, play), _observation(view.tables), _batch(policy, episodes, encoded), out, mode
+    inputs = _inputs(policy, view, episodes, encoded, play), out
     cuts = _cuts(episodes, torch.get_num_threads())
     if len(cuts) == 2:
         finite = play_range(*cuts, *inputs)
@@ -132,11 +119,12 @@ def _cuts(episodes: Episodes, threads: int) -> list[int]:
     return torch.cat([bounds.new_zeros(1), bounds, bounds.new_full((1,), episodes.count)]).unique().tolist()
 
 
-def _network(policy: Policy, play: Play) -> Network:
-    width = policy.target_weight.shape[0] - 2 * policy.extras
-    zeros = torch.zeros_like(policy.first_bias)
+def _inputs(policy: Policy, view: View, episodes: Episodes, encoded: Encoded, play: Play) -> Inputs:
+    tables = view.tables
+    assert tables is not None
+    width, zeros = tables.own.shape[1], torch.zeros_like(policy.first_bias)
     confidence, count = policy.target_weight[width:] if policy.extras else (zeros, zeros)
-    return Network(
+    return Inputs(
         _panels(policy.target_weight[:width], HALF_PANEL),
         _padded(policy.first_bias, HALF_PANEL),
         _array(confidence),
@@ -148,16 +136,11 @@ def _network(policy: Policy, play: Play) -> Network:
         _padded(policy.score_weight, HIDDEN_PANEL),
         np.float32(policy.score_bias.item()),
         np.float32(SCORE_BOUND),
-    )
-
-
-def _observation(tables: Tables) -> Observation:
-    heads = _array(tables.heads.transpose(1, 2))
-    return Observation(_array(tables.own), _array(tables.bias), heads, _array(tables.head_bias), tables.nodes)
-
-
-def _batch(policy: Policy, episodes: Episodes, encoded: Encoded) -> Batch:
-    return Batch(
+        _array(tables.own),
+        _array(tables.bias),
+        _array(tables.heads.transpose(1, 2)),
+        _array(tables.head_bias),
+        tables.nodes,
         _array(episodes.target_row),
         _array(episodes.offsets),
         _array(episodes.key).view(np.uint32),
@@ -166,6 +149,11 @@ def _batch(policy: Policy, episodes: Episodes, encoded: Encoded) -> Batch:
         _array(encoded.message.new_empty(0) if encoded.weight is None else encoded.weight),
         _array(neighbour_halves(policy, encoded)),
         _array(encoded.probabilities),
+        play.greedy,
+        play.learned_order,
+        play.can_end,
+        policy.extras,
+        tables.self_weight,
     )
 
 
