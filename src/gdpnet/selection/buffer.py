@@ -60,8 +60,7 @@ def gather_batch(policy: Policy, rollout: Rollout, view: View, sequence: Int[Ten
     size = begin.diff()[chosen]
     owner, pair = ranges(begin[chosen], size)
     candidate = candidate[pair]
-    where = torch.empty_like(rollout.visited_at)
-    where[used] = torch.arange(used.numel(), device=used.device)
+    where = rollout.visited_at.scatter(0, used, torch.arange(used.numel(), device=used.device))
     drawn = (candidate == rollout.candidate[chosen][owner]).nonzero().flatten()
     probabilities = probabilities.index_select(0, chosen)
     other = encoded.probabilities.index_select(0, candidate)

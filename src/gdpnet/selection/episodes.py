@@ -125,8 +125,7 @@ def begin_episodes(
     episode = offsets_of(parts)[:-1][owner] + part
     length = torch.bincount(episode, minlength=int(parts.sum()))
     by_length = torch.argsort(length, descending=True, stable=True)
-    place = torch.empty_like(by_length)
-    place[by_length] = torch.arange(by_length.numel(), device=edge.device)
+    place = by_length.scatter(0, by_length, torch.arange(length.numel(), device=edge.device))
     order = torch.argsort(place[episode], stable=True)
     owner, edge = owner[order], edge[order]
     target_of = owners_of(parts)[by_length]
@@ -170,6 +169,5 @@ def shuffled_rank(
 ) -> Int[Tensor, "candidates"]:
     """Rank each target's candidates in a random order, that of their keys."""
     order = torch.argsort(owner * (1 << 32) + (key.long() & 0xFFFFFFFF))
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(order.numel(), device=owner.device)
+    rank = order.scatter(0, order, torch.arange(order.numel(), device=owner.device))
     return rank - offsets_of(degree)[:-1][owner]

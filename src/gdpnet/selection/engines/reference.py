@@ -57,8 +57,15 @@ class _Batch:
 
     def advance(self, draw: _Draw, kept: Bool[Tensor, "drawn"]) -> None:
         """Close the drawn candidates, and update the running episodes that kept one."""
-        self._close(draw)
         self.number += 1
+        self.remaining.sub_(1).clamp_(min=0)
+        left = torch.ones_like(self.open, dtype=torch.bool).index_fill_(0, draw.place, False)
+        if draw.ended.numel():
+            self.remaining.index_fill_(0, draw.ended, 0)
+            left &= self.remaining.index_select(0, self.open_episode) > 0
+        place = left.nonzero().flatten()
+        self.open = self.open.index_select(0, place)
+        self.open_episode = self.open_episode.index_select(0, place)
         grown = (kept & (self.remaining.index_select(0, draw.episode) > 0)).nonzero().flatten()
         moved, added = draw.episode.index_select(0, grown), draw.candidate.index_select(0, grown)
         if moved.numel() == 0:
@@ -70,16 +77,6 @@ class _Batch:
         )
         self.counts.index_add_(0, moved, counted)
         self.observe(moved)
-
-    def _close(self, draw: _Draw) -> None:
-        self.remaining.sub_(1).clamp_(min=0)
-        left = torch.ones_like(self.open, dtype=torch.bool).index_fill_(0, draw.place, False)
-        if draw.ended.numel():
-            self.remaining.index_fill_(0, draw.ended, 0)
-            left &= self.remaining.index_select(0, self.open_episode) > 0
-        place = left.nonzero().flatten()
-        self.open = self.open.index_select(0, place)
-        self.open_episode = self.open_episode.index_select(0, place)
 
     def observe(self, moved: Int[Tensor, "moved"]) -> None:
         """Observe the present state of some episodes, and score their open candidates."""

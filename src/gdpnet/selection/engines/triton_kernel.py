@@ -72,11 +72,8 @@ def play_one(
     row = tl.load(row_ptr + episode)
     fold_model = row // nodes
 
-    column = tl.arange(0, WIDTH_P)
-    first = tl.arange(0, FIRST_P)
-    second = tl.arange(0, SECOND_P)
-    label = tl.arange(0, CLASSES_P)
-    place = tl.arange(0, BLOCK)
+    column, label, place = tl.arange(0, WIDTH_P), tl.arange(0, CLASSES_P), tl.arange(0, BLOCK)
+    first, second = tl.arange(0, FIRST_P), tl.arange(0, SECOND_P)
     in_row, in_first, in_second, in_label = column < WIDTH, first < FIRST, second < SECOND, label < CLASSES
     inside = place < length
 
@@ -106,8 +103,7 @@ def play_one(
             else:
                 state = tl.maximum((own + total) / (1.0 + kept_count) + bias, 0.0)
             logits = tl.sum(state[:, None] * heads, axis=0) + head_bias
-            chance = tl.exp(logits - tl.max(logits, axis=0))
-            probability = chance / tl.sum(chance, axis=0)
+            probability = tl.softmax(logits, 0)
             target_weight = load_block(target_weight_ptr, column, first, WIDTH, FIRST)
             target_half = tl.sum(state[:, None] * target_weight, axis=0) + first_bias
             if EXTRAS:

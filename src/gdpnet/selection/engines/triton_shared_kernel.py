@@ -41,11 +41,8 @@ def play_copies(
     longest = tl.max(length, axis=0)
     row = tl.load(row_ptr + episode, mask=plays, other=0)
 
-    column = tl.arange(0, WIDTH_P)
-    first = tl.arange(0, FIRST_P)
-    second = tl.arange(0, SECOND_P)
-    label = tl.arange(0, CLASSES_P)
-    place = tl.arange(0, BLOCK)
+    column, label, place = tl.arange(0, WIDTH_P), tl.arange(0, CLASSES_P), tl.arange(0, BLOCK)
+    first, second = tl.arange(0, FIRST_P), tl.arange(0, SECOND_P)
     in_row, in_first, in_second, in_label = column < WIDTH, first < FIRST, second < SECOND, label < CLASSES
     inside = place[None, :] < length[:, None]
 
@@ -80,8 +77,7 @@ def play_copies(
             state = tl.maximum((own + total) / (1.0 + kept_count)[:, None] + bias[None, :], 0.0)
         heads = load_block(heads_ptr, across, which, WIDTH, CLASSES)
         logits = tl.dot(state, heads, input_precision=PRECISION) + head_bias[None, :]
-        chance = tl.exp(logits - tl.max(logits, axis=1)[:, None])
-        probability = chance / tl.sum(chance, axis=1)[:, None]
+        probability = tl.softmax(logits, 1, keep_dims=True)
         target_weight = load_block(target_weight_ptr, across, down, WIDTH, FIRST)
         target_half = tl.dot(state, target_weight, input_precision=PRECISION) + first_bias[None, :]
         if EXTRAS:
