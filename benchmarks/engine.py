@@ -17,7 +17,7 @@ from gdpnet.inference.select import play_of
 from gdpnet.selection.engines.reference import play_reference
 from gdpnet.selection.engines.triton_engine import play_triton
 from gdpnet.selection.episodes import begin_episodes
-from gdpnet.selection.play import Played
+from gdpnet.selection.play import Slots
 from gdpnet.training.data import make_training_data
 from gdpnet.training.state import begin_training
 from gdpnet.training.trainer import train_epochs
@@ -45,12 +45,12 @@ def measure(name: str, config: Config, arguments: Any) -> dict[str, float]:
     )
     encoded, play = view.encode(episodes), play_of(config, greedy=False)
 
-    def reference() -> Played:
+    def reference() -> Slots:
         played = play_reference(state.policy, view, episodes, encoded, play)
         torch.cuda.synchronize()
         return played
 
-    def triton() -> Played:
+    def triton() -> Slots:
         played = play_triton(state.policy, view, episodes, encoded, play)
         torch.cuda.synchronize()
         return played
@@ -61,12 +61,12 @@ def measure(name: str, config: Config, arguments: Any) -> dict[str, float]:
         **{f"{engine}_seconds": statistics.median(values) for engine, values in seconds.items()},
         "episodes": episodes.count,
         "candidates": episodes.row.numel(),
-        "decisions": reference().episode.numel(),
+        "decisions": int(reference().decisions.sum()),
         "candidates_decided_alike": _alike(reference(), triton()),
     }
 
 
-def _alike(one: Played, other: Played) -> float:
+def _alike(one: Slots, other: Slots) -> float:
     """Return the share of candidates that both engines kept, or both did not."""
     kept = [torch.zeros_like(played.scores, dtype=torch.bool) for played in (one, other)]
     for mask, played in zip(kept, (one, other), strict=True):

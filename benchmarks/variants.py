@@ -18,8 +18,7 @@ from gdpnet.estimator import GDPNet
 from gdpnet.inference.blocks import Blockwise
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.select import play_of
-from gdpnet.selection.engines import triton_shared_kernel as shared_kernel
-from gdpnet.selection.engines.triton_shared import play_shared
+from gdpnet.selection.engines import triton_engine as engine
 from gdpnet.selection.episodes import begin_episodes
 
 VARIANTS = [
@@ -57,11 +56,11 @@ def main() -> None:
     encoded_view = type(view)(lambda _: encoded, view.observe, view.tables)
     play, found, plain = play_of(config, greedy=False), [], None
     for precision, tile, warps in VARIANTS:
-        shared_kernel.PRECISION, shared_kernel.TILE, shared_kernel.WARPS = precision, tile, warps
-        chance, _ = play_shared(model.networks_.policy, encoded_view, episodes, play, 8)
+        engine.SHARED_PRECISION, engine.SHARED_TILE, engine.SHARED_WARPS = precision, tile, warps
+        chance, _ = engine.play_shared(model.networks_.policy, encoded_view, episodes, play, 8)
         torch.cuda.synchronize()
         start = time.perf_counter()
-        play_shared(model.networks_.policy, encoded_view, episodes, play, 8)
+        engine.play_shared(model.networks_.policy, encoded_view, episodes, play, 8)
         torch.cuda.synchronize()
         seconds = time.perf_counter() - start
         plain = chance if plain is None else plain

@@ -8,7 +8,7 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.selection.buffer import collect_states, gather_batch, score_batch
+from gdpnet.selection.buffer import gather_batch, score_batch
 from gdpnet.selection.episodes import Encoded, Episodes, View, begin_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.policy import Policy
@@ -134,7 +134,7 @@ def order_logits(scored: Scored, play: Play) -> Tensor:
 def score_all(policy: Policy, rollout: Rollout, view: View) -> Scored:
     """Score every decision of a roll-out, in its own order."""
     everyone = torch.arange(rollout.episodes.count)
-    return score_batch(policy, gather_batch(policy, collect_states(rollout, view), everyone))
+    return score_batch(policy, gather_batch(policy, rollout, view, everyone))
 
 
 def joint_logits(scored: Scored, play: Play) -> Tensor:
@@ -147,7 +147,7 @@ def joint_logits(scored: Scored, play: Play) -> Tensor:
 
 def assert_alike(one: object, other: object) -> None:
     """Hold what two engines played to the same decisions, and to the same scores up to rounding."""
-    for name in ("episode", "step", "candidate", "kept"):
+    for name in ("decisions", "candidate", "kept"):
         assert torch.equal(getattr(one, name), getattr(other, name)), name
     for name in ("score", "weight", "scores", "ending"):
         torch.testing.assert_close(getattr(one, name), getattr(other, name), msg=name)

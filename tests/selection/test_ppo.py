@@ -9,7 +9,6 @@ from torch.distributions import Bernoulli, Categorical
 from gdpnet._core.csr import offsets_of
 from gdpnet.config import Config, PPOSettings
 from gdpnet.inference.observation import make_view
-from gdpnet.selection.buffer import collect_states
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.ppo import (
@@ -159,7 +158,7 @@ def test_zero_rewards_give_zero_advantages():
 
 
 def two_policies(play: Play, seed: int = 2):
-    """Return a real roll-out, its states, and the scores of the policy that acted and of another."""
+    """Return a real roll-out, its view, and the scores of the policy that acted and of another."""
     config = Config().with_values(
         {"representation": {"width": 4}, "policy": {"hidden": [6, 5], "state": "neighbourhood"}}
     )
@@ -174,27 +173,26 @@ def two_policies(play: Play, seed: int = 2):
     episodes = begin_episodes(graph.row_ptr, graph.neighbour, everyone, max_candidates=256, seed=seed)
     rollout = roll_out(policy, view, episodes, play)
     assert bool(rollout.is_ending.any()) == play.can_end
-    buffer = collect_states(rollout, view)
     old, new = (score_all(one, rollout, view) for one in (policy, other))
-    return rollout, view, buffer, old, new, other
+    return rollout, view, old, new, other
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=NAMES)
 def test_the_joint_kl_equals_that_of_all_enumerated_actions(play):
-    _, _, _, old, new, _ = two_policies(play)
+    _, _, old, new, _ = two_policies(play)
     before, after = Categorical(logits=joint_logits(old, play)), Categorical(logits=joint_logits(new, play))
     expected = torch.distributions.kl_divergence(before, after)
-    found = joint_kl(old, new, play.learned_order, play.can_end)
+    found = joint_kl(old, new)
     assert torch.allclose(found, expected, atol=1e-5)
     assert float(found.max()) > 0.01
-    assert torch.allclose(joint_kl(old, old, play.learned_order, play.can_end), torch.zeros(found.numel()))
+    assert torch.allclose(joint_kl(old, old), torch.zeros(found.numel()))
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=NAMES)
 def test_the_joint_entropy_equals_that_of_all_enumerated_actions(play):
-    _, _, _, old, _, _ = two_policies(play)
+    _, _, old, _, _ = two_policies(play)
     expected = Categorical(logits=joint_logits(old, play)).entropy()
-    assert torch.allclose(joint_entropy(old, play.learned_order, play.can_end), expected, atol=1e-5)
+    assert torch.allclose(joint_entropy(old), expected, atol=1e-5)
 
 
 def test_the_kl_of_keep_or_drop_is_that_of_two_bernoulli_distributions():
@@ -306,7 +304,7 @@ def torchrl_parts(objectives, rollout, new: Scored, worth, clip: float) -> torch
 
 @pytest.mark.parametrize("play", PLAYS, ids=NAMES)
 def test_the_loss_of_an_update_is_torchrls_loss_of_both_parts_of_the_action(objectives, play):
-    rollout, view, _, _, new, other = two_policies(play)
+    rollout, view, _, new, other = two_policies(play)
     reward = torch.linspace(-1.0, 1.0, rollout.decisions) * ~rollout.is_ending
     settings = PPOSettings(passes=1, batch_size=1000, learning_rate=0.0, discount=0.5)
     worth = advantages(rollout, reward, 0.5, exact=True)
@@ -320,7 +318,7 @@ def test_the_loss_of_an_update_is_torchrls_loss_of_both_parts_of_the_action(obje
 
 def test_the_joint_kl_is_the_one_that_torchrls_penalty_uses(objectives):
     play = Play()
-    _, _, _, old, new, _ = two_policies(play)
+    _, _, old, new, _ = two_policies(play)
     before, after = joint_logits(old, play), joint_logits(new, play)
     floor = torch.finfo(before.dtype).min  # torchrl reads the acting policy's logits from the data
     actor = actor_of(after.clamp(min=floor), Categorical)
@@ -329,4 +327,4 @@ def test_the_joint_kl_is_the_one_that_torchrls_penalty_uses(objectives):
     loss = objectives.KLPENPPOLoss(actor, None, entropy_bonus=False, reduction="none", functional=False)
     loss.set_keys(sample_log_prob="action_log_prob")
     expected = loss(data)["kl"].reshape(-1)
-    assert torch.allclose(joint_kl(old, new, True, True), expected, atol=1e-5)
+    assert torch.allclose(joint_kl(old, new), expected, atol=1e-5)

@@ -8,7 +8,7 @@ from torch.distributions import Categorical, kl_divergence
 
 from gdpnet.config import Config, PPOSettings
 from gdpnet.inference.observation import make_view
-from gdpnet.selection.buffer import collect_states, cut_batch, gather_batch, score_batch, score_candidates
+from gdpnet.selection.buffer import cut_batch, gather_batch, score_batch, score_candidates
 from gdpnet.selection.episodes import Encoded, Episodes, View, begin_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.policy import Policy
@@ -74,10 +74,10 @@ def test_scoring_under_the_policy_that_acted_gives_its_log_probabilities(play, s
 @pytest.mark.parametrize("play", PLAYS, ids=NAMES)
 def test_scores_do_not_depend_on_the_order_and_split_of_episodes(play, most_episodes):
     policy, rollout, view = played(play)
-    buffer, count = collect_states(rollout, view), rollout.episodes.count
+    count = rollout.episodes.count
     sequence = torch.randperm(count, generator=torch.Generator().manual_seed(3))
-    whole = gather_batch(policy, buffer, sequence)
-    parts = cut_batch(whole, buffer, sequence, most_episodes)
+    whole = gather_batch(policy, rollout, view, sequence)
+    parts = cut_batch(whole, most_episodes)
     assert len(parts) == -(-count // (most_episodes or count))
     assert rollout.episode[whole.chosen].unique_consecutive().tolist() == sequence.tolist()
     assert torch.equal(torch.cat([part.chosen for part in parts]), whole.chosen)
@@ -89,9 +89,9 @@ def test_scores_do_not_depend_on_the_order_and_split_of_episodes(play, most_epis
 
 def test_a_part_of_a_batch_has_a_bounded_number_of_pairs(monkeypatch):
     policy, rollout, view = played(Play())
-    buffer, everyone = collect_states(rollout, view), torch.arange(rollout.episodes.count)
+    everyone = torch.arange(rollout.episodes.count)
     monkeypatch.setattr("gdpnet.selection.buffer._PAIRS_AT_ONCE", 12)
-    parts = cut_batch(gather_batch(policy, buffer, everyone), buffer, everyone)
+    parts = cut_batch(gather_batch(policy, rollout, view, everyone))
     longest = int(rollout.episodes.length.max())
     assert len(parts) > 1
     assert max(part.owner.numel() for part in parts) < 12 + longest * (longest + 1) // 2
@@ -106,13 +106,14 @@ def test_the_parts_of_a_hub_are_scored_as_they_were_played():
 
 def test_a_decision_chooses_among_the_candidates_not_yet_visited():
     values = torch.tensor([0.0, 1.0, 3.0, 2.0])
-    rollout = roll_out(known_policy(0.0), table_view(values), star(3), Play(greedy=True))
-    buffer = collect_states(rollout, table_view(values))
+    policy, view = known_policy(0.0), table_view(values)
+    rollout = roll_out(policy, view, star(3), Play(greedy=True))
+    batch = gather_batch(policy, rollout, view, torch.tensor([0]))
     # visited in the order of nodes 2, 3, 1; no end is drawn, since no candidate remains
-    assert buffer.sizes.tolist() == [3, 2, 1]
-    assert buffer.candidate.tolist() == [0, 1, 2, 0, 2, 0]
-    assert buffer.counts.tolist() == [0.0, 1.0, 2.0]
-    assert buffer.embedded[:, 0].tolist() == pytest.approx([0.0, 3.0 / 2.0, 5.0 / 3.0])
+    assert batch.owner.tolist() == [0, 0, 0, 1, 1, 2]
+    assert batch.place.tolist() == [0, 1, 2, 0, 2, 0]
+    assert rollout.states[1].tolist() == [0.0, 1.0, 2.0]
+    assert batch.target_input[:, 0].tolist() == pytest.approx([0.0, 3.0 / 2.0, 5.0 / 3.0])
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=NAMES)
@@ -123,8 +124,7 @@ def test_the_entropy_bonus_increases_the_entropy(play):
         updated(one, rollout, view, learning_rate=0.01, entropy=entropy, kl_limit=10.0, passes=3)
     with torch.no_grad():
         without, with_bonus = (
-            float(joint_entropy(score_all(one, rollout, view), play.learned_order, play.can_end).mean())
-            for one in (policy, other)
+            float(joint_entropy(score_all(one, rollout, view)).mean()) for one in (policy, other)
         )
     assert with_bonus > without + 0.01
 
@@ -138,7 +138,7 @@ def test_the_written_out_gradient_equals_automatic_differentiation(play):
             weight.add_(0.6 * torch.randn(weight.shape, generator=draws))
     everyone = torch.arange(rollout.episodes.count)
     with torch.no_grad():
-        batch = gather_batch(policy, collect_states(rollout, view), everyone)
+        batch = gather_batch(policy, rollout, view, everyone)
     order, keep = (torch.randn(rollout.decisions, generator=draws) for _ in range(2))
     worth = Advantages(order, keep)
     scored = score_batch(policy, batch)

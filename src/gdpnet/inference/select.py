@@ -18,7 +18,7 @@ from gdpnet.config import Config
 from gdpnet.data.prepare import Prepared, with_neighbourhoods
 from gdpnet.inference.observation import NodeRows, make_view
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.selection.engines.triton_shared import can_share, play_shared
+from gdpnet.selection.engines.triton_engine import can_share, play_shared
 from gdpnet.selection.episodes import Episodes, View, begin_episodes, split_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.policy import Policy

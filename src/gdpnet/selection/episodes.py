@@ -125,13 +125,12 @@ def begin_episodes(
     episode = offsets_of(parts)[:-1][owner] + part
     length = torch.bincount(episode, minlength=int(parts.sum()))
     by_length = torch.argsort(length, descending=True, stable=True)
-    place = torch.empty_like(by_length)
-    place[by_length] = torch.arange(by_length.numel(), device=edge.device)
+    place = by_length.scatter(0, by_length, torch.arange(length.numel(), device=edge.device))
     order = torch.argsort(place[episode], stable=True)
     owner, edge = owner[order], edge[order]
     target_of = owners_of(parts)[by_length]
     shift = torch.zeros_like(targets) if row_shift is None else row_shift
-    copies = torch.zeros_like(targets) if copy is None else copy
+    copies = [] if shared_keys else [torch.zeros_like(targets) if copy is None else copy]
     part_number = by_length - offsets_of(parts)[:-1][target_of]
     return Episodes(
         target=targets[target_of],
@@ -139,10 +138,8 @@ def begin_episodes(
         offsets=offsets_of(length[by_length]),
         row=neighbour[edge] + shift[owner],
         edge=edge,
-        key=keys(seed, targets[owner], neighbour[edge], *([] if shared_keys else [copies[owner]])),
-        ending_key=keys(
-            seed + 1, targets[target_of], part_number, *([] if shared_keys else [copies[target_of]])
-        ),
+        key=keys(seed, targets[owner], neighbour[edge], *(each[owner] for each in copies)),
+        ending_key=keys(seed + 1, targets[target_of], part_number, *(each[target_of] for each in copies)),
     )
 
 
@@ -172,6 +169,5 @@ def shuffled_rank(
 ) -> Int[Tensor, "candidates"]:
     """Rank each target's candidates in a random order, that of their keys."""
     order = torch.argsort(owner * (1 << 32) + (key.long() & 0xFFFFFFFF))
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(order.numel(), device=owner.device)
+    rank = order.scatter(0, order, torch.arange(order.numel(), device=owner.device))
     return rank - offsets_of(degree)[:-1][owner]

@@ -1,4 +1,4 @@
-"""How episodes are played, and the record that every engine returns."""
+"""How episodes are played, and what every engine writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import ranges
 from gdpnet.selection.episodes import Encoded, Episodes
 from gdpnet.selection.policy import Policy
 
@@ -37,33 +36,19 @@ class Play:
         return self.early_stop and self.learned_order
 
 
-@dataclass(frozen=True)
-class Played:
-    """The decisions of an engine, one row per decision, sorted by episode and step; and the last scores."""
-
-    episode: Int[Tensor, "decisions"]
-    step: Int[Tensor, "decisions"]
-    candidate: Int[Tensor, "decisions"]
-    kept: Bool[Tensor, "decisions"]
-    score: Float[Tensor, "decisions"]
-    weight: Float[Tensor, "decisions"]
-    """The sum of e^l over all candidates that could have been drawn."""
-    scores: Float[Tensor, "candidates"]
-    """The score of each candidate at its decision, or at the last state if it was never drawn."""
-    ending: Float[Tensor, "episodes"]
-    """The score of the ending neighbour at the last state."""
-
-
 class Slots(NamedTuple):
-    """The arrays that an engine writes; decision t of episode e is at slot ``offsets[e] + e + t``."""
+    """What an engine writes; decision t of episode e is at slot ``offsets[e] + e + t``."""
 
     candidate: Int[Tensor, "slots"]
     kept: Bool[Tensor, "slots"]
     score: Float[Tensor, "slots"]
     weight: Float[Tensor, "slots"]
+    """The sum of e^l over all candidates that could have been drawn."""
     decisions: Int[Tensor, "episodes"]
     scores: Float[Tensor, "candidates"]
+    """The score of each candidate at its decision, or at the last state if it was never drawn."""
     ending: Float[Tensor, "episodes"]
+    """The score of the ending neighbour at the last state."""
 
 
 def allocate_slots(episodes: Episodes, dtype: torch.dtype = torch.float32) -> Slots:
@@ -81,22 +66,17 @@ def allocate_slots(episodes: Episodes, dtype: torch.dtype = torch.float32) -> Sl
     )
 
 
-def read_slots(episodes: Episodes, slots: Slots) -> Played:
-    """Concatenate the decisions that an engine wrote."""
-    first = episodes.offsets[:-1] + torch.arange(episodes.count, device=episodes.offsets.device)
-    episode, slot = ranges(first, slots.decisions)
-    candidate, kept, score, weight = (column.index_select(0, slot) for column in slots[:4])
-    step = slot - first.index_select(0, episode)
-    return Played(episode, step, candidate, kept, score, weight, slots.scores, slots.ending)
+def rows_at_once(device: torch.device) -> int:
+    """Return how many rows of the first layer are computed at once: on a CPU few enough for its cache."""
+    return 1 << 12 if device.type == "cpu" else 1 << 20
 
 
-def neighbour_halves(
-    policy: Policy, encoded: Encoded, rows_at_once: int
-) -> Float[Tensor, "candidates first"]:
+def neighbour_halves(policy: Policy, encoded: Encoded) -> Float[Tensor, "candidates first"]:
     """Return each candidate's half of the policy's first layer, computed in chunks that bound the memory."""
     half = encoded.message.new_empty(encoded.message.shape[0], policy.first_bias.numel())
-    for start in range(0, half.shape[0], rows_at_once):
-        part = slice(start, start + rows_at_once)
+    rows = rows_at_once(half.device)
+    for start in range(0, half.shape[0], rows):
+        part = slice(start, start + rows)
         columns = (encoded.embedded[part], encoded.probabilities[part], encoded.pairs[part])
         half[part] = policy.neighbour_half(policy.neighbour_input(*columns))
     return half

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import sum_by_owner
+from gdpnet.selection.play import Play
 from gdpnet.selection.rollout import Rollout, decision_offsets
 
 
@@ -82,32 +84,26 @@ def advantages(
 
     Sampled: the return minus the mean return at that step, for both parts. Exact: since the rewards of both actions
     are known, the immediate part is r(a) - E[r] for keep-or-drop and E[r] for the draw, without sampling noise; the
-    future part is the sampled return minus its mean.
+    future part is the sampled return minus its mean. Both are divided by the root mean square of keep-or-drop.
     """
     reward = reward_if_kept * rollout.kept
     returns = discounted_returns(reward, decision_offsets(rollout), discount)
-    if not exact:
-        advantage = returns - step_baseline(returns, rollout.step)
-        return _scaled(Advantages(advantage, advantage))
-    future = returns - reward
-    future = future - step_baseline(future, rollout.step)
-    chance = rollout.keep_probability[rollout.candidate.clamp(min=0)]
-    expected = torch.where(rollout.is_ending, 0.0, chance * reward_if_kept)
-    keep = reward - expected + future
-    order = expected - step_baseline(expected, rollout.step) + future
-    return _scaled(Advantages(order, keep))
-
-
-def _scaled(raw: Advantages) -> Advantages:
-    """Divide both parts by the root mean square of keep-or-drop."""
-    scale = raw.keep.square().mean().sqrt().clamp(min=1e-6) if raw.keep.numel() else torch.ones(())
-    return Advantages(raw.order / scale, raw.keep / scale)
+    future = returns - reward if exact else returns
+    order = keep = future - step_baseline(future, rollout.step)
+    if exact:
+        chance = rollout.keep_probability[rollout.candidate.clamp(min=0)]
+        expected = torch.where(rollout.is_ending, 0.0, chance * reward_if_kept)
+        keep = reward - expected + keep
+        order = expected - step_baseline(expected, rollout.step) + order
+    scale = keep.square().mean().sqrt().clamp(min=1e-6)
+    return Advantages(order / scale, keep / scale)
 
 
 @dataclass(frozen=True)
 class Scored:
     """Scores of some decisions' candidates under one policy, and the log-probabilities of the decisions."""
 
+    play: Play
     owner: Int[Tensor, "pairs"]
     score: Float[Tensor, "pairs"]
     ending: Float[Tensor, "n"]
@@ -115,36 +111,36 @@ class Scored:
     order_log_prob: Float[Tensor, "n"]
     keep_log_prob: Float[Tensor, "n"]
 
+    @cached_property
+    def draw(self) -> Float[Tensor, "pairs"]:
+        """Return the log-probability of drawing each candidate."""
+        score = self.score if self.play.learned_order else torch.zeros_like(self.score)
+        return score - self.log_total.index_select(0, self.owner)
 
-def joint_kl(old: Scored, new: Scored, play_learned: bool, can_end: bool) -> Float[Tensor, "n"]:
+    @cached_property
+    def end(self) -> Float[Tensor, "n"]:
+        """Return the log-probability of drawing the ending neighbour, where it is a candidate."""
+        return self.ending - self.log_total
+
+
+def joint_kl(old: Scored, new: Scored) -> Float[Tensor, "n"]:
     """Return the exact KL(old || new) of the joint action at each decision.
 
     This is the KL of the draw, plus the expected KL of keep-or-drop over the drawn neighbour.
     """
-    log_chance, new_log_chance = _draw_log_prob(old, play_learned), _draw_log_prob(new, play_learned)
-    each = log_chance.exp() * (log_chance - new_log_chance + bernoulli_kl(old.score, new.score))
-    divergence = sum_by_owner(each, old.owner, old.ending.numel())
-    if can_end:
-        ending, new_ending = old.ending - old.log_total, new.ending - new.log_total
-        divergence = divergence + ending.exp() * (ending - new_ending)
-    return divergence
+    return _expected(old, old.draw - new.draw + bernoulli_kl(old.score, new.score), old.end - new.end)
 
 
-def joint_entropy(scored: Scored, play_learned: bool, can_end: bool) -> Float[Tensor, "n"]:
+def joint_entropy(scored: Scored) -> Float[Tensor, "n"]:
     """Return the entropy of the joint action: the draw, and the keep-or-drop that follows."""
-    log_chance = _draw_log_prob(scored, play_learned)
-    keep = torch.sigmoid(scored.score)
+    draw, keep = scored.draw, torch.sigmoid(scored.score)
     keep_entropy = -keep * F.logsigmoid(scored.score) - (1.0 - keep) * F.logsigmoid(-scored.score)
-    entropy = sum_by_owner(
-        log_chance.exp() * (keep_entropy - log_chance), scored.owner, scored.ending.numel()
-    )
-    if can_end:
-        ending = scored.ending - scored.log_total
-        entropy = entropy - ending.exp() * ending
-    return entropy
+    return _expected(scored, keep_entropy - draw, -scored.end)
 
 
-def _draw_log_prob(scored: Scored, play_learned: bool) -> Float[Tensor, "pairs"]:
-    """Return the log-probability of drawing each candidate."""
-    score = scored.score if play_learned else torch.zeros_like(scored.score)
-    return score - scored.log_total.index_select(0, scored.owner)
+def _expected(
+    scored: Scored, of_draw: Float[Tensor, "pairs"], of_end: Float[Tensor, "n"]
+) -> Float[Tensor, "n"]:
+    """Return the expectation over the draw of what each candidate, and the ending neighbour, would give."""
+    total = sum_by_owner(scored.draw.exp() * of_draw, scored.owner, scored.ending.numel())
+    return total + scored.end.exp() * of_end if scored.play.can_end else total

@@ -13,9 +13,7 @@ def paper_reward(
 ) -> Float[Tensor, "decisions"]:
     """Return r = f(u) / (sum of f over the kept neighbours and u), equation (5) read literally.
 
-    Args:
-        score: f_c of the target with neighbour u alone.
-        kept_scores: sum of f_c over the neighbours kept before.
+    f(u), the ``score``, is f_c of the target with u alone; ``kept_scores`` is its sum over those kept before.
     """
     return score / (kept_scores + score).clamp(min=_SMALL)
 
@@ -37,10 +35,7 @@ def marginal_reward(
 ) -> Float[Tensor, "decisions"]:
     """Return r = log p(y | S and u) - log p(y | S), clipped to ±clip; its sum is the task's objective.
 
-    Args:
-        before: probability of the true class with the neighbours kept so far.
-        after: the same with u kept as well.
-        clip: largest absolute reward.
+    ``before`` is the probability of the true class with the neighbours S kept so far, ``after`` that with u as well.
     """
     gain = after.clamp(min=_SMALL).log() - before.clamp(min=_SMALL).log()
     return gain.clamp(-clip, clip)

@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import offsets_of, running_sum_before
+from gdpnet._core.csr import offsets_of, ranges, running_sum_before
 from gdpnet.selection.engines.numba_engine import can_use_numba, play_numba
 from gdpnet.selection.engines.reference import play_reference
 from gdpnet.selection.engines.triton_engine import can_use_triton, play_triton
 from gdpnet.selection.episodes import Encoded, Episodes, View
-from gdpnet.selection.play import ENDING, NEVER, Play, Played
+from gdpnet.selection.play import ENDING, NEVER, Play, Slots
 from gdpnet.selection.policy import Policy
 
 ENGINES = {"triton": play_triton, "numba": play_numba, "reference": play_reference}
@@ -79,32 +79,35 @@ def engine_of(view: View, episodes: Episodes) -> str:
     return "numba" if can_use_numba(view, episodes) else "reference"
 
 
-def _record(episodes: Episodes, encoded: Encoded, play: Play, played: Played) -> Rollout:
-    """Add the outcome of each candidate and the log-probability of each decision."""
-    candidate, kept, score = played.candidate, played.kept, played.score
+def _record(episodes: Episodes, encoded: Encoded, play: Play, slots: Slots) -> Rollout:
+    """Concatenate the decisions that an engine wrote; add their log-probabilities and each candidate's outcome."""
+    first = episodes.offsets[:-1] + torch.arange(episodes.count, device=episodes.offsets.device)
+    episode, slot = ranges(first, slots.decisions)
+    candidate, kept, score, weight = (column.index_select(0, slot) for column in slots[:4])
+    step = slot - first.index_select(0, episode)
     regret = score if play.learned_order else torch.zeros_like(score)
     keep_log_prob = F.logsigmoid(torch.where(kept, score, -score))
     drawn = (candidate != ENDING).nonzero().flatten()
-    visited_at = torch.full_like(episodes.row, NEVER).scatter_(0, candidate[drawn], played.step[drawn])
+    visited_at = torch.full_like(episodes.row, NEVER).scatter_(0, candidate[drawn], step[drawn])
     selected = torch.zeros_like(visited_at, dtype=torch.bool).scatter_(0, candidate[drawn], kept[drawn])
     return Rollout(
         episodes,
         encoded,
         play,
-        episode=played.episode,
-        step=played.step,
+        episode=episode,
+        step=step,
         candidate=candidate,
         kept=kept,
-        order_log_prob=regret - played.weight.log(),
+        order_log_prob=regret - weight.log(),
         keep_log_prob=torch.where(candidate == ENDING, 0.0, keep_log_prob),
         visited_at=visited_at,
         selected=selected,
-        keep_probability=_keep_probability(episodes, played, visited_at),
+        keep_probability=_keep_probability(episodes, slots, visited_at),
     )
 
 
 def _keep_probability(
-    episodes: Episodes, played: Played, visited_at: Int[Tensor, "candidates"]
+    episodes: Episodes, slots: Slots, visited_at: Int[Tensor, "candidates"]
 ) -> Float[Tensor, "candidates"]:
     """Return the probability that each candidate is kept.
 
@@ -112,11 +115,11 @@ def _keep_probability(
     would have been drawn before the ending neighbour with probability e^l / (e^l + e^l_e) at the last state; its keep
     probability there is multiplied by that.
     """
-    probability = torch.sigmoid(played.scores)
+    probability = torch.sigmoid(slots.scores)
     never = (visited_at == NEVER).nonzero().flatten()
     if never.numel():
-        ending = played.ending[episodes.owner[never]]
-        probability[never] *= torch.sigmoid(played.scores[never] - ending)
+        ending = slots.ending[episodes.owner[never]]
+        probability[never] *= torch.sigmoid(slots.scores[never] - ending)
     return probability
 
 

@@ -16,7 +16,6 @@ from torch import Tensor
 from gdpnet.config import PPOSettings
 from gdpnet.selection.buffer import (
     Batch,
-    collect_states,
     cut_batch,
     gather_batch,
     log_probabilities,
@@ -52,34 +51,28 @@ def update_policy(
     if rollout.decisions == 0:
         return Update(0.0, 0.0, 0, 0)
     with torch.no_grad():
-        buffer = collect_states(rollout, view)
         advantage = advantages(
             rollout, reward_if_kept, settings.discount, exact=settings.advantage == "exact"
         )
         shuffled = torch.randperm(rollout.episodes.count, generator=generator).to(rollout.episode.device)
-        whole = gather_batch(policy, buffer, shuffled)
-        batches = cut_batch(whole, buffer, shuffled, settings.batch_size)
+        whole = gather_batch(policy, rollout, view, shuffled)
+        batches = cut_batch(whole, settings.batch_size)
         # small products fit into the cache of a CPU; on a GPU few large ones are faster
-        scored_in = batches if whole.chosen.device.type == "cpu" else cut_batch(whole, buffer, shuffled)
+        scored_in = batches if whole.chosen.device.type == "cpu" else cut_batch(whole)
         old = [score_batch(policy, batch) for batch in scored_in]
     losses: list[Tensor] = []
-    divergence, backtracks = 0.0, 0
-    for passed in range(settings.passes):
-        accepted = [weight.detach().clone() for weight in policy.parameters()]
-        accepted_kl = divergence
+    divergence, passes, backtracks = 0.0, 0, 0
+    while passes < settings.passes and not backtracks:
+        accepted, accepted_kl = [weight.detach().clone() for weight in policy.parameters()], divergence
         order = torch.randperm(len(batches), generator=generator).tolist()
         losses += [_step(policy, optimiser, batches[number], advantage, settings) for number in order]
         divergence = _mean_kl(policy, scored_in, old)
+        passes += 1
         if not divergence <= settings.kl_limit:  # also true for NaN
             divergence, backtracks = _backtrack(policy, accepted, scored_in, old, settings.kl_limit)
             divergence = divergence if divergence <= settings.kl_limit else accepted_kl
-            return Update(_mean(losses), divergence, passed + 1, backtracks)
-    return Update(_mean(losses), divergence, settings.passes, backtracks)
-
-
-def _mean(losses: list[Tensor]) -> float:
-    """Return the mean loss; the host waits for the device here, not after every step."""
-    return float(torch.stack(losses).mean())
+    # the host waits for the device here, not after every step
+    return Update(float(torch.stack(losses).mean()), divergence, passes, backtracks)
 
 
 def _step(
@@ -93,8 +86,7 @@ def _step(
     score, ending = score_candidates(policy, batch)
     gain: Tensor = Gain.apply(score, ending, batch, advantage, settings.clip)
     if settings.entropy:
-        scored, play = log_probabilities(batch, score, ending), batch.play
-        gain = gain + settings.entropy * joint_entropy(scored, play.learned_order, play.can_end).mean()
+        gain = gain + settings.entropy * joint_entropy(log_probabilities(batch, score, ending)).mean()
     optimiser.zero_grad(set_to_none=True)
     (-gain).backward()
     torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
@@ -145,19 +137,14 @@ class Gain(torch.autograd.Function):
 def _mean_kl(policy: Policy, batches: list[Batch], old: list[Scored]) -> float:
     """Return the exact KL of the joint action, averaged over all decisions."""
     parts = [
-        joint_kl(before, score_batch(policy, batch), batch.play.learned_order, batch.play.can_end).sum()
-        for batch, before in zip(batches, old, strict=True)
+        joint_kl(before, score_batch(policy, batch)).sum() for batch, before in zip(batches, old, strict=True)
     ]
-    return float(torch.stack(parts).double().sum()) / sum(batch.count for batch in batches)
+    return float(torch.stack(parts).double().sum()) / sum(batch.chosen.numel() for batch in batches)
 
 
 @torch.no_grad()
 def _backtrack(
-    policy: Policy,
-    accepted: list[Tensor],
-    batches: list[Batch],
-    old: list[Scored],
-    limit: float,
+    policy: Policy, accepted: list[Tensor], batches: list[Batch], old: list[Scored], limit: float
 ) -> tuple[float, int]:
     """Halve the step of the last pass until the mean KL is within the limit; undo it after eight halvings."""
     for halving in range(1, 9):
@@ -168,4 +155,4 @@ def _backtrack(
             return divergence, halving
     for weight, before in zip(policy.parameters(), accepted, strict=True):
         weight.copy_(before)
-    return float("inf"), 9
+    return torch.inf, 9

@@ -55,7 +55,7 @@ def test_the_triton_engine_makes_the_decisions_of_the_reference(values, play):
     policy, view, episodes = make_setup(values)
     encoded = view.encode(episodes)
     expected = play_reference(policy, view, episodes, encoded, play)
-    assert 0 < int(expected.kept.sum()) < expected.kept.numel()
+    assert 0 < int(expected.kept.sum()) < int(expected.decisions.sum())
     assert_alike(play_triton(policy, view, episodes, encoded, play), expected)
 
 

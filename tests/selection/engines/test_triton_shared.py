@@ -12,7 +12,7 @@ from gdpnet.errors import GDPNetError
 from gdpnet.inference.observation import make_view
 from gdpnet.selection.engines import triton_engine
 from gdpnet.selection.engines.reference import play_reference
-from gdpnet.selection.engines.triton_shared import can_share, play_shared
+from gdpnet.selection.engines.triton_engine import can_share, play_shared
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.rollout import roll_out
 from helpers.setups import DEVICE, OWN, PAPER, PLAYS, SHIPPED, Play, random_graph, random_setup

@@ -8,31 +8,27 @@ lock: no thread is alive when a process forks, and several callers do not interf
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gdpnet._core.device import has_numba
 from gdpnet.errors import GDPNetError
-from gdpnet.selection.engines.numba_layout import HALF_PANEL, HIDDEN_PANEL, Batch, Mode, Network, Observation
-from gdpnet.selection.episodes import Encoded, Episodes, Tables, View
-from gdpnet.selection.play import (
-    DIVERGED,
-    Play,
-    Played,
-    Slots,
-    allocate_slots,
-    neighbour_halves,
-    read_slots,
-)
+from gdpnet.selection.episodes import Encoded, Episodes, View
+from gdpnet.selection.play import DIVERGED, Play, Slots, allocate_slots, neighbour_halves
 from gdpnet.selection.policy import SCORE_BOUND, Policy
 
-_ROWS_AT_ONCE = 1 << 12
-"""Candidates whose half of the first layer is computed at once: few enough for the cache."""
+LANES = 8
+"""Numbers in a vector register."""
+
+HALF_BLOCKS, HIDDEN_BLOCKS = 8, 5
+HALF_PANEL, HIDDEN_PANEL = LANES * HALF_BLOCKS, LANES * HIDDEN_BLOCKS
+"""Columns whose sums stay in registers: of the target's half of the first layer, and of the second layer."""
 
 _RANGES_PER_THREAD = 8
 """Ranges of episodes per thread, of about the same work, so that all threads end together."""
@@ -44,6 +40,44 @@ _FEW = 512
 """Candidates that one thread has played before others have started."""
 
 
+class Inputs(NamedTuple):
+    """What the kernel reads; a panel is a block of columns, the last one padded with zeros."""
+
+    # the policy's weights
+    target: NDArray  # panels, width, HALF_PANEL
+    first_bias: NDArray  # panels * HALF_PANEL
+    confidence: NDArray  # first
+    log_count: NDArray  # first
+    agreement: NDArray  # first
+    ending_half: NDArray  # first
+    hidden: NDArray  # panels, first, HIDDEN_PANEL
+    hidden_bias: NDArray  # panels * HIDDEN_PANEL
+    score: NDArray  # panels * HIDDEN_PANEL
+    score_bias: np.float32
+    bound: np.float32
+    # the weights of an observation, as in `episodes.Tables`
+    own: NDArray
+    bias: NDArray
+    heads: NDArray  # transposed: fold models, classes, width
+    head_bias: NDArray
+    nodes: int
+    # episodes and their candidates
+    target_row: NDArray
+    offsets: NDArray
+    key: NDArray
+    ending_key: NDArray
+    message: NDArray
+    counted: NDArray  # empty if every candidate counts as one
+    half: NDArray
+    probabilities: NDArray
+    # how to play
+    greedy: bool
+    learned: bool
+    can_end: bool
+    extras: bool
+    self_weight: bool
+
+
 def can_use_numba(view: View, episodes: Episodes) -> bool:
     """Return whether the numba kernel can play these episodes: on the CPU, in single precision, with numba."""
     tables = view.tables
@@ -53,18 +87,16 @@ def can_use_numba(view: View, episodes: Episodes) -> bool:
 
 
 @torch.no_grad()
-def play_numba(policy: Policy, view: View, episodes: Episodes, encoded: Encoded, play: Play) -> Played:
+def play_numba(policy: Policy, view: View, episodes: Episodes, encoded: Encoded, play: Play) -> Slots:
     """Play every episode of a batch to its end, one after the other."""
     from gdpnet.selection.engines.numba_kernel import play_range
 
-    assert view.tables is not None
     # products with zeros are left out, which would hide a NaN
     if not bool(policy.target_weight.isfinite().all()):
         raise GDPNetError(DIVERGED)
-    mode = Mode(play.greedy, play.learned_order, play.can_end, policy.extras, view.tables.self_weight)
     slots = allocate_slots(episodes)
     out = Slots(*[_array(column) for column in slots])  # the same memory
-    inputs = _network(policy, play), _observation(view.tables), _batch(policy, episodes, encoded), out, mode
+    inputs = _inputs(policy, view, episodes, encoded, play), out
     cuts = _cuts(episodes, torch.get_num_threads())
     if len(cuts) == 2:
         finite = play_range(*cuts, *inputs)
@@ -73,7 +105,7 @@ def play_numba(policy: Policy, view: View, episodes: Episodes, encoded: Encoded,
             finite = all(list(pool.map(lambda *cut: play_range(*cut, *inputs), cuts[:-1], cuts[1:])))
     if not finite:
         raise GDPNetError(DIVERGED)
-    return read_slots(episodes, slots)
+    return slots
 
 
 def _cuts(episodes: Episodes, threads: int) -> list[int]:
@@ -87,11 +119,12 @@ def _cuts(episodes: Episodes, threads: int) -> list[int]:
     return torch.cat([bounds.new_zeros(1), bounds, bounds.new_full((1,), episodes.count)]).unique().tolist()
 
 
-def _network(policy: Policy, play: Play) -> Network:
-    width = policy.target_weight.shape[0] - 2 * policy.extras
-    zeros = torch.zeros_like(policy.first_bias)
+def _inputs(policy: Policy, view: View, episodes: Episodes, encoded: Encoded, play: Play) -> Inputs:
+    tables = view.tables
+    assert tables is not None
+    width, zeros = tables.own.shape[1], torch.zeros_like(policy.first_bias)
     confidence, count = policy.target_weight[width:] if policy.extras else (zeros, zeros)
-    return Network(
+    return Inputs(
         _panels(policy.target_weight[:width], HALF_PANEL),
         _padded(policy.first_bias, HALF_PANEL),
         _array(confidence),
@@ -103,24 +136,24 @@ def _network(policy: Policy, play: Play) -> Network:
         _padded(policy.score_weight, HIDDEN_PANEL),
         np.float32(policy.score_bias.item()),
         np.float32(SCORE_BOUND),
-    )
-
-
-def _observation(tables: Tables) -> Observation:
-    heads = _array(tables.heads.transpose(1, 2))
-    return Observation(_array(tables.own), _array(tables.bias), heads, _array(tables.head_bias), tables.nodes)
-
-
-def _batch(policy: Policy, episodes: Episodes, encoded: Encoded) -> Batch:
-    return Batch(
+        _array(tables.own),
+        _array(tables.bias),
+        _array(tables.heads.transpose(1, 2)),
+        _array(tables.head_bias),
+        tables.nodes,
         _array(episodes.target_row),
         _array(episodes.offsets),
         _array(episodes.key).view(np.uint32),
         _array(episodes.ending_key).view(np.uint32),
         _array(encoded.message),
         _array(encoded.message.new_empty(0) if encoded.weight is None else encoded.weight),
-        _array(neighbour_halves(policy, encoded, _ROWS_AT_ONCE)),
+        _array(neighbour_halves(policy, encoded)),
         _array(encoded.probabilities),
+        play.greedy,
+        play.learned_order,
+        play.can_end,
+        policy.extras,
+        tables.self_weight,
     )
 
 

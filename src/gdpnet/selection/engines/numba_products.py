@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from gdpnet.selection.engines.numba_layout import HALF_BLOCKS, HIDDEN_BLOCKS, LANES
+from gdpnet.selection.engines.numba_engine import HALF_BLOCKS, HIDDEN_BLOCKS, LANES
 
 FLAGS = ("contract", "reassoc", "nsz")
 """Fast-math flags: products may be reordered, but infinities and NaNs keep their meaning."""
@@ -35,9 +35,10 @@ class _Panel:
         """Return the address of the panel's first row."""
         return self.builder.gep(weight, [self.builder.mul(self.begin, rows)])
 
-    def load(self, vector: Any) -> list[Any]:
-        """Load the panel's columns of a vector."""
-        return self._load(vector, self.begin)
+    def load(self, base: Any, at: Any = None) -> list[Any]:
+        """Load the panel's columns of a vector, or as many from another place on."""
+        places = self._places(base, self.begin if at is None else at)
+        return [self.builder.load(place, align=4) for place in places]
 
     def store(self, blocks: list[Any], vector: Any) -> None:
         """Store the panel's columns of a vector."""
@@ -53,7 +54,7 @@ class _Panel:
         k = self._phi(_INT(0), before)
         sums = [[self._phi(block, before) for block in start] for _ in inputs]
         row = k if index is None else builder.load(builder.gep(index, [k]))
-        weights = self._load(weight, builder.mul(row, self.width))
+        weights = self.load(weight, builder.mul(row, self.width))
         ends = []
         for one, old in zip(inputs, sums, strict=True):
             number = self._broadcast(builder.load(builder.gep(one, [k])))
@@ -90,24 +91,16 @@ class _Panel:
         pointer = _VECTOR.as_pointer()
         return [self.builder.bitcast(self.builder.gep(base, [place]), pointer) for place in places]
 
-    def _load(self, base: Any, at: Any) -> list[Any]:
-        return [self.builder.load(place, align=4) for place in self._places(base, at)]
-
     def _broadcast(self, number: Any) -> Any:
         nothing, first = _VECTOR(ir.Undefined), ir.IntType(32)
         vector = self.builder.insert_element(nothing, number, first(0))
         return self.builder.shuffle_vector(vector, nothing, ir.VectorType(first, LANES)([0] * LANES))
 
 
-def _pointers(context: Any, builder: Any, kinds: Any, values: Any) -> list[Any]:
-    arrays = [
-        context.make_array(kind)(context, builder, value) for kind, value in zip(kinds, values, strict=True)
-    ]
-    return [array.data for array in arrays]
-
-
-def _shape(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    return cgutils.unpack_tuple(builder, context.make_array(kind)(context, builder, value).shape)
+def _arrays(context: Any, builder: Any, signature: Any, arguments: Any, count: int) -> list[Any]:
+    """Return the first arguments as structures with ``data`` and ``shape``."""
+    pairs = zip(signature.args[:count], arguments[:count], strict=True)
+    return [context.make_array(kind)(context, builder, value) for kind, value in pairs]
 
 
 @intrinsic
@@ -115,13 +108,12 @@ def add_rows(typing: Any, out: Any, value: Any, index: Any, weight: Any, panel: 
     """Add to a panel of out the sum over k < count of value[k] weight[panel, index[k]]."""
 
     def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target, inputs, places, weights = _pointers(context, builder, signature.args[:4], arguments[:4])
-        number, count = arguments[4:]
-        _, rows, _ = _shape(context, builder, signature.args[3], arguments[3])
-        panel = _Panel(builder, HALF_BLOCKS, number)
-        weights = panel.rows_of(weights, rows)
-        (sums,) = panel.sum(panel.load(target), [inputs], weights, count, places)
-        panel.store(sums, target)
+        target, inputs, places, weights = _arrays(context, builder, signature, arguments, 4)
+        _, rows, _ = cgutils.unpack_tuple(builder, weights.shape)
+        panel = _Panel(builder, HALF_BLOCKS, arguments[4])
+        start, matrix = panel.load(target.data), panel.rows_of(weights.data, rows)
+        (sums,) = panel.sum(start, [inputs.data], matrix, arguments[5], places.data)
+        panel.store(sums, target.data)
         return context.get_dummy_value()
 
     return types.void(out, value, index, weight, panel, count), write
@@ -135,14 +127,14 @@ def _scorer(rows: int) -> Any:
         """Add to each row of out the sum of score · relu(bias + layer hidden) over a panel of hidden columns."""
 
         def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            found, layers, *weights = _pointers(context, builder, signature.args[:5], arguments[:5])
-            _, first = _shape(context, builder, signature.args[1], arguments[1])
+            found, layers, *weights = _arrays(context, builder, signature, arguments, 5)
+            _, first = cgutils.unpack_tuple(builder, layers.shape)
             panel = _Panel(builder, HIDDEN_BLOCKS, arguments[5])
-            inputs = [builder.gep(layers, [builder.mul(_INT(row), first)]) for row in range(rows)]
-            hidden = panel.rows_of(weights[0], first)
-            start, last = panel.load(weights[1]), panel.load(weights[2])
+            inputs = [builder.gep(layers.data, [builder.mul(_INT(row), first)]) for row in range(rows)]
+            hidden = panel.rows_of(weights[0].data, first)
+            start, last = panel.load(weights[1].data), panel.load(weights[2].data)
             for row, sums in enumerate(panel.sum(start, inputs, hidden, first)):
-                place = builder.gep(found, [_INT(row)])
+                place = builder.gep(found.data, [_INT(row)])
                 total = builder.fadd(builder.load(place), panel.score(sums, last), flags=FLAGS)
                 builder.store(total, place)
             return context.get_dummy_value()

@@ -2,98 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 import triton
 import triton.language as tl
-from jaxtyping import Float
-from torch import Tensor
 
-from gdpnet.selection.episodes import Encoded, Episodes, Tables
-from gdpnet.selection.play import Play, Slots
-from gdpnet.selection.policy import SCORE_BOUND, Policy
+from gdpnet.selection.policy import SCORE_BOUND
 
-_TILE = 16
-"""Candidates that are scored at once."""
-
-GOLDEN_RATIO = 0x9E3779B9
-_COUNTER_START = 0x7F4A7C15
-"""The constants of `gdpnet._core.random`."""
-
-
-def launch(
-    policy: Policy,
-    tables: Tables,
-    episodes: Episodes,
-    encoded: Encoded,
-    half: Float[Tensor, "candidates first"],
-    play: Play,
-    groups: list[tuple[int, int, int]],
-    slots: Slots,
-) -> None:
-    """Play all episodes and write their decisions, one launch per group of similar length."""
-    open_ = torch.ones(episodes.row.numel(), dtype=torch.int8, device=half.device)
-    inputs, constants = inputs_of(policy, tables, episodes, encoded, half), constants_of(policy, tables, play)
-    counted = half if encoded.weight is None else encoded.weight
-    for start, end, size in groups:
-        _play[(end - start,)](
-            *inputs, counted, *slots, open_, start, tables.nodes,
-            BLOCK=size, TILE=_TILE, WEIGHTED=encoded.weight is not None, **constants, num_warps=4,
-        )  # fmt: skip
-
-
-def inputs_of(
-    policy: Policy,
-    tables: Tables,
-    episodes: Episodes,
-    encoded: Encoded,
-    half: Float[Tensor, "candidates first"],
-) -> tuple[Tensor, ...]:
-    """Return the tensors that both kernels read, in the order of their arguments."""
-    width = tables.own.shape[1]
-    return (
-        tables.own, tables.bias, tables.heads.contiguous(), tables.head_bias,
-        episodes.target_row, episodes.offsets, episodes.key, episodes.ending_key,
-        encoded.message, half, encoded.probabilities,
-        policy.target_weight,
-        policy.target_weight[width:] if policy.extras else policy.target_weight[:2],
-        policy.first_bias,
-        policy.agreement_weight if policy.extras else policy.first_bias,
-        policy.hidden_weight, policy.hidden_bias, policy.score_weight, policy.score_bias, policy.ending_half(),
-    )  # fmt: skip
-
-
-def constants_of(policy: Policy, tables: Tables, play: Play) -> dict[str, Any]:
-    """Return the constants that both kernels are compiled for."""
-    first, second = policy.hidden_weight.shape
-    sizes = {
-        "WIDTH": tables.own.shape[1],
-        "CLASSES": tables.head_bias.shape[1],
-        "FIRST": first,
-        "SECOND": second,
-    }
-    # blocks are powers of two, and products need sixteen rows and columns or more
-    blocks = {f"{name}_P": max(16, triton.next_power_of_2(size)) for name, size in sizes.items()}
-    return (
-        sizes
-        | blocks
-        | {
-            "GREEDY": play.greedy,
-            "LEARNED": play.learned_order,
-            "CAN_END": play.can_end,
-            "EXTRAS": policy.extras,
-            "SELF_WEIGHT": tables.self_weight,
-            "BOUND": SCORE_BOUND,
-            "GOLDEN": as_signed(GOLDEN_RATIO),
-            "START": as_signed(_COUNTER_START),
-        }
-    )
-
-
-def as_signed(number: int) -> int:
-    """Return the signed 32-bit integer of the same bits."""
-    return number - (1 << 32) if number >= 1 << 31 else number
+_BOUND = tl.constexpr(SCORE_BOUND)
 
 
 @triton.jit
@@ -107,22 +21,16 @@ def mix(key):
 
 
 @triton.jit
-def uniform(key, counter, GOLDEN: tl.constexpr, START: tl.constexpr):
+def uniform(key, counter):
     """Draw as `gdpnet._core.random.uniforms` does."""
-    bits = mix(key + (counter * GOLDEN + START).to(tl.int32))
+    bits = mix(key + (counter * -0x61C88647 + 0x7F4A7C15).to(tl.int32))
     return (((bits >> 9) & 0x7FFFFF).to(tl.float32) + 0.5) * (1.0 / 0x800000)
 
 
 @triton.jit
-def gumbel(key, counter, GOLDEN: tl.constexpr, START: tl.constexpr):
+def gumbel(key, counter):
     """Draw as `gdpnet._core.random.gumbels` does."""
-    return -tl.log(-tl.log(uniform(key, counter, GOLDEN, START)))
-
-
-@triton.jit
-def sigmoid(x):
-    """Return 1 / (1 + e^-x)."""
-    return 1.0 / (1.0 + tl.exp(-x))
+    return -tl.log(-tl.log(uniform(key, counter)))
 
 
 @triton.jit
@@ -133,19 +41,17 @@ def load_block(pointer, row, column, rows, columns):
 
 
 @triton.jit
-def score_rows(
-    layer, hidden_weight, hidden_bias, score_weight, score_bias, BOUND: tl.constexpr, PRECISION: tl.constexpr
-):
+def score_rows(layer, hidden_weight, hidden_bias, score_weight, score_bias, PRECISION: tl.constexpr):
     """Return the score of each row of the first layer; NaN stays NaN, so that divergence is noticed."""
     KEEP_NAN: tl.constexpr = tl.PropagateNan.ALL
     hidden = tl.dot(tl.maximum(layer, 0.0, propagate_nan=KEEP_NAN), hidden_weight, input_precision=PRECISION)
     hidden = tl.maximum(hidden + hidden_bias[None, :], 0.0, propagate_nan=KEEP_NAN)
     score = tl.sum(hidden * score_weight[None, :], axis=1) + score_bias
-    return tl.minimum(tl.maximum(score, -BOUND, propagate_nan=KEEP_NAN), BOUND, propagate_nan=KEEP_NAN)
+    return tl.minimum(tl.maximum(score, -_BOUND, propagate_nan=KEEP_NAN), _BOUND, propagate_nan=KEEP_NAN)
 
 
 @triton.jit
-def _play(
+def play_one(
     own_ptr, bias_ptr, heads_ptr, head_bias_ptr,
     row_ptr, offsets_ptr, key_ptr, ending_key_ptr,
     message_ptr, half_ptr, probabilities_ptr,
@@ -157,7 +63,7 @@ def _play(
     WIDTH: tl.constexpr, CLASSES: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr,
     WIDTH_P: tl.constexpr, CLASSES_P: tl.constexpr, FIRST_P: tl.constexpr, SECOND_P: tl.constexpr,
     GREEDY: tl.constexpr, LEARNED: tl.constexpr, CAN_END: tl.constexpr, EXTRAS: tl.constexpr,
-    SELF_WEIGHT: tl.constexpr, BOUND: tl.constexpr, GOLDEN: tl.constexpr, START: tl.constexpr,
+    SELF_WEIGHT: tl.constexpr,
 ):  # fmt: skip
     """Play one episode."""
     episode = (first_episode + tl.program_id(0)).to(tl.int64)
@@ -166,11 +72,8 @@ def _play(
     row = tl.load(row_ptr + episode)
     fold_model = row // nodes
 
-    column = tl.arange(0, WIDTH_P)
-    first = tl.arange(0, FIRST_P)
-    second = tl.arange(0, SECOND_P)
-    label = tl.arange(0, CLASSES_P)
-    place = tl.arange(0, BLOCK)
+    column, label, place = tl.arange(0, WIDTH_P), tl.arange(0, CLASSES_P), tl.arange(0, BLOCK)
+    first, second = tl.arange(0, FIRST_P), tl.arange(0, SECOND_P)
     in_row, in_first, in_second, in_label = column < WIDTH, first < FIRST, second < SECOND, label < CLASSES
     inside = place < length
 
@@ -200,8 +103,7 @@ def _play(
             else:
                 state = tl.maximum((own + total) / (1.0 + kept_count) + bias, 0.0)
             logits = tl.sum(state[:, None] * heads, axis=0) + head_bias
-            chance = tl.exp(logits - tl.max(logits, axis=0))
-            probability = chance / tl.sum(chance, axis=0)
+            probability = tl.softmax(logits, 0)
             target_weight = load_block(target_weight_ptr, column, first, WIDTH, FIRST)
             target_half = tl.sum(state[:, None] * target_weight, axis=0) + first_bias
             if EXTRAS:
@@ -213,7 +115,7 @@ def _play(
                 end_layer = tl.maximum(target_half + ending_half, 0.0)
                 end_hidden = tl.maximum(tl.sum(end_layer[:, None] * hidden_weight, axis=0) + hidden_bias, 0.0)
                 ending = tl.sum(end_hidden * score_weight, axis=0) + score_bias
-                ending = tl.minimum(tl.maximum(ending, -BOUND), BOUND)
+                ending = tl.minimum(tl.maximum(ending, -_BOUND), _BOUND)
             begin = 0
             while begin < length:
                 some = begin + tl.arange(0, TILE)
@@ -226,9 +128,7 @@ def _play(
                     agreement = tl.sum(other * probability[None, :], axis=1)
                     agreement_weight = tl.load(agreement_ptr + first, mask=in_first, other=0.0)
                     layer += agreement[:, None] * agreement_weight[None, :]
-                tile_score = score_rows(
-                    layer, hidden_weight, hidden_bias, score_weight, score_bias, BOUND, "ieee"
-                )
+                tile_score = score_rows(layer, hidden_weight, hidden_bias, score_weight, score_bias, "ieee")
                 tile_open = tl.load(open_ptr + start + some, mask=there, other=0)
                 tl.store(scores_ptr + start + some, tile_score, mask=there & (tile_open != 0))
                 begin += TILE
@@ -238,7 +138,7 @@ def _play(
         regret = scores if LEARNED else tl.zeros_like(scores)
         perturbed = regret
         if not (GREEDY and LEARNED):
-            perturbed = regret + gumbel(key, 2 * step, GOLDEN, START)
+            perturbed = regret + gumbel(key, 2 * step)
         perturbed = tl.where(open_, perturbed, -float("inf"))
         best = tl.max(perturbed, axis=0)
         weight = tl.sum(tl.where(open_, tl.exp(regret), 0.0), axis=0)
@@ -247,7 +147,7 @@ def _play(
             weight += tl.exp(ending)
             end_score = ending
             if not GREEDY:
-                end_score = ending + gumbel(ending_key, 2 * step, GOLDEN, START)
+                end_score = ending + gumbel(ending_key, 2 * step)
             ends = end_score > best
         slot = start + episode + step
         tl.store(weight_ptr + slot, weight)
@@ -263,7 +163,7 @@ def _play(
                 kept = score > 0
             else:
                 drawn_key = tl.sum(tl.where(here, key, 0), axis=0)
-                kept = uniform(drawn_key, 2 * step + 1, GOLDEN, START) < sigmoid(score)
+                kept = uniform(drawn_key, 2 * step + 1) < tl.sigmoid(score)
             tl.store(candidate_ptr + slot, start + drawn)
             tl.store(kept_ptr + slot, kept)
             tl.store(score_ptr + slot, score)

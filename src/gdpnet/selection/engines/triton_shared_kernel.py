@@ -5,70 +5,18 @@ A program plays sixteen episodes in lockstep, so that their products are product
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
-from jaxtyping import Float
-from torch import Tensor
 
-from gdpnet.selection.engines.triton_kernel import (
-    GOLDEN_RATIO,
-    as_signed,
-    constants_of,
-    gumbel,
-    inputs_of,
-    load_block,
-    mix,
-    score_rows,
-    sigmoid,
-    uniform,
-)
-from gdpnet.selection.episodes import Encoded, Episodes, Tables
-from gdpnet.selection.play import Play
-from gdpnet.selection.policy import Policy
+from gdpnet.selection.engines.triton_kernel import gumbel, load_block, mix, score_rows, uniform
 
-ROWS = 16
-"""Episodes that a program plays in lockstep."""
-
-TILE = 8
-"""Candidates of each episode that are scored at once."""
-
-PRECISION = "tf32x3"
-"""Precision of products: three tensor-core products that together are as exact as one in single precision."""
-
-WARPS = 4
-
-_COPY_FOLD = 3 * GOLDEN_RATIO & 0xFFFFFFFF
-"""The constant that `gdpnet._core.random.keys` adds to the third part of a key, the copy."""
-
-
-def launch_shared(
-    policy: Policy,
-    tables: Tables,
-    episodes: Episodes,
-    encoded: Encoded,
-    half: Float[Tensor, "candidates first"],
-    play: Play,
-    copies: int,
-    groups: list[tuple[int, int, int]],
-) -> tuple[Float[Tensor, "copies candidates"], Tensor]:
-    """Play all episodes ``copies`` times; return keep probabilities and the kept candidates, one row per copy."""
-    candidates = episodes.row.numel()
-    probability = half.new_empty(copies, candidates)
-    kept = torch.empty(copies, candidates, dtype=torch.int8, device=half.device)
-    inputs, constants = inputs_of(policy, tables, episodes, encoded, half), constants_of(policy, tables, play)
-    for start, end, size in groups:
-        _play_copies[(triton.cdiv((end - start) * copies, ROWS),)](
-            *inputs, probability, kept, start, end, copies, candidates,
-            ROWS=ROWS, TILES=max(size // TILE, 1), TILE=TILE, PRECISION=PRECISION, FOLD=as_signed(_COPY_FOLD),
-            **constants, num_warps=WARPS,
-        )  # fmt: skip
-    return probability, kept
+_COPY_FOLD = tl.constexpr((3 * 0x9E3779B9 & 0xFFFFFFFF) - (1 << 32))
+"""The constant that `gdpnet._core.random.keys` adds to the third part of a key, the copy; signed."""
 
 
 # without this, values that are one or a multiple of sixteen would be compiled separately
 @triton.jit(do_not_specialize=["first_episode", "last_episode", "copies", "candidates"])
-def _play_copies(
+def play_copies(
     own_ptr, bias_ptr, heads_ptr, head_bias_ptr,
     row_ptr, offsets_ptr, key_ptr, ending_key_ptr,
     message_ptr, half_ptr, probabilities_ptr,
@@ -76,11 +24,11 @@ def _play_copies(
     hidden_weight_ptr, hidden_bias_ptr, score_weight_ptr, score_bias_ptr, ending_half_ptr,
     probability_ptr, kept_ptr,
     first_episode, last_episode, copies, candidates,
-    ROWS: tl.constexpr, TILES: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr, FOLD: tl.constexpr,
+    ROWS: tl.constexpr, TILES: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
     WIDTH: tl.constexpr, CLASSES: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr,
     WIDTH_P: tl.constexpr, CLASSES_P: tl.constexpr, FIRST_P: tl.constexpr, SECOND_P: tl.constexpr,
     GREEDY: tl.constexpr, LEARNED: tl.constexpr, CAN_END: tl.constexpr, EXTRAS: tl.constexpr,
-    SELF_WEIGHT: tl.constexpr, BOUND: tl.constexpr, GOLDEN: tl.constexpr, START: tl.constexpr,
+    SELF_WEIGHT: tl.constexpr,
 ):  # fmt: skip
     """Play some episodes; the state of a row that ends before the others no longer changes."""
     BLOCK: tl.constexpr = TILES * TILE
@@ -93,11 +41,8 @@ def _play_copies(
     longest = tl.max(length, axis=0)
     row = tl.load(row_ptr + episode, mask=plays, other=0)
 
-    column = tl.arange(0, WIDTH_P)
-    first = tl.arange(0, FIRST_P)
-    second = tl.arange(0, SECOND_P)
-    label = tl.arange(0, CLASSES_P)
-    place = tl.arange(0, BLOCK)
+    column, label, place = tl.arange(0, WIDTH_P), tl.arange(0, CLASSES_P), tl.arange(0, BLOCK)
+    first, second = tl.arange(0, FIRST_P), tl.arange(0, SECOND_P)
     in_row, in_first, in_second, in_label = column < WIDTH, first < FIRST, second < SECOND, label < CLASSES
     inside = place[None, :] < length[:, None]
 
@@ -108,7 +53,7 @@ def _play_copies(
     hidden_bias = tl.load(hidden_bias_ptr + second, mask=in_second, other=0.0)
     score_weight = tl.load(score_weight_ptr + second, mask=in_second, other=0.0)
     score_bias = tl.load(score_bias_ptr)
-    fold = mix(copy + FOLD)
+    fold = mix(copy + _COPY_FOLD)
     key = tl.load(key_ptr + start[:, None] + place[None, :], mask=inside, other=0)
     key = mix(key + fold[:, None])
     ending_key = mix(tl.load(ending_key_ptr + episode, mask=plays, other=0) + fold)
@@ -132,8 +77,7 @@ def _play_copies(
             state = tl.maximum((own + total) / (1.0 + kept_count)[:, None] + bias[None, :], 0.0)
         heads = load_block(heads_ptr, across, which, WIDTH, CLASSES)
         logits = tl.dot(state, heads, input_precision=PRECISION) + head_bias[None, :]
-        chance = tl.exp(logits - tl.max(logits, axis=1)[:, None])
-        probability = chance / tl.sum(chance, axis=1)[:, None]
+        probability = tl.softmax(logits, 1, keep_dims=True)
         target_weight = load_block(target_weight_ptr, across, down, WIDTH, FIRST)
         target_half = tl.dot(state, target_weight, input_precision=PRECISION) + first_bias[None, :]
         if EXTRAS:
@@ -145,9 +89,7 @@ def _play_copies(
             ending_half = tl.load(ending_half_ptr + first, mask=in_first, other=0.0)
             hidden_weight = load_block(hidden_weight_ptr, down, out, FIRST, SECOND)
             end_layer = target_half + ending_half[None, :]
-            ending = score_rows(
-                end_layer, hidden_weight, hidden_bias, score_weight, score_bias, BOUND, PRECISION
-            )
+            ending = score_rows(end_layer, hidden_weight, hidden_bias, score_weight, score_bias, PRECISION)
         tile = 0
         while tile * TILE < longest:
             inner = down + (tile >> 30) * 16
@@ -171,7 +113,7 @@ def _play_copies(
                 layer += agreement[:, :, None] * agreement_weight[None, None, :]
             flat = tl.reshape(layer, (ROWS * TILE, FIRST_P))
             hidden_weight = load_block(hidden_weight_ptr, inner, out, FIRST, SECOND)
-            score = score_rows(flat, hidden_weight, hidden_bias, score_weight, score_bias, BOUND, PRECISION)
+            score = score_rows(flat, hidden_weight, hidden_bias, score_weight, score_bias, PRECISION)
             tiled = tl.broadcast_to(tl.reshape(score, (ROWS, 1, TILE)), (ROWS, TILES, TILE))
             in_tile = open_ & (place // TILE == tile)[None, :]
             scores = tl.where(in_tile, tl.reshape(tiled, (ROWS, BLOCK)), scores)
@@ -179,14 +121,14 @@ def _play_copies(
 
         perturbed = scores if LEARNED else tl.zeros_like(scores)
         if not (GREEDY and LEARNED):
-            perturbed += gumbel(key, 2 * step, GOLDEN, START)
+            perturbed += gumbel(key, 2 * step)
         perturbed = tl.where(open_, perturbed, -float("inf"))
         runs = remaining > 0
         draws = runs
         if CAN_END:
             end_score = ending
             if not GREEDY:
-                end_score += gumbel(ending_key, 2 * step, GOLDEN, START)
+                end_score += gumbel(ending_key, 2 * step)
             ends = runs & (end_score > tl.max(perturbed, axis=1))
             draws = runs & (ends == 0)
             remaining = tl.where(ends, 0, remaining)
@@ -197,7 +139,7 @@ def _play_copies(
             kept = draws & (score > 0)
         else:
             drawn_key = tl.sum(tl.where(here, key, 0), axis=1)
-            kept = draws & (uniform(drawn_key, 2 * step + 1, GOLDEN, START) < sigmoid(score))
+            kept = draws & (uniform(drawn_key, 2 * step + 1) < tl.sigmoid(score))
         open_ = open_ & (here == 0)
         selected = selected | (here & kept[:, None])
         remaining = tl.where(draws, remaining - 1, remaining)
@@ -206,9 +148,9 @@ def _play_copies(
         total += tl.load(message, mask=grows[:, None] & (across < WIDTH)[None, :], other=0.0)
         kept_count += grows.to(tl.float32)
         step += 1
-    keep = sigmoid(scores)
+    keep = tl.sigmoid(scores)
     if CAN_END:
-        keep = tl.where(open_, keep * sigmoid(scores - ending[:, None]), keep)
+        keep = tl.where(open_, keep * tl.sigmoid(scores - ending[:, None]), keep)
     slot = copy.to(tl.int64)[:, None] * candidates + start[:, None] + place[None, :]
     tl.store(probability_ptr + slot, keep, mask=inside)
     tl.store(kept_ptr + slot, selected.to(tl.int8), mask=inside)
