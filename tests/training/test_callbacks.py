@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from gdpnet.estimator import GDPNet
-from gdpnet.training import tasks
 from gdpnet.training.callbacks import Callback, CallbackList, OnEpoch
 from gdpnet.training.state import Epoch, TrainingState
+from gdpnet.training.tasks import LabelTask
 from helpers.small import FAST, noisy_graph, same_weights
 
 GRAPH = noisy_graph(60)
@@ -45,13 +45,13 @@ def test_callbacks_are_called_in_order_around_the_epochs():
 
 def test_training_ends_before_the_heads_are_fitted(monkeypatch):
     calls: list[tuple] = []
-    plain = tasks.finalise_labelled
+    plain = LabelTask.finalise
 
     def finalise(*arguments):
         calls.append(("finalise",))
         return plain(*arguments)
 
-    monkeypatch.setattr(tasks, "finalise_labelled", finalise)
+    monkeypatch.setattr(LabelTask, "finalise", finalise)
     fit(Recorder("a", calls))
     assert calls[-2:] == [("a", "end", 3), ("finalise",)]
 

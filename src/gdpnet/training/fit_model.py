@@ -17,9 +17,18 @@ from gdpnet.inference.networks import build_networks
 from gdpnet.representation.tasks import CLASSIFICATION, Task
 from gdpnet.training.callbacks import Callback, CallbackList
 from gdpnet.training.label_noise import name_suspected, without_suspected
+from gdpnet.training.link_task import LinksTask
 from gdpnet.training.state import Epoch, begin_training
-from gdpnet.training.tasks import TASKS
+from gdpnet.training.tasks import LabelTask, TrainingTask
 from gdpnet.training.trainer import train_epochs
+from gdpnet.training.unsupervised import ClustersTask
+
+TASKS: dict[str, type[TrainingTask]] = {
+    "classification": LabelTask,
+    "multi-label": LabelTask,
+    "links": LinksTask,
+    "clusters": ClustersTask,
+}
 
 
 def fit_model(
