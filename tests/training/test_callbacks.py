@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gdpnet.estimator import GDPNet
-from gdpnet.training.callbacks import Callback, CallbackList, OnEpoch
+from gdpnet.training.callbacks import Callback
 from gdpnet.training.state import Epoch, TrainingState
 from gdpnet.training.tasks import LabelTask
 from helpers.small import FAST, noisy_graph, same_weights
@@ -97,10 +97,3 @@ def test_an_error_in_a_callback_ends_training():
     with pytest.raises(StopError):
         fit(stop, Recorder("a", calls))
     assert [call[1] for call in calls] == ["begin", "epoch"]
-
-
-def test_a_list_wraps_functions_and_leaves_callbacks_as_they_are():
-    mine = Callback()
-    listed = CallbackList([mine, print]).callbacks
-    assert listed[0] is mine
-    assert isinstance(listed[1], OnEpoch)

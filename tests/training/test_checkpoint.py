@@ -85,7 +85,7 @@ def test_a_run_folder_holds_settings_a_description_a_checkpoint_and_one_line_per
 def test_a_run_is_opened_with_its_settings_and_description(uninterrupted):
     path, _ = uninterrupted
     run, config, about = open_run(path)
-    assert (run, config) == (RunFolder(path), CONFIG)
+    assert (run.path, config) == (path, CONFIG)
     assert (about["graph"], about["seed"], about["split"]) == ("mine", 0, "paper")
     assert about["fingerprint"] == fingerprint(GRAPH)
 

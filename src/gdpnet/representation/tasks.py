@@ -1,7 +1,7 @@
 """Tasks: the ground truth, the loss, and f_c, the score of a target under its predicted probabilities.
 
 The shipped tasks are classes, sets of labels, clusters and edges; users may write their own. Selection does not know
-the task: it gets rewards, which `gdpnet.training.gains` computes from f_c.
+the task: it gets rewards, which `gdpnet.training.selection_phase` computes from f_c.
 """
 
 from __future__ import annotations

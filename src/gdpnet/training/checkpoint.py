@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,51 +20,21 @@ from gdpnet.training.callbacks import Callback
 from gdpnet.training.state import Epoch, TrainingState
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """Paths of the files of a run."""
 
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        """Return the path of the effective settings."""
-        return self.path / "config.toml"
-
-    @property
-    def about(self) -> Path:
-        """Return the path of the description of the run: graph, seed, version."""
-        return self.path / "run.json"
-
-    @property
-    def model(self) -> Path:
-        """Return the path of the model."""
-        return self.path / "model.safetensors"
-
-    @property
-    def checkpoint(self) -> Path:
-        """Return the path of the state that a stopped run resumes from."""
-        return self.path / "checkpoint.safetensors"
-
-    @property
-    def history(self) -> Path:
-        """Return the path of the history, one line per epoch."""
-        return self.path / "history.jsonl"
-
-    @property
-    def metrics(self) -> Path:
-        """Return the path of the final metrics."""
-        return self.path / "metrics.json"
-
-    @property
-    def suspected(self) -> Path:
-        """Return the path of the table of suspected label errors, written only if there are any."""
-        return self.path / "suspected_labels.csv"
-
-    @property
-    def figures(self) -> Path:
-        """Return the folder of figures."""
-        return self.path / "figures"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.toml"  # the effective settings
+        self.about = path / "run.json"  # graph, seed, version
+        self.model = path / "model.safetensors"
+        self.checkpoint = path / "checkpoint.safetensors"  # the state that a stopped run resumes from
+        self.history = path / "history.jsonl"  # one line per epoch
+        self.metrics = path / "metrics.json"  # the final ones
+        self.suspected = (
+            path / "suspected_labels.csv"
+        )  # suspected label errors, written only if there are any
+        self.figures = path / "figures"  # a folder
 
 
 def create_run(
@@ -118,6 +87,8 @@ def check_same_graph(about: dict[str, Any], graph: Graph) -> None:
         )
 
 
+_OPTIMISERS = ("policy_optimiser", "optimiser")
+_PROGRESS = ("epoch", "best_f1", "best_epoch", "history")
 _FOUND = ("truth", "suggested", "best_suggested")
 """Labels found during training; each may be missing."""
 
@@ -129,17 +100,11 @@ def write_checkpoint(run: RunFolder, state: TrainingState) -> None:
     """Write the training state and the history so far."""
     tensors = dict(state.weights())
     tensors |= {f"best.{name}": value for name, value in state.best.items()}
-    for title, optimiser in (("policy_optimiser", state.policy_optimiser), ("optimiser", state.optimiser)):
-        for number, moments in optimiser.state_dict()["state"].items():
+    for title in _OPTIMISERS:
+        for number, moments in getattr(state, title).state_dict()["state"].items():
             tensors |= {f"{title}.{number}.{key}": value for key, value in moments.items()}
     tensors |= {name: getattr(state, name) for name in _FOUND if getattr(state, name) is not None}
-    about = {
-        "epoch": state.epoch,
-        "best_f1": state.best_f1,
-        "best_epoch": state.best_epoch,
-        "history": state.history,
-        "streams": _STREAMS,
-    }
+    about = {name: getattr(state, name) for name in _PROGRESS} | {"streams": _STREAMS}
     write_tensors(run.checkpoint, "checkpoint", tensors, about)
     write_text(run.history, "".join(json.dumps(plain(line)) + "\n" for line in state.history))
 
@@ -156,21 +121,18 @@ def read_checkpoint(run: RunFolder, state: TrainingState) -> None:
         )
     device = state.policy.score_bias.device
     try:
-        for title, network in (("policy", state.policy), ("aggregators", state.aggregators)):
-            network.load_state_dict(_tensors_under(tensors, f"{title}."))
+        for title in ("policy", "aggregators"):
+            getattr(state, title).load_state_dict(_tensors_under(tensors, f"{title}."))
         state.best = {name: value.to(device) for name, value in _tensors_under(tensors, "best.").items()}
-        for title, optimiser in (
-            ("policy_optimiser", state.policy_optimiser),
-            ("optimiser", state.optimiser),
-        ):
-            _restore(optimiser, _tensors_under(tensors, f"{title}."))
+        for title in _OPTIMISERS:
+            _restore(getattr(state, title), _tensors_under(tensors, f"{title}."))
     except (RuntimeError, KeyError) as error:
         reason = " ".join(str(error).split())
         raise ModelFileError(f"{run.checkpoint} does not fit the run's settings ({reason})") from error
     for name in _FOUND:
         setattr(state, name, tensors[name].to(device) if name in tensors else None)
-    state.epoch, state.best_epoch = about["epoch"], about["best_epoch"]
-    state.best_f1, state.history = about["best_f1"], about["history"]
+    for name in _PROGRESS:
+        setattr(state, name, about[name])
 
 
 def _tensors_under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
