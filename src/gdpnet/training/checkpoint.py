@@ -96,43 +96,49 @@ _STREAMS = 2
 """Raised when epochs draw other random numbers than before: a checkpoint of another kind cannot be continued."""
 
 
-def write_checkpoint(run: RunFolder, state: TrainingState) -> None:
-    """Write the training state and the history so far."""
-    tensors = dict(state.weights())
-    tensors |= {f"best.{name}": value for name, value in state.best.items()}
-    for title in _OPTIMISERS:
-        for number, moments in getattr(state, title).state_dict()["state"].items():
-            tensors |= {f"{title}.{number}.{key}": value for key, value in moments.items()}
-    tensors |= {name: getattr(state, name) for name in _FOUND if getattr(state, name) is not None}
-    about = {name: getattr(state, name) for name in _PROGRESS} | {"streams": _STREAMS}
-    write_tensors(run.checkpoint, "checkpoint", tensors, about)
-    write_text(run.history, "".join(json.dumps(plain(line)) + "\n" for line in state.history))
+class Checkpoint(Callback):
+    """Resume a run from its folder, and write a checkpoint after every epoch."""
 
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
 
-def read_checkpoint(run: RunFolder, state: TrainingState) -> None:
-    """Restore a training state from the checkpoint, if there is one."""
-    if not run.checkpoint.exists():
-        return
-    tensors, about = read_tensors(run.checkpoint, "checkpoint")
-    if about.get("streams") != _STREAMS:
-        raise RunFolderError(
-            f"{run.checkpoint} is of another version of GDPNet, which drew other random numbers; train again with "
-            "another --out"
-        )
-    device = state.policy.score_bias.device
-    try:
-        for title in ("policy", "aggregators"):
-            getattr(state, title).load_state_dict(_tensors_under(tensors, f"{title}."))
-        state.best = {name: value.to(device) for name, value in _tensors_under(tensors, "best.").items()}
+    def on_train_begin(self, state: TrainingState) -> None:
+        """Restore the state from the checkpoint, if there is one."""
+        run = self.run
+        if not run.checkpoint.exists():
+            return
+        tensors, about = read_tensors(run.checkpoint, "checkpoint")
+        if about.get("streams") != _STREAMS:
+            raise RunFolderError(
+                f"{run.checkpoint} is of another version of GDPNet, which drew other random numbers; train again "
+                "with another --out"
+            )
+        device = state.policy.score_bias.device
+        try:
+            for title in ("policy", "aggregators"):
+                getattr(state, title).load_state_dict(_tensors_under(tensors, f"{title}."))
+            state.best = {name: value.to(device) for name, value in _tensors_under(tensors, "best.").items()}
+            for title in _OPTIMISERS:
+                _restore(getattr(state, title), _tensors_under(tensors, f"{title}."))
+        except (RuntimeError, KeyError) as error:
+            reason = " ".join(str(error).split())
+            raise ModelFileError(f"{run.checkpoint} does not fit the run's settings ({reason})") from error
+        for name in _FOUND:
+            setattr(state, name, tensors[name].to(device) if name in tensors else None)
+        for name in _PROGRESS:
+            setattr(state, name, about[name])
+
+    def on_epoch_end(self, state: TrainingState, epoch: Epoch) -> None:
+        """Write the training state and the history so far."""
+        tensors = dict(state.weights())
+        tensors |= {f"best.{name}": value for name, value in state.best.items()}
         for title in _OPTIMISERS:
-            _restore(getattr(state, title), _tensors_under(tensors, f"{title}."))
-    except (RuntimeError, KeyError) as error:
-        reason = " ".join(str(error).split())
-        raise ModelFileError(f"{run.checkpoint} does not fit the run's settings ({reason})") from error
-    for name in _FOUND:
-        setattr(state, name, tensors[name].to(device) if name in tensors else None)
-    for name in _PROGRESS:
-        setattr(state, name, about[name])
+            for number, moments in getattr(state, title).state_dict()["state"].items():
+                tensors |= {f"{title}.{number}.{key}": value for key, value in moments.items()}
+        tensors |= {name: getattr(state, name) for name in _FOUND if getattr(state, name) is not None}
+        about = {name: getattr(state, name) for name in _PROGRESS} | {"streams": _STREAMS}
+        write_tensors(self.run.checkpoint, "checkpoint", tensors, about)
+        write_text(self.run.history, "".join(json.dumps(plain(line)) + "\n" for line in state.history))
 
 
 def _tensors_under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
@@ -147,18 +153,3 @@ def _restore(optimiser: torch.optim.Optimizer, moments: dict[str, torch.Tensor])
         number, _, key = name.partition(".")
         content["state"].setdefault(int(number), {})[key] = value
     optimiser.load_state_dict(content)
-
-
-class Checkpoint(Callback):
-    """Resume a run from its folder, and write a checkpoint after every epoch."""
-
-    def __init__(self, run: RunFolder) -> None:
-        self.run = run
-
-    def on_train_begin(self, state: TrainingState) -> None:
-        """Restore the state from the checkpoint."""
-        read_checkpoint(self.run, state)
-
-    def on_epoch_end(self, state: TrainingState, epoch: Epoch) -> None:
-        """Write a checkpoint."""
-        write_checkpoint(self.run, state)

@@ -28,7 +28,7 @@ from gdpnet.representation.propagation import LinkPredictor, inner_products
 from gdpnet.representation.tasks import Partners
 from gdpnet.training.data import TrainingData
 from gdpnet.training.tasks import Finalised
-from gdpnet.training.unsupervised import UnlabelledTask, kept_edges
+from gdpnet.training.unsupervised import UnlabelledTask
 
 
 class LinksTask(UnlabelledTask):
@@ -70,7 +70,8 @@ class LinksTask(UnlabelledTask):
         assert pairs is not None
         if networks.policy is not None:
             stream, fold_model = key.fold_in("finalise"), data.fold_model_in_whole
-            kept = kept_edges(networks, data.whole, config, stream, fold_model).cpu()
+            chosen = self.decide_all(networks, data.whole, stream, fold_model)
+            kept = data.whole.symmetrise(chosen.probability).cpu()
         graph, stream = as_read(self.graph, config), key.fold_in("links")
         found = fit_link_predictor(graph, kept, pairs, config, stream, networks.device)
         networks.link_predictor = found.network

@@ -79,6 +79,17 @@ class TrainingTask(ABC):
     def finalise(self, networks: Networks, data: TrainingData, key: Key) -> Finalised:
         """Choose and fit what the task needs beside the networks that were trained."""
 
+    def decide_all(
+        self,
+        networks: Networks | TrainingState,
+        prepared: Prepared,
+        key: Key,
+        fold_model: Int[Tensor, "nodes"],
+    ) -> Selected:
+        """Decide on every edge, each target seen by the fold model that has not learned its label."""
+        all_nodes, policy = torch.arange(prepared.num_nodes, device=prepared.device), networks.policy
+        return select(policy, networks.aggregators, prepared, all_nodes, self.config, key, fold_model)
+
 
 class LabelTask(TrainingTask):
     """One class, or several labels, per node; also tasks of the user's own."""
@@ -106,8 +117,8 @@ class LabelTask(TrainingTask):
         """Choose the threshold of the cleaned graph; fit the heads, and add those that help to the ensemble."""
         config, aggregators, score = self.config, networks.aggregators, None
         stream = key.fold_in("finalise")
-        train = decide_all(networks, data.train, config, stream, data.fold_model)
-        whole = decide_all(networks, data.whole, config, stream, data.fold_model_in_whole)
+        train = self.decide_all(networks, data.train, stream, data.fold_model)
+        whole = self.decide_all(networks, data.whole, stream, data.fold_model_in_whole)
         selection = networks.policy is not None
         choice = choose_threshold(aggregators, data, train, whole, config.threshold, selection=selection)
         weights = HeadWeights()
@@ -124,15 +135,3 @@ class LabelTask(TrainingTask):
                 networks.gcn, score = gcn.network, gcn.validation_f1
                 weights = weights.with_gcn(config.gcn.weight)
         return Finalised(choice, weights, score=score)
-
-
-def decide_all(
-    networks: Networks | TrainingState,
-    prepared: Prepared,
-    config: Config,
-    key: Key,
-    fold_model: Int[Tensor, "nodes"],
-) -> Selected:
-    """Decide on every edge, each target seen by the fold model that has not learned its label."""
-    all_nodes = torch.arange(prepared.num_nodes, device=prepared.device)
-    return select(networks.policy, networks.aggregators, prepared, all_nodes, config, key, fold_model)

@@ -33,7 +33,7 @@ from gdpnet.representation.infomax import Encoder, fit_encoder
 from gdpnet.representation.tasks import Clustering, Partners
 from gdpnet.training.data import TrainingData, cut_into_folds
 from gdpnet.training.state import TrainingState
-from gdpnet.training.tasks import Finalised, TrainingTask, decide_all
+from gdpnet.training.tasks import Finalised, TrainingTask
 
 
 def clusters_of(graph: Graph, config: Config) -> int:
@@ -109,8 +109,9 @@ class UnlabelledTask(TrainingTask):
     def update_targets(self, state: TrainingState) -> Shaped[Tensor, "nodes *any"]:
         """Find clusters again over the edges that the policy keeps now."""
         data, stream = self.data, self.key.fold_in("targets", state.epoch)
-        weight = kept_edges(state, data.train, self.config, stream, data.fold_model)
-        return self._find(data, weight, data.labels if state.truth is None else state.truth)
+        chosen = self.decide_all(state, data.train, stream, data.fold_model)
+        before = data.labels if state.truth is None else state.truth
+        return self._find(data, data.train.symmetrise(chosen.probability), before)
 
     def _find(
         self, data: TrainingData, weight: Float[Tensor, "edges"], before: Shaped[Tensor, "nodes *any"] | None
@@ -137,22 +138,12 @@ class ClustersTask(UnlabelledTask):
     def finalise(self, networks: Networks, data: TrainingData, key: Key) -> Finalised:
         """Fit an encoder to the kept edges, and find the clusters of its embeddings."""
         config, stream, whole = self.config, key.fold_in("finalise"), data.whole
-        weight = kept_edges(networks, whole, config, stream, data.fold_model_in_whole)
+        chosen = self.decide_all(networks, whole, stream, data.fold_model_in_whole)
+        weight = whole.symmetrise(chosen.probability)
         networks.encoder = fit_infomax(whole, weight, config, key)
         rows = propagated_features(whole, weight, config.propagation, networks.encoder)
         networks.centres = group_rows(rows, networks.aggregators.classes, config.clusters.restarts, key)[1]
         return Finalised(self.default_threshold(networks))
-
-
-def kept_edges(
-    networks: Networks | TrainingState,
-    prepared: Prepared,
-    config: Config,
-    key: Key,
-    fold_model: Int[Tensor, "nodes"],
-) -> Float[Tensor, "edges"]:
-    """Return the keep probability of every edge, equal in both directions."""
-    return prepared.symmetrise(decide_all(networks, prepared, config, key, fold_model).probability)
 
 
 def fit_infomax(prepared: Prepared, weight: Float[Tensor, "edges"], config: Config, key: Key) -> Encoder:
