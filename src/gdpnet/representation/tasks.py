@@ -82,9 +82,8 @@ class Classification:
 
     def quality(self, probabilities: Float[Tensor, "n classes"], truth: Int[Tensor, "n"]) -> float:
         """Return micro-F1, which for one class per node is the accuracy."""
-        return (
-            float((probabilities.argmax(dim=1) == truth).double().mean()) if truth.numel() else float("nan")
-        )
+        hits = probabilities.argmax(dim=1) == truth
+        return float(hits.double().mean()) if truth.numel() else float("nan")
 
 
 CLASSIFICATION = Classification()

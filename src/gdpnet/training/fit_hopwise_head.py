@@ -120,41 +120,29 @@ def fit_hopwise(
 
     ``train`` and ``whole`` are decisions on all edges of the graph of training nodes, and of the whole graph.
     """
-    mode = config.inference.mode
+    mode, settings, task = config.inference.mode, config.hopwise, data.task
     rows = hop_features(train.prepared, data.targets, train.weight(mode))
     held_out = HeldOutNodes.of(data)
     asked = hop_features(whole.prepared, held_out.nodes, whole.weight(mode))
     shape = (rows[0].shape[1], config.representation.width, aggregators.classes, aggregators.fold_models)
-    network = HopwiseNetwork(*shape, hops=len(rows), exclusive=data.task.exclusive)
+    network = HopwiseNetwork(*shape, hops=len(rows), exclusive=task.exclusive)
     network.initialise(key.fold_in("weights").generator())
     network = network.to(data.targets.device)
-    step = _train(network, rows, asked, held_out, data, config.hopwise, key.fold_in("batches"))
+    step = _train(network, rows, asked, held_out, data, settings, key.fold_in("batches"))
     with torch.no_grad():
         parts = [
             embed_fold_models(aggregators, whole.prepared, part, whole.weight(mode))[1]
             for part in held_out.nodes.split(_AT_ONCE)
         ]
-        found = held_out.probabilities(torch.cat(parts)), _predict(network, asked, held_out)
-    scores = tuple(
-        _score_share(*found, share, held_out, data, config.hopwise) for share in config.hopwise.shares
-    )
-    return FittedHopwise(network, step, scores)
-
-
-def _score_share(
-    before: Float[Tensor, "held classes"],
-    head: Float[Tensor, "held classes"],
-    share: float,
-    held_out: HeldOutNodes,
-    data: TrainingData,
-    settings: HopwiseSettings,
-) -> HeadScore:
-    """Compare the mean of aggregator and head with the aggregator alone."""
-    mean, validation = torch.lerp(before, head, share), slice(0, data.validation.numel())
-    hits, other = (data.task.score(one, held_out.labels, "hit") for one in (mean, before))
-    quality = data.task.quality(mean[validation], held_out.labels[validation])
-    margin = settings.margin_alone if share == 1.0 else settings.margin_together
-    return HeadScore(share, *gains_and_losses(hits, other), quality, margin)
+        before, head = held_out.probabilities(torch.cat(parts)), _predict(network, asked, held_out)
+    validation, scores = slice(0, data.validation.numel()), []
+    for share in settings.shares:
+        mean = torch.lerp(before, head, share)
+        hits, other = (task.score(one, held_out.labels, "hit") for one in (mean, before))
+        quality = task.quality(mean[validation], held_out.labels[validation])
+        margin = settings.margin_alone if share == 1.0 else settings.margin_together
+        scores.append(HeadScore(share, *gains_and_losses(hits, other), quality, margin))
+    return FittedHopwise(network, step, tuple(scores))
 
 
 def _train(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -20,18 +18,6 @@ from gdpnet.training.selection_phase import play_once
 from gdpnet.training.state import TrainingState
 
 
-def shuffled_batches(
-    targets: Int[Tensor, "targets"], config: Config, generator: torch.Generator
-) -> Iterator[Int[Tensor, "batch"]]:
-    """Split the targets into random batches, pass after pass, up to ``max_steps`` batches."""
-    settings, steps = config.representation, 0
-    for _ in range(settings.passes):
-        order = torch.randperm(targets.numel(), generator=generator, device=generator.device)
-        for part in torch.split(order, settings.batch_size)[: settings.max_steps - steps]:
-            steps += 1
-            yield targets[part]
-
-
 def representation_phase(
     state: TrainingState, data: TrainingData, config: Config, key: Key, selecting: bool
 ) -> tuple[float, float]:
@@ -40,8 +26,13 @@ def representation_phase(
     Returns the mean loss per fold model, and the share of the candidates that was selected.
     """
     train, selected, share, losses = data.train, data.train.linked > 0, 1.0, []
-    generator = key.fold_in("batches").generator(data.targets.device)
-    batches = list(shuffled_batches(data.targets, config, generator))
+    settings, generator = config.representation, key.fold_in("batches").generator(data.targets.device)
+    orders = [
+        torch.randperm(data.targets.numel(), generator=generator, device=generator.device)
+        for _ in range(settings.passes)
+    ]
+    parts = [part for order in orders for part in order.split(settings.batch_size)]
+    batches = [data.targets[part] for part in parts[: settings.max_steps]]
     if selecting:
         targets = torch.unique(torch.cat(batches))
         selected = play_once(state, data, config, targets, key.fold_in("selected"))[1]

@@ -7,7 +7,6 @@ than others, and injected edges show which.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -147,9 +146,5 @@ def _worths(history: History, config: Config) -> list[float]:
 
 
 def _last_rise(values: Sequence[float]) -> int:
-    """Return the position, from one, of the last value greater than all before it; zero if there is none."""
-    highest, place = -math.inf, 0
-    for number, value in enumerate(values, start=1):
-        if value > highest:
-            highest, place = value, number
-    return place
+    """Return the position, from one, of the first of the largest values; zero if there is none."""
+    return max(range(len(values)), key=values.__getitem__, default=-1) + 1
