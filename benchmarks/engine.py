@@ -33,7 +33,7 @@ def measure(name: str, config: Config, arguments: Any) -> dict[str, float]:
     data = make_training_data(graph, config, arguments.seed, device)
     state = begin_training(data, graph.num_classes, config, Key.of(arguments.seed), device)
     with torch.enable_grad():
-        train_epochs(state, data, config, Key.of(arguments.seed), lambda *_: None, lambda _: None)
+        train_epochs(state, data, config, Key.of(arguments.seed))
     view = make_view(state.aggregators, data.train, slice(None))
     episodes = begin_episodes(
         data.train.row_ptr,

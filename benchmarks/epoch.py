@@ -37,20 +37,13 @@ def main() -> None:
     config = shipped_config("pubmed").with_overrides(["training.warmup=2", "training.patience=1000"])
     data = make_training_data(graph, config, arguments.seed, device)
     state = begin_training(data, graph.num_classes, config, Key.of(arguments.seed), device)
-    training.validate = lambda *_: 0.0
-    train_epochs(
-        state,
-        data,
-        config.with_overrides(["training.epochs=1"]),
-        Key.of(arguments.seed),
-        lambda *_: None,
-        lambda _: None,
-    )
+    training.validate = lambda *_, **__: 0.0
+    train_epochs(state, data, config.with_overrides(["training.epochs=1"]), Key.of(arguments.seed))
 
     def ours() -> None:
         state.best_epoch = state.epoch
         config_now = config.with_overrides([f"training.epochs={state.epoch - config.training.warmup + 1}"])
-        train_epochs(state, data, config_now, Key.of(arguments.seed), lambda *_: None, lambda _: None)
+        train_epochs(state, data, config_now, Key.of(arguments.seed))
         _wait(device)
 
     settings = Settings(width=config.representation.width)

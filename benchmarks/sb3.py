@@ -164,7 +164,7 @@ def begin(
     """Train for one epoch, so that classifier and policy are not fresh."""
     data = make_training_data(graph, config, seed, device)
     state = begin_training(data, graph.num_classes, config, Key.of(seed), device)
-    train_epochs(state, data, config, Key.of(seed), lambda *_: None, lambda _: None)
+    train_epochs(state, data, config, Key.of(seed))
     return data, state
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from gdpnet._core.random import Key, gumbels, keys, uniforms
 from gdpnet.training import trainer
+from gdpnet.training.callbacks import OnEpoch
 from gdpnet.training.data import make_training_data
 from gdpnet.training.state import begin_training
 from gdpnet.training.trainer import train_epochs
@@ -89,12 +90,12 @@ def test_no_epoch_replays_the_draws_of_another(monkeypatch):
     data = make_training_data(graph, config, 0, cpu)
     state = begin_training(data, graph.num_classes, config, key, cpu)
     # every epoch is evaluated on the same draws, on purpose
-    monkeypatch.setattr(trainer, "validate", lambda *_: 0.0)
+    monkeypatch.setattr(trainer, "validate", lambda *_, **__: 0.0)
     monkeypatch.setattr(trainer, "measure_injected_auc", lambda *_: None)
     monkeypatch.setattr(Key, "generator", watched)
     monkeypatch.setattr(Key, "seed32", property(watched_seed))
     counts = []
-    train_epochs(state, data, config, key, lambda *_: counts.append(len(used)), lambda _: None)
+    train_epochs(state, data, config, key, [OnEpoch(lambda _: counts.append(len(used)))])
     # neighbourhoods, order and episodes on the genuine and on a perturbed graph; batches; selected edges
     assert counts == [8 * number for number in range(1, epochs + 1)]
     assert len(set(used)) == len(used)

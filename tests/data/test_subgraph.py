@@ -35,6 +35,10 @@ def neighbours(graph: Graph, node: int) -> set[str]:
     return set(graph.node_ids[graph.neighbour[graph.row_ptr[node] : graph.row_ptr[node + 1]].numpy()])
 
 
+def at_most(nodes: int) -> Config:
+    return Config().with_values({"training": {"max_nodes": nodes}})
+
+
 # --- sampling ---
 
 
@@ -88,12 +92,12 @@ def test_one_core_node_is_taken_however_many_neighbours_it_has():
 
 
 def test_a_graph_that_is_small_enough_is_used_whole():
-    assert part_for_training(LARGE, LARGE.num_nodes, FAN_OUT, 0) is LARGE
+    assert part_for_training(LARGE, at_most(LARGE.num_nodes), 0) is LARGE
     assert part_for_scoring(LARGE, LARGE.num_nodes, FAN_OUT, 0) is LARGE
 
 
 def test_no_held_out_node_is_in_the_training_graph_of_a_subgraph():
-    part = part_for_training(LARGE, 600, FAN_OUT, 0)
+    part = part_for_training(LARGE, at_most(600), 0)
     assert part.num_nodes <= 600
     place = places_of(part, LARGE)
     before = LARGE.split[place]
@@ -112,7 +116,7 @@ def test_no_held_out_node_is_in_the_training_graph_of_a_subgraph():
 def test_all_validation_nodes_are_taken_if_they_fit():
     split = torch.full_like(LARGE.split, NUMBER["none"])
     split[:8], split[8:60] = NUMBER["train"], NUMBER["validation"]
-    part = part_for_training(replace(LARGE, split=split), LARGE.num_nodes - 1, FAN_OUT, 0)
+    part = part_for_training(replace(LARGE, split=split), at_most(LARGE.num_nodes - 1), 0)
     assert part.nodes_in("validation").numel() == 52
     assert part.nodes_in("train").numel() == 8
 
@@ -130,7 +134,7 @@ def test_the_scored_nodes_of_a_subgraph_are_test_nodes_with_all_their_neighbours
 
 def test_a_graph_without_a_split_is_sampled_too():
     bare = replace(LARGE, split=torch.zeros_like(LARGE.split))
-    part = part_for_training(bare, 500, FAN_OUT, 0)
+    part = part_for_training(bare, at_most(500), 0)
     assert part.nodes_in("train").numel() > 4 * part.nodes_in("validation").numel() > 0
 
 
@@ -172,7 +176,7 @@ def test_a_model_of_a_subgraph_reads_the_whole_graph_and_depends_on_its_seed(tmp
     first, second = (GDPNet.from_config(config, seed=2, device="cpu").fit(LARGE) for _ in range(2))
     assert same_weights(first, second)
     assert len(first.predict(LARGE)) == LARGE.num_nodes
-    part = part_for_training(LARGE, 500, FAN_OUT, 2)
+    part = part_for_training(LARGE, at_most(500), 2)
     alone = GDPNet.from_config(config, seed=2, device="cpu").fit(part)
     assert same_weights(first, alone)
 
@@ -183,7 +187,7 @@ def test_the_command_reports_that_it_trains_on_a_subgraph(tmp_path, capsys):
     (tmp_path / "fast.toml").write_text(FAST.to_toml())
     words = ("train", tmp_path / "store", "--out", tmp_path / "run", "--config", tmp_path / "fast.toml")
     out = succeed(capsys, *words, "--set", "training.max_nodes=500", "--device", "cpu", "--json")
-    part = part_for_training(LARGE, 500, FAN_OUT, 0)
+    part = part_for_training(LARGE, at_most(500), 0)
     learned, asked = (part.nodes_in(name).numel() for name in ("train", "validation"))
     assert (
         f"note: training uses a sampled part of {part.num_nodes} nodes, with {learned} training and {asked} "

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from gdpnet.config import Config
-from gdpnet.training.best_epoch import is_best, is_over, settled
+from gdpnet.training.trainer import is_best, is_over, settled
 
 WARMUP = 2
 CONFIG = Config().with_values({"training": {"warmup": WARMUP, "patience": 3, "injected_weight": 0.5}})

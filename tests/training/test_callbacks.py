@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from gdpnet.estimator import GDPNet
-from gdpnet.training import tasks
-from gdpnet.training.callbacks import Callback, CallbackList, OnEpoch
+from gdpnet.training.callbacks import Callback
 from gdpnet.training.state import Epoch, TrainingState
+from gdpnet.training.tasks import LabelTask
 from helpers.small import FAST, noisy_graph, same_weights
 
 GRAPH = noisy_graph(60)
@@ -45,13 +45,13 @@ def test_callbacks_are_called_in_order_around_the_epochs():
 
 def test_training_ends_before_the_heads_are_fitted(monkeypatch):
     calls: list[tuple] = []
-    plain = tasks.finalise_labelled
+    plain = LabelTask.finalise
 
     def finalise(*arguments):
         calls.append(("finalise",))
         return plain(*arguments)
 
-    monkeypatch.setattr(tasks, "finalise_labelled", finalise)
+    monkeypatch.setattr(LabelTask, "finalise", finalise)
     fit(Recorder("a", calls))
     assert calls[-2:] == [("a", "end", 3), ("finalise",)]
 
@@ -97,10 +97,3 @@ def test_an_error_in_a_callback_ends_training():
     with pytest.raises(StopError):
         fit(stop, Recorder("a", calls))
     assert [call[1] for call in calls] == ["begin", "epoch"]
-
-
-def test_a_list_wraps_functions_and_leaves_callbacks_as_they_are():
-    mine = Callback()
-    listed = CallbackList([mine, print]).callbacks
-    assert listed[0] is mine
-    assert isinstance(listed[1], OnEpoch)

@@ -27,7 +27,6 @@ from gdpnet.training.checkpoint import (
     check_same_graph,
     create_run,
     open_run,
-    read_checkpoint,
 )
 from gdpnet.training.data import make_training_data
 from gdpnet.training.state import begin_training
@@ -85,7 +84,7 @@ def test_a_run_folder_holds_settings_a_description_a_checkpoint_and_one_line_per
 def test_a_run_is_opened_with_its_settings_and_description(uninterrupted):
     path, _ = uninterrupted
     run, config, about = open_run(path)
-    assert (run, config) == (RunFolder(path), CONFIG)
+    assert (run.path, config) == (path, CONFIG)
     assert (about["graph"], about["seed"], about["split"]) == ("mine", 0, "paper")
     assert about["fingerprint"] == fingerprint(GRAPH)
 
@@ -267,7 +266,7 @@ def test_without_a_checkpoint_a_run_begins_at_the_beginning(tmp_path, uninterrup
     data = make_training_data(GRAPH, CONFIG, 0, CPU)
     state = begin_training(data, GRAPH.num_classes, CONFIG, Key.of(0), CPU)
     before = {name: value.clone() for name, value in state.weights().items()}
-    read_checkpoint(RunFolder(tmp_path / "run"), state)
+    Checkpoint(RunFolder(tmp_path / "run")).on_train_begin(state)
     assert (state.epoch, state.history, state.best) == (0, [], {})
     assert all(torch.equal(value, before[name]) for name, value in state.weights().items())
     assert same_weights(train(tmp_path / "run"), uninterrupted[1])

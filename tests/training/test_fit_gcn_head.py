@@ -19,7 +19,7 @@ from gdpnet.inference.select import Selected, keep_all, select
 from gdpnet.inference.threshold import Choice
 from gdpnet.representation.gcn import GCN, NormalisedAdjacency
 from gdpnet.representation.sparse import table_of
-from gdpnet.training import finalise
+from gdpnet.training import tasks
 from gdpnet.training.data import make_training_data
 from gdpnet.training.fit_gcn_head import FittedGCN, fit_gcn, is_worth_gcn
 from gdpnet.training.fit_hopwise_head import HeadScore, fit_hopwise
@@ -40,7 +40,7 @@ KEY = Key.of(0)
 @pytest.fixture(autouse=True)
 def cleans(monkeypatch):
     """Clean with a threshold, so that decisions matter."""
-    monkeypatch.setattr(finalise, "choose_threshold", lambda *_, **__: Choice(0.5))
+    monkeypatch.setattr(tasks, "choose_threshold", lambda *_, **__: Choice(0.5))
 
 
 def always_accepted(monkeypatch, accepted: bool = True) -> list[FittedGCN]:
@@ -51,7 +51,7 @@ def always_accepted(monkeypatch, accepted: bool = True) -> list[FittedGCN]:
         every.append(fit_gcn(*arguments))
         return replace(every[-1], gains=int(accepted), losses=int(not accepted), quality_before=-1.0)
 
-    monkeypatch.setattr(finalise, "fit_gcn", fit)
+    monkeypatch.setattr(tasks, "fit_gcn", fit)
     return every
 
 
@@ -256,8 +256,8 @@ def test_the_head_is_compared_with_the_ensemble_of_the_other_heads(monkeypatch, 
         asked.append((data, whole, before))
         return fit_gcn(data, train, whole, threshold, before, config, key)
 
-    monkeypatch.setattr(finalise, "fit_hopwise", accepted)
-    monkeypatch.setattr(finalise, "fit_gcn", recorded)
+    monkeypatch.setattr(tasks, "fit_hopwise", accepted)
+    monkeypatch.setattr(tasks, "fit_gcn", recorded)
     model = fitted(noisy_graph(), HEADS)
     assert model.networks_.hopwise is not None
     ((data, whole, before),) = asked

@@ -61,7 +61,7 @@ def flipped(rate: float, seed: int = 0) -> Graph:
 def after_warm_up(graph, config: Config = WARM):
     data = make_training_data(graph, config, 0, CPU)
     state = begin_training(data, graph.num_classes, config, Key.of(0), CPU)
-    train_epochs(state, data, config, Key.of(0), lambda *_: None, lambda _: None)
+    train_epochs(state, data, config, Key.of(0))
     return data, state
 
 

@@ -18,11 +18,11 @@ from gdpnet.data.prepare import prepare
 from gdpnet.errors import GraphError
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.select import select
-from gdpnet.training import selection_phase, trainer, validation
+from gdpnet.training import selection_phase, trainer
+from gdpnet.training.callbacks import OnEpoch
 from gdpnet.training.data import TrainingData, make_training_data, split_for_training
 from gdpnet.training.state import Epoch, TrainingState, begin_training
-from gdpnet.training.trainer import train_epochs
-from gdpnet.training.validation import validate
+from gdpnet.training.trainer import train_epochs, validate
 from helpers.setups import CPU
 from helpers.small import same_weights as same_models
 
@@ -62,11 +62,7 @@ def run_epochs(
     """Train the state to the end and return the epochs that were reported."""
     epochs: list[Epoch] = []
 
-    def on_epoch_end(state: TrainingState, epoch: Epoch) -> None:
-        epochs.append(epoch)
-        on_epoch(epoch)
-
-    train_epochs(state, data, config, Key.of(seed), on_epoch_end, lambda state: None)
+    train_epochs(state, data, config, Key.of(seed), [OnEpoch(epochs.append), OnEpoch(on_epoch)])
     return epochs
 
 
@@ -306,21 +302,16 @@ def test_the_injected_edge_auc_is_one_for_perfect_keep_probabilities_and_one_hal
     state = begin(synthetic_graph(NOISY), data, INJECTED)
     genuine = data.held_out_graph.genuine
 
-    def played(policy, aggregators, perturbed, config, targets, key):
+    def played(state, perturbed, config, targets, key):
         assert torch.equal(perturbed.train.neighbour, data.held_out_graph.perturbed.neighbour)
         return genuine.float() if perfect else torch.full(genuine.shape, 0.5), genuine
 
-    monkeypatch.setattr(validation, "play_once", played)
+    monkeypatch.setattr(trainer, "play_once", played)
     perfect = True
-    assert validation.measure_injected_auc(state.policy, state.aggregators, data, INJECTED, KEY) == 1.0
+    assert trainer.measure_injected_auc(state, data, INJECTED, KEY) == 1.0
     perfect = False
-    assert validation.measure_injected_auc(state.policy, state.aggregators, data, INJECTED, KEY) == 0.5
-    assert (
-        validation.measure_injected_auc(
-            state.policy, state.aggregators, replace(data, held_out_graph=None), INJECTED, KEY
-        )
-        is None
-    )
+    assert trainer.measure_injected_auc(state, data, INJECTED, KEY) == 0.5
+    assert trainer.measure_injected_auc(state, replace(data, held_out_graph=None), INJECTED, KEY) is None
 
 
 @pytest.mark.parametrize("hops", [1, 2])
@@ -355,7 +346,7 @@ def test_the_best_epoch_maximises_validation_f1_plus_weighted_injected_edge_auc(
     graph = synthetic_graph(NOISY)
     config = INJECTED.with_values({"training": {"epochs": 4, "patience": 4, "injected_weight": 2.0}})
     scores, aucs = iter([0.9, 0.5, 0.6, 0.5, 0.6]), iter([0.1, 0.2, 0.9, 0.1])
-    monkeypatch.setattr(trainer, "validate", lambda *_: next(scores))
+    monkeypatch.setattr(trainer, "validate", lambda *_, **__: next(scores))
     monkeypatch.setattr(trainer, "measure_injected_auc", lambda *_: next(aucs))
     state, _, epochs = trained(graph, config)
     assert [epoch.injected_auc for epoch in epochs] == [None, 0.1, 0.2, 0.9, 0.1]
@@ -429,7 +420,7 @@ def test_the_best_weights_are_those_of_the_epoch_that_validated_best_after_the_w
             if "aggregators." in name
         }
     )
-    found = validate(state.policy, state.aggregators, data, config, Key.of(0).fold_in("validation"))
+    found = validate(state, data, config, Key.of(0).fold_in("validation"))
     assert found == best.validation_f1
 
 

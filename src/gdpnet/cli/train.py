@@ -110,7 +110,7 @@ def train(
     from gdpnet.cli.runs import continue_run, part_to_score, save_run
     from gdpnet.estimator import GDPNet
     from gdpnet.training.checkpoint import Checkpoint, create_run
-    from gdpnet.training.tasks import TASKS
+    from gdpnet.training.fit_model import TASKS
 
     pick_device(device.value)
     if resume:
@@ -121,7 +121,6 @@ def train(
             raise ConfigError(
                 f"--features is for graphs without features: leave it out, this graph has {loaded.num_features}"
             )
-        TASKS[settings.task.kind].check(loaded, settings, seed)
     model = GDPNet.from_config(settings, seed=seed, device=device.value)
     # may refuse the graph, so it comes before a folder is made
     part = TASKS[settings.task.kind].part_of(loaded, settings, seed)

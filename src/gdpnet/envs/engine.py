@@ -22,7 +22,7 @@ from gdpnet.envs.context import Context
 from gdpnet.errors import ConfigError
 from gdpnet.selection.episodes import Encoded, Episodes, shuffled_rank
 from gdpnet.selection.policy import agreement
-from gdpnet.training.gains import gain_if_kept, score_alone
+from gdpnet.training.selection_phase import gain_if_kept, score_alone
 
 ORDERS = ("learned", "random")
 

@@ -74,6 +74,13 @@ def make_link_graph(
     )
 
 
+def propagation_over(
+    prepared: Prepared, weight: Float[Tensor, "edges"], settings: PropagationSettings
+) -> Propagation:
+    """Return the propagation over the weighted edges of a prepared graph."""
+    return Propagation.over(prepared.row_ptr, prepared.neighbour, prepared.weighed(weight), settings)
+
+
 def propagated_features(
     prepared: Prepared,
     weight: Float[Tensor, "edges"],
@@ -82,7 +89,7 @@ def propagated_features(
 ) -> Float[Tensor, "nodes width"]:
     """Return features propagated over weighted edges, or an encoder's embeddings, as unit-length rows."""
     assert isinstance(prepared.features, Tensor)
-    propagation = Propagation.over(prepared.row_ptr, prepared.neighbour, prepared.weighed(weight), settings)
+    propagation = propagation_over(prepared, weight, settings)
     if encoder is not None:
         return encoder.embed(prepared.features, propagation)
     return F.normalize(propagation(prepared.features), dim=1)

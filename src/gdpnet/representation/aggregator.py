@@ -15,12 +15,50 @@ from gdpnet._core.csr import sum_by_owner
 from gdpnet.data.features import Features, project
 
 
-class Aggregators(nn.Module):
+class FoldModels(nn.Module):
+    """Several networks of the same shape: the bias of their embeddings, and their classification heads.
+
+    Class probabilities come from a softmax if they are ``exclusive``, else from a sigmoid each.
+    """
+
+    def __init__(self, width: int, classes: int, fold_models: int, *, exclusive: bool) -> None:
+        super().__init__()
+        self.width, self.fold_models, self.classes, self.exclusive = width, fold_models, classes, exclusive
+        self.bias = nn.Parameter(torch.zeros(fold_models, width))
+        self.head_weight = nn.Parameter(torch.zeros(fold_models, width, classes))
+        self.head_bias = nn.Parameter(torch.zeros(fold_models, classes))
+
+    def logits(
+        self, embedded: Float[Tensor, "n fold_models width"]
+    ) -> Float[Tensor, "n fold_models classes"]:
+        """Return the class scores of each fold model."""
+        return torch.einsum("nmd,mdc->nmc", embedded, self.head_weight) + self.head_bias
+
+    def to_probabilities(self, scores: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
+        """Turn scores into class probabilities along one dimension."""
+        return torch.softmax(scores, dim=dim) if self.exclusive else torch.sigmoid(scores)
+
+    def fold_probabilities(
+        self, embedded: Float[Tensor, "n fold_models width"]
+    ) -> Float[Tensor, "n fold_models classes"]:
+        """Return the class probabilities of each fold model."""
+        return self.to_probabilities(self.logits(embedded), dim=2)
+
+    def adam(self, learning_rate: float, weight_decay: float) -> torch.optim.Adam:
+        """Return an optimiser; biases and heads have no weight decay."""
+        rest = dict(self.named_parameters())
+        matrices = [rest.pop(name) for name in ("weight", "self_weight") if name in rest]
+        decayed = {"params": matrices, "weight_decay": weight_decay}
+        return torch.optim.Adam(
+            [decayed, {"params": [*rest.values()], "weight_decay": 0.0}], lr=learning_rate
+        )
+
+
+class Aggregators(FoldModels):
     """An ensemble of aggregators: h = relu(W mean({x_v} + kept x_u) + b), and logits from h.
 
     Since W is linear, nodes are projected once, Z = X W, and means are taken over rows of Z. With ``self_weight`` the
-    node itself has another matrix: h = relu(x_v W_self + mean(kept z_u) + b). Class probabilities come from a softmax
-    if they are ``exclusive``, else from a sigmoid each.
+    node itself has another matrix: h = relu(x_v W_self + mean(kept z_u) + b).
     """
 
     def __init__(
@@ -33,13 +71,9 @@ class Aggregators(nn.Module):
         self_weight: bool,
         exclusive: bool = True,
     ) -> None:
-        super().__init__()
-        self.width, self.fold_models, self.classes, self.exclusive = width, fold_models, classes, exclusive
+        super().__init__(width, classes, fold_models, exclusive=exclusive)
         self.weight = nn.Parameter(torch.zeros(features, fold_models * width))
         self.self_weight = nn.Parameter(torch.zeros(features, fold_models * width)) if self_weight else None
-        self.bias = nn.Parameter(torch.zeros(fold_models, width))
-        self.head_weight = nn.Parameter(torch.zeros(fold_models, width, classes))
-        self.head_bias = nn.Parameter(torch.zeros(fold_models, classes))
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights of one fold model and copy them to all, so that their embeddings stay comparable."""
@@ -84,16 +118,6 @@ class Aggregators(nn.Module):
         if self.self_weight is None:
             return torch.relu_((own + total).div_(1.0 + weight).add_(bias))
         return torch.relu_((total / weight.clamp(min=1e-6)).add_(own).add_(bias))
-
-    def logits(
-        self, embedded: Float[Tensor, "n fold_models width"]
-    ) -> Float[Tensor, "n fold_models classes"]:
-        """Return the class scores of each fold model."""
-        return torch.einsum("nmd,mdc->nmc", embedded, self.head_weight) + self.head_bias
-
-    def to_probabilities(self, scores: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
-        """Turn scores into class probabilities along one dimension."""
-        return torch.softmax(scores, dim=dim) if self.exclusive else torch.sigmoid(scores)
 
 
 def add_neighbours(

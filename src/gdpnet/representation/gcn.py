@@ -72,10 +72,8 @@ class GCN(nn.Module):
         """Return the class scores of every node, with dropout on the input of every layer."""
         inputs: Table = rows
         for weight, bias in zip(self.weights, self.biases, strict=True):
-            scores = (
-                adjacency(times(drop_values(inputs, dropout, generator is not None, generator), weight))
-                + bias
-            )
+            dropped = drop_values(inputs, dropout, generator is not None, generator)
+            scores = adjacency(times(dropped, weight)) + bias
             inputs = torch.relu(scores)
         return scores
 

@@ -14,20 +14,17 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gdpnet.data.features import Features, project
+from gdpnet.representation.aggregator import FoldModels
 
 
-class HopwiseNetwork(nn.Module):
+class HopwiseNetwork(FoldModels):
     """An ensemble of hop-wise networks of the same shape; embeddings are those of the first."""
 
     def __init__(
         self, features: int, width: int, classes: int, fold_models: int, hops: int, *, exclusive: bool = True
     ) -> None:
-        super().__init__()
-        self.width, self.fold_models, self.exclusive = width, fold_models, exclusive
+        super().__init__(width, classes, fold_models, exclusive=exclusive)
         self.weight = nn.Parameter(torch.zeros(hops, features, fold_models * width))
-        self.bias = nn.Parameter(torch.zeros(fold_models, width))
-        self.head_weight = nn.Parameter(torch.zeros(fold_models, width, classes))
-        self.head_bias = nn.Parameter(torch.zeros(fold_models, classes))
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights of each fold model separately; its hops share one fan-in."""
@@ -45,16 +42,3 @@ class HopwiseNetwork(nn.Module):
         parts = [project(rows, weight) for rows, weight in zip(hops, self.weight, strict=True)]
         hidden = torch.stack(parts).sum(dim=0).unflatten(1, (self.fold_models, self.width))
         return torch.relu(hidden + self.bias)
-
-    def logits(
-        self, embedded: Float[Tensor, "nodes fold_models width"]
-    ) -> Float[Tensor, "nodes fold_models classes"]:
-        """Return the class scores of each fold model."""
-        return torch.einsum("nmd,mdc->nmc", embedded, self.head_weight) + self.head_bias
-
-    def fold_probabilities(
-        self, embedded: Float[Tensor, "nodes fold_models width"]
-    ) -> Float[Tensor, "nodes fold_models classes"]:
-        """Return the class probabilities of each fold model."""
-        logits = self.logits(embedded)
-        return torch.softmax(logits, dim=2) if self.exclusive else torch.sigmoid(logits)

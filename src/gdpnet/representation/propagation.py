@@ -37,8 +37,7 @@ class Propagation:
         settings: PropagationSettings,
     ) -> Propagation:
         """Return the propagation over some weighted edges."""
-        adjacency = NormalisedAdjacency.of(row_ptr, neighbour, weight)
-        return cls(adjacency, settings.steps, settings.restart)
+        return cls(NormalisedAdjacency.of(row_ptr, neighbour, weight), settings.steps, settings.restart)
 
     def __call__(self, rows: Float[Tensor, "nodes width"]) -> Float[Tensor, "nodes width"]:
         """Propagate rows, returning to them with probability ``restart`` at each step."""

@@ -1,7 +1,7 @@
 """Tasks: the ground truth, the loss, and f_c, the score of a target under its predicted probabilities.
 
 The shipped tasks are classes, sets of labels, clusters and edges; users may write their own. Selection does not know
-the task: it gets rewards, which `gdpnet.training.gains` computes from f_c.
+the task: it gets rewards, which `gdpnet.training.selection_phase` computes from f_c.
 """
 
 from __future__ import annotations
@@ -82,9 +82,8 @@ class Classification:
 
     def quality(self, probabilities: Float[Tensor, "n classes"], truth: Int[Tensor, "n"]) -> float:
         """Return micro-F1, which for one class per node is the accuracy."""
-        return (
-            float((probabilities.argmax(dim=1) == truth).double().mean()) if truth.numel() else float("nan")
-        )
+        hits = probabilities.argmax(dim=1) == truth
+        return float(hits.double().mean()) if truth.numel() else float("nan")
 
 
 CLASSIFICATION = Classification()

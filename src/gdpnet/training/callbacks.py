@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from gdpnet.training.state import Epoch, TrainingState
 
@@ -29,25 +29,3 @@ class OnEpoch(Callback):
     def on_epoch_end(self, state: TrainingState, epoch: Epoch) -> None:
         """Call the function."""
         self.function(epoch)
-
-
-class CallbackList(Callback):
-    """Call several callbacks in order; plain functions are called with every epoch."""
-
-    def __init__(self, callbacks: Iterable[Callback | Callable[[Epoch], object]]) -> None:
-        self.callbacks = [one if isinstance(one, Callback) else OnEpoch(one) for one in callbacks]
-
-    def on_train_begin(self, state: TrainingState) -> None:
-        """Call each."""
-        for callback in self.callbacks:
-            callback.on_train_begin(state)
-
-    def on_epoch_end(self, state: TrainingState, epoch: Epoch) -> None:
-        """Call each."""
-        for callback in self.callbacks:
-            callback.on_epoch_end(state, epoch)
-
-    def on_train_end(self, state: TrainingState) -> None:
-        """Call each."""
-        for callback in self.callbacks:
-            callback.on_train_end(state)

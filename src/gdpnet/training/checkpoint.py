@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,51 +20,21 @@ from gdpnet.training.callbacks import Callback
 from gdpnet.training.state import Epoch, TrainingState
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """Paths of the files of a run."""
 
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        """Return the path of the effective settings."""
-        return self.path / "config.toml"
-
-    @property
-    def about(self) -> Path:
-        """Return the path of the description of the run: graph, seed, version."""
-        return self.path / "run.json"
-
-    @property
-    def model(self) -> Path:
-        """Return the path of the model."""
-        return self.path / "model.safetensors"
-
-    @property
-    def checkpoint(self) -> Path:
-        """Return the path of the state that a stopped run resumes from."""
-        return self.path / "checkpoint.safetensors"
-
-    @property
-    def history(self) -> Path:
-        """Return the path of the history, one line per epoch."""
-        return self.path / "history.jsonl"
-
-    @property
-    def metrics(self) -> Path:
-        """Return the path of the final metrics."""
-        return self.path / "metrics.json"
-
-    @property
-    def suspected(self) -> Path:
-        """Return the path of the table of suspected label errors, written only if there are any."""
-        return self.path / "suspected_labels.csv"
-
-    @property
-    def figures(self) -> Path:
-        """Return the folder of figures."""
-        return self.path / "figures"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.toml"  # the effective settings
+        self.about = path / "run.json"  # graph, seed, version
+        self.model = path / "model.safetensors"
+        self.checkpoint = path / "checkpoint.safetensors"  # the state that a stopped run resumes from
+        self.history = path / "history.jsonl"  # one line per epoch
+        self.metrics = path / "metrics.json"  # the final ones
+        self.suspected = (
+            path / "suspected_labels.csv"
+        )  # suspected label errors, written only if there are any
+        self.figures = path / "figures"  # a folder
 
 
 def create_run(
@@ -118,6 +87,8 @@ def check_same_graph(about: dict[str, Any], graph: Graph) -> None:
         )
 
 
+_OPTIMISERS = ("policy_optimiser", "optimiser")
+_PROGRESS = ("epoch", "best_f1", "best_epoch", "history")
 _FOUND = ("truth", "suggested", "best_suggested")
 """Labels found during training; each may be missing."""
 
@@ -125,52 +96,49 @@ _STREAMS = 2
 """Raised when epochs draw other random numbers than before: a checkpoint of another kind cannot be continued."""
 
 
-def write_checkpoint(run: RunFolder, state: TrainingState) -> None:
-    """Write the training state and the history so far."""
-    tensors = dict(state.weights())
-    tensors |= {f"best.{name}": value for name, value in state.best.items()}
-    for title, optimiser in (("policy_optimiser", state.policy_optimiser), ("optimiser", state.optimiser)):
-        for number, moments in optimiser.state_dict()["state"].items():
-            tensors |= {f"{title}.{number}.{key}": value for key, value in moments.items()}
-    tensors |= {name: getattr(state, name) for name in _FOUND if getattr(state, name) is not None}
-    about = {
-        "epoch": state.epoch,
-        "best_f1": state.best_f1,
-        "best_epoch": state.best_epoch,
-        "history": state.history,
-        "streams": _STREAMS,
-    }
-    write_tensors(run.checkpoint, "checkpoint", tensors, about)
-    write_text(run.history, "".join(json.dumps(plain(line)) + "\n" for line in state.history))
+class Checkpoint(Callback):
+    """Resume a run from its folder, and write a checkpoint after every epoch."""
 
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
 
-def read_checkpoint(run: RunFolder, state: TrainingState) -> None:
-    """Restore a training state from the checkpoint, if there is one."""
-    if not run.checkpoint.exists():
-        return
-    tensors, about = read_tensors(run.checkpoint, "checkpoint")
-    if about.get("streams") != _STREAMS:
-        raise RunFolderError(
-            f"{run.checkpoint} is of another version of GDPNet, which drew other random numbers; train again with "
-            "another --out"
-        )
-    device = state.policy.score_bias.device
-    try:
-        for title, network in (("policy", state.policy), ("aggregators", state.aggregators)):
-            network.load_state_dict(_tensors_under(tensors, f"{title}."))
-        state.best = {name: value.to(device) for name, value in _tensors_under(tensors, "best.").items()}
-        for title, optimiser in (
-            ("policy_optimiser", state.policy_optimiser),
-            ("optimiser", state.optimiser),
-        ):
-            _restore(optimiser, _tensors_under(tensors, f"{title}."))
-    except (RuntimeError, KeyError) as error:
-        reason = " ".join(str(error).split())
-        raise ModelFileError(f"{run.checkpoint} does not fit the run's settings ({reason})") from error
-    for name in _FOUND:
-        setattr(state, name, tensors[name].to(device) if name in tensors else None)
-    state.epoch, state.best_epoch = about["epoch"], about["best_epoch"]
-    state.best_f1, state.history = about["best_f1"], about["history"]
+    def on_train_begin(self, state: TrainingState) -> None:
+        """Restore the state from the checkpoint, if there is one."""
+        run = self.run
+        if not run.checkpoint.exists():
+            return
+        tensors, about = read_tensors(run.checkpoint, "checkpoint")
+        if about.get("streams") != _STREAMS:
+            raise RunFolderError(
+                f"{run.checkpoint} is of another version of GDPNet, which drew other random numbers; train again "
+                "with another --out"
+            )
+        device = state.policy.score_bias.device
+        try:
+            for title in ("policy", "aggregators"):
+                getattr(state, title).load_state_dict(_tensors_under(tensors, f"{title}."))
+            state.best = {name: value.to(device) for name, value in _tensors_under(tensors, "best.").items()}
+            for title in _OPTIMISERS:
+                _restore(getattr(state, title), _tensors_under(tensors, f"{title}."))
+        except (RuntimeError, KeyError) as error:
+            reason = " ".join(str(error).split())
+            raise ModelFileError(f"{run.checkpoint} does not fit the run's settings ({reason})") from error
+        for name in _FOUND:
+            setattr(state, name, tensors[name].to(device) if name in tensors else None)
+        for name in _PROGRESS:
+            setattr(state, name, about[name])
+
+    def on_epoch_end(self, state: TrainingState, epoch: Epoch) -> None:
+        """Write the training state and the history so far."""
+        tensors = dict(state.weights())
+        tensors |= {f"best.{name}": value for name, value in state.best.items()}
+        for title in _OPTIMISERS:
+            for number, moments in getattr(state, title).state_dict()["state"].items():
+                tensors |= {f"{title}.{number}.{key}": value for key, value in moments.items()}
+        tensors |= {name: getattr(state, name) for name in _FOUND if getattr(state, name) is not None}
+        about = {name: getattr(state, name) for name in _PROGRESS} | {"streams": _STREAMS}
+        write_tensors(self.run.checkpoint, "checkpoint", tensors, about)
+        write_text(self.run.history, "".join(json.dumps(plain(line)) + "\n" for line in state.history))
 
 
 def _tensors_under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
@@ -185,18 +153,3 @@ def _restore(optimiser: torch.optim.Optimizer, moments: dict[str, torch.Tensor])
         number, _, key = name.partition(".")
         content["state"].setdefault(int(number), {})[key] = value
     optimiser.load_state_dict(content)
-
-
-class Checkpoint(Callback):
-    """Resume a run from its folder, and write a checkpoint after every epoch."""
-
-    def __init__(self, run: RunFolder) -> None:
-        self.run = run
-
-    def on_train_begin(self, state: TrainingState) -> None:
-        """Restore the state from the checkpoint."""
-        read_checkpoint(self.run, state)
-
-    def on_epoch_end(self, state: TrainingState, epoch: Epoch) -> None:
-        """Write a checkpoint."""
-        write_checkpoint(self.run, state)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from gdpnet._core.csr import owners_of, sum_by_owner
@@ -35,15 +35,8 @@ def choose_threshold(
 ) -> Choice:
     """Return the candidate with the best validation score; of equals the one that keeps more.
 
-    Everything is kept unless the best is ahead by ``settings.margin`` standard deviations (McNemar's test).
-
-    Args:
-        aggregators: the trained aggregators; the first one projects the nodes.
-        data: the training data.
-        train: decisions on all edges of the training graph.
-        whole: decisions on all edges of the whole graph.
-        settings: the candidates, and how they are compared.
-        selection: whether there is a policy.
+    Everything is kept unless the best is ahead by ``settings.margin`` standard deviations (McNemar's test). The first
+    aggregator projects the nodes; ``train`` and ``whole`` are decisions on all edges, by a policy if ``selection``.
     """
     if not selection:
         return Choice(KEEP_ALL)
@@ -103,25 +96,22 @@ def _probabilities(
     """Fit a linear model (softmax regression for classes); return its predictions for ``asked``."""
     centre, scale = rows.mean(dim=0), rows.std(dim=0).clamp(min=1e-6)
     inputs = ((rows - centre) / scale).detach()
+    everyone = torch.ones(len(rows), 1, dtype=torch.bool, device=rows.device)
     weight = torch.zeros(rows.shape[1], classes, device=rows.device, requires_grad=True)
     bias = torch.zeros(classes, device=rows.device, requires_grad=True)
     optimiser = torch.optim.LBFGS([weight, bias], max_iter=settings.steps, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         optimiser.zero_grad()
-        value = _plain_loss(task, inputs @ weight + bias, labels) + settings.penalty * weight.square().sum()
+        logits = inputs @ weight + bias
+        if isinstance(task, Classification):
+            fit = F.cross_entropy(logits, labels)
+        else:
+            fit = task.loss(logits[:, None], labels, everyone)
+        value = fit + settings.penalty * weight.square().sum()
         value.backward()
         return value
 
     optimiser.step(loss)
     scores = (((asked - centre) / scale) @ weight + bias).detach()
     return torch.softmax(scores, dim=1) if task.exclusive else torch.sigmoid(scores)
-
-
-def _plain_loss(
-    task: Task, logits: Float[Tensor, "train classes"], labels: Shaped[Tensor, "train *any"]
-) -> Float[Tensor, ""]:
-    if isinstance(task, Classification):
-        return F.cross_entropy(logits, labels)
-    learns: Bool[Tensor, "train 1"] = torch.ones(len(logits), 1, dtype=torch.bool, device=logits.device)
-    return task.loss(logits[:, None], labels, learns)

@@ -15,7 +15,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.data.sampling import part_around
-from gdpnet.data.schema import as_read
+from gdpnet.data.schema import ONE_HOT, Columns, as_read
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError
 from gdpnet.representation.tasks import CLASSIFICATION, Task
@@ -146,17 +146,23 @@ def cut_for_training(graph: Graph, seed: int) -> Cut:
     return Cut(graph.induced(seen), seen, targets, validation)
 
 
-def part_for_training(graph: Graph, most: int, fan_out: tuple[int, ...], seed: int) -> Graph:
+def part_for_training(graph: Graph, config: Config, seed: int) -> Graph:
     """Return the part of a large graph to train on: random labelled nodes and their neighbourhoods.
 
-    A graph of at most ``most`` nodes is returned unchanged. Every fifth sampled node is a validation node,
-    while there are both kinds. Sampled nodes keep all their neighbours. Labelled nodes among these are used
+    A graph of at most ``training.max_nodes`` nodes is returned unchanged. Every fifth sampled node is a validation
+    node, while there are both kinds. Sampled nodes keep all their neighbours. Labelled nodes among these are used
     too, with the neighbours that they have in the part.
     """
-    if graph.num_nodes <= most:
-        return graph
     split = split_for_training(graph, seed)
     check_trainable(graph, split)
+    most, fan_out = config.training.max_nodes, config.training.part_fan_out
+    if graph.num_nodes <= most:
+        return graph
+    if Columns.of(graph, config).kind == ONE_HOT:
+        raise GraphError(
+            f"a graph of more than {most:,} nodes is trained on a part of it, and one-hot features, one column "
+            "per node, cannot be used on a part: use --features structural, or raise training.max_nodes"
+        )
     part = part_around(replace(graph, split=split), _drawn(graph, split, seed), most, fan_out, seed)[0]
     learned = part.labels[part.split == SPLITS.index("train")]
     if torch.unique(learned[learned != UNKNOWN]).numel() < 2:

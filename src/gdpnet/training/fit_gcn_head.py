@@ -65,14 +65,8 @@ def fit_gcn(
 ) -> FittedGCN:
     """Fit convolutions to the cleaned training graph; the best epoch on validation nodes counts.
 
-    Args:
-        data: the training data; it must have validation nodes.
-        train: decisions on all edges of the training graph.
-        whole: decisions on all edges of the whole graph.
-        threshold: the threshold of the cleaned graph.
-        before: class probabilities of the validation nodes by the other heads.
-        config: all settings.
-        key: the stream of all random draws.
+    ``train`` and ``whole`` are decisions on all edges, ``threshold`` is that of the cleaned graph, and ``before``
+    are class probabilities of the validation nodes by the other heads.
     """
     settings, device, task = config.gcn, data.targets.device, data.task
     rows, adjacency = table_of(train.prepared.features, device), cleaned_adjacency(train, threshold)

@@ -26,7 +26,7 @@ from gdpnet.inference.ensemble import embed_fold_models, hop_features
 from gdpnet.inference.select import Selected
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.hopwise import HopwiseNetwork
-from gdpnet.representation.tasks import CLASSIFICATION, Task, may_learn
+from gdpnet.representation.tasks import Task, may_learn
 from gdpnet.training.data import TrainingData
 
 _AT_ONCE = 8192
@@ -91,7 +91,6 @@ class HeldOutNodes:
     labels: Shaped[Tensor, "held *any"]
     fold_model: Int[Tensor, "held"]
     """The fold model that predicts each node; -1: the mean of all."""
-    task: Task = CLASSIFICATION
 
     @classmethod
     def of(cls, data: TrainingData) -> HeldOutNodes:
@@ -103,7 +102,6 @@ class HeldOutNodes:
             torch.cat([data.validation, data.seen[left_out]]),
             torch.cat([data.validation_labels, data.labels[left_out]]),
             torch.cat([all_models, data.fold_model[left_out]]),
-            data.task,
         )
 
     def probabilities(
@@ -118,51 +116,33 @@ class HeldOutNodes:
 def fit_hopwise(
     aggregators: Aggregators, data: TrainingData, train: Selected, whole: Selected, config: Config, key: Key
 ) -> FittedHopwise:
-    """Fit the head to the training nodes and their selected neighbours.
+    """Fit the head to the training nodes and their selected neighbours, and compare it with the aggregators.
 
-    Args:
-        aggregators: the trained aggregators, which the head is compared with.
-        data: the training data; it must have validation nodes.
-        train: decisions on all edges of the training graph.
-        whole: decisions on all edges of the whole graph.
-        config: all settings.
-        key: the stream of all random draws.
+    ``train`` and ``whole`` are decisions on all edges of the graph of training nodes, and of the whole graph.
     """
-    mode = config.inference.mode
+    mode, settings, task = config.inference.mode, config.hopwise, data.task
     rows = hop_features(train.prepared, data.targets, train.weight(mode))
     held_out = HeldOutNodes.of(data)
     asked = hop_features(whole.prepared, held_out.nodes, whole.weight(mode))
     shape = (rows[0].shape[1], config.representation.width, aggregators.classes, aggregators.fold_models)
-    network = HopwiseNetwork(*shape, hops=len(rows), exclusive=data.task.exclusive)
+    network = HopwiseNetwork(*shape, hops=len(rows), exclusive=task.exclusive)
     network.initialise(key.fold_in("weights").generator())
     network = network.to(data.targets.device)
-    step = _train(network, rows, asked, held_out, data, config.hopwise, key.fold_in("batches"))
+    step = _train(network, rows, asked, held_out, data, settings, key.fold_in("batches"))
     with torch.no_grad():
         parts = [
             embed_fold_models(aggregators, whole.prepared, part, whole.weight(mode))[1]
             for part in held_out.nodes.split(_AT_ONCE)
         ]
-        found = held_out.probabilities(torch.cat(parts)), _predict(network, asked, held_out)
-    scores = tuple(
-        _score_share(*found, share, held_out, data, config.hopwise) for share in config.hopwise.shares
-    )
-    return FittedHopwise(network, step, scores)
-
-
-def _score_share(
-    before: Float[Tensor, "held classes"],
-    head: Float[Tensor, "held classes"],
-    share: float,
-    held_out: HeldOutNodes,
-    data: TrainingData,
-    settings: HopwiseSettings,
-) -> HeadScore:
-    """Compare the mean of aggregator and head with the aggregator alone."""
-    mean, validation = torch.lerp(before, head, share), slice(0, data.validation.numel())
-    hits, other = (data.task.score(one, held_out.labels, "hit") for one in (mean, before))
-    quality = data.task.quality(mean[validation], held_out.labels[validation])
-    margin = settings.margin_alone if share == 1.0 else settings.margin_together
-    return HeadScore(share, *gains_and_losses(hits, other), quality, margin)
+        before, head = held_out.probabilities(torch.cat(parts)), _predict(network, asked, held_out)
+    validation, scores = slice(0, data.validation.numel()), []
+    for share in settings.shares:
+        mean = torch.lerp(before, head, share)
+        hits, other = (task.score(one, held_out.labels, "hit") for one in (mean, before))
+        quality = task.quality(mean[validation], held_out.labels[validation])
+        margin = settings.margin_alone if share == 1.0 else settings.margin_together
+        scores.append(HeadScore(share, *gains_and_losses(hits, other), quality, margin))
+    return FittedHopwise(network, step, tuple(scores))
 
 
 def _train(
@@ -175,14 +155,6 @@ def _train(
     key: Key,
 ) -> int:
     """Train in place up to the best evaluation on held-out nodes; return its step."""
-    matrices, rest = [network.weight], [network.bias, network.head_weight, network.head_bias]
-    optimiser = torch.optim.Adam(
-        [
-            {"params": matrices, "weight_decay": settings.weight_decay},
-            {"params": rest, "weight_decay": 0.0},
-        ],
-        lr=settings.learning_rate,
-    )
     labels, fold_model = data.labels[data.targets], data.fold_model[data.targets]
     device, draws = labels.device, key.generator(labels.device)
 
@@ -195,7 +167,7 @@ def _train(
 
     return fit(
         network,
-        optimiser,
+        network.adam(settings.learning_rate, settings.weight_decay),
         loss,
         lambda: quality_and_likelihood(data.task, _predict(network, asked, held_out), held_out.labels),
         steps=settings.steps,

@@ -15,11 +15,20 @@ from gdpnet.data.schema import Columns
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.networks import build_networks
 from gdpnet.representation.tasks import CLASSIFICATION, Task
-from gdpnet.training.callbacks import Callback, CallbackList
+from gdpnet.training.callbacks import Callback, OnEpoch
 from gdpnet.training.label_noise import name_suspected, without_suspected
+from gdpnet.training.link_task import LinksTask
 from gdpnet.training.state import Epoch, begin_training
-from gdpnet.training.tasks import TASKS
+from gdpnet.training.tasks import LabelTask, TrainingTask
 from gdpnet.training.trainer import train_epochs
+from gdpnet.training.unsupervised import ClustersTask
+
+TASKS: dict[str, type[TrainingTask]] = {
+    "classification": LabelTask,
+    "multi-label": LabelTask,
+    "links": LinksTask,
+    "clusters": ClustersTask,
+}
 
 
 def fit_model(
@@ -34,11 +43,10 @@ def fit_model(
 ) -> TrainedModel:
     """Train a model for the configured task; see `gdpnet.GDPNet.fit`."""
     task = TASKS[config.task.kind](graph, config, seed, device, objective, held_out)
-    data, key, callback = task.data, Key.of(seed), CallbackList(callbacks)
+    data, key = task.data, Key.of(seed)
+    each = [one if isinstance(one, Callback) else OnEpoch(one) for one in callbacks]
     state = begin_training(data, len(task.class_names), config, key, device)
-    callback.on_train_begin(state)
-    train_epochs(state, data, config, key, callback.on_epoch_end, task.update_targets)
-    callback.on_train_end(state)
+    train_epochs(state, data, config, key, each, task.update_targets)
     weights = state.best or state.weights()
     networks = build_networks(config, weights, exclusive=data.task.exclusive).to(device)
     if task.basis is not None:

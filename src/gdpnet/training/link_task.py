@@ -1,115 +1,148 @@
-"""Link prediction as a task: communities of supervision edges stand for labels."""
+"""Link prediction as a task: communities of supervision edges stand for labels.
+
+The link predictor makes embeddings whose inner products score pairs of nodes. Each step of its fit hides a share of
+the edges and learns to tell them from random pairs; an edge counts by its keep probability. A predictor that weights
+all edges alike is the other candidate. Validation pairs choose between them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import sum_by_owner
+from gdpnet._core.fit import fit
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs, check_links, links_of, split_links, without_links
 from gdpnet.data.schema import as_read
+from gdpnet.inference.metrics import link_scores
 from gdpnet.inference.networks import Networks
-from gdpnet.inference.reduce import fit_basis, reduce_features
-from gdpnet.inference.unsupervised import propagated_features
-from gdpnet.representation.tasks import Partners, Task
+from gdpnet.inference.unsupervised import LinkGraph, make_link_graph
+from gdpnet.representation.propagation import LinkPredictor, inner_products
+from gdpnet.representation.tasks import Partners
 from gdpnet.training.data import TrainingData
-from gdpnet.training.finalise import Finalised, default_threshold, kept_edges
-from gdpnet.training.fit_link_predictor import fit_link_predictor
-from gdpnet.training.state import TrainingState
-from gdpnet.training.unsupervised import (
-    communities_of,
-    group_rows,
-    kept_while_training,
-    mean_rows,
-    unlabelled_data,
-)
+from gdpnet.training.tasks import Finalised
+from gdpnet.training.unsupervised import UnlabelledTask
 
 
-class LinksTask:
+class LinksTask(UnlabelledTask):
     """Link prediction: communities of supervision edges stand for labels."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        config: Config,
-        seed: int,
-        device: torch.device,
-        objective: Task | None,
-        held_out: Pairs | None,
-    ) -> None:
-        if held_out is None:
-            split = split_links(graph, seed, test=0.0)
-            graph, held_out = split.train, split.validation
-        self.graph, self.config, self.pairs = graph, config, held_out
-        self.key = Key.of(seed).fold_in("links")
-        read = as_read(graph, config)
-        self.basis: Tensor | None = fit_basis(read, config.task.rank)
-        reduced, count = reduce_features(read, self.basis), communities_of(graph, config)
-        edges = links_of(reduced)
-        order = torch.randperm(edges.shape[1], generator=self.key.fold_in("supervision").generator())
-        supervision = edges[:, order[: max(1, int(config.links.supervision * edges.shape[1]))]]
-        data = unlabelled_data(
-            without_links(reduced, supervision),
-            reduced,
-            torch.unique(supervision),
-            Partners(count),
-            config,
-            seed,
-            device,
-        )
-        self.supervision = supervision.to(device)
-        everything = torch.ones(data.train.neighbour.numel(), device=device)
-        self.data = replace(data, labels=self._targets(data, everything, None))
-
-    @staticmethod
-    def check(graph: Graph, config: Config, seed: int) -> None:
-        """Refuse a graph that is too small or whose edges cannot be held out."""
-        communities_of(graph, config)
-        check_links(graph)
+    task = Partners
 
     @staticmethod
     def part_of(graph: Graph, config: Config, seed: int) -> Graph:
-        """Return the whole graph."""
+        """Return the whole graph; refuse one that is too small or whose edges cannot be held out."""
+        check_links(UnlabelledTask.part_of(graph, config, seed))
         return graph
 
-    @property
-    def class_names(self) -> list[str]:
-        """Return a number for each community."""
-        return [str(number) for number in range(communities_of(self.graph, self.config))]
+    def gather(self) -> TrainingData:
+        """Hold out validation pairs, unless some are given; return the training data of the other edges."""
+        if self.held_out is None:
+            split = split_links(self.graph, self.seed, test=0.0)
+            self.graph, self.held_out = split.train, split.validation
+        return super().gather()
 
-    def update_targets(self, state: TrainingState) -> Float[Tensor, "nodes communities"]:
-        """Find communities again over the edges that the policy keeps now."""
-        weight = kept_while_training(state, self.data, self.config, self.key)
-        return self._targets(self.data, weight, self.data.labels if state.truth is None else state.truth)
+    def take_out(self, graph: Graph) -> tuple[Graph, Int[Tensor, "targets"]]:
+        """Take out the supervision edges; their ends are the targets."""
+        edges = links_of(graph)
+        order = torch.randperm(edges.shape[1], generator=self.key.fold_in("supervision").generator())
+        supervision = edges[:, order[: max(1, int(self.config.links.supervision * edges.shape[1]))]]
+        self.supervision = supervision.to(self.device)
+        return without_links(graph, supervision), torch.unique(supervision)
 
-    def _targets(
-        self,
-        data: TrainingData,
-        weight: Float[Tensor, "edges"],
-        before: Float[Tensor, "nodes communities"] | None,
-    ) -> Float[Tensor, "nodes communities"]:
+    def labels_of(self, cluster: Int[Tensor, "nodes"]) -> Float[Tensor, "nodes communities"]:
         """Return the share of each node's supervision edges into each community."""
-        assert isinstance(data.task, Partners)
-        rows, count = propagated_features(data.train, weight, self.config.propagation), data.task.communities
-        start: Tensor | int = count if before is None else mean_rows(rows, before)
-        numbers, _ = group_rows(rows, start, self.config.clusters.restarts, self.key)
-        place = F.one_hot(numbers, count).to(rows.dtype)
+        place = F.one_hot(cluster, len(self.class_names)).float()
         both = torch.cat([self.supervision, self.supervision.flip(0)], dim=1)
-        total = sum_by_owner(place[both[0]], both[1], len(rows))
+        total = sum_by_owner(place[both[0]], both[1], len(place))
         return total / total.sum(dim=1, keepdim=True).clamp(min=1.0)
 
     def finalise(self, networks: Networks, data: TrainingData, key: Key) -> Finalised:
         """Fit the link predictor to the kept edges or to all, whichever is better on validation pairs."""
-        config = self.config
-        kept = None if networks.policy is None else kept_edges(networks, data, config, key).cpu()
-        graph = as_read(self.graph, config)
-        found = fit_link_predictor(graph, kept, self.pairs, config, key.fold_in("links"), networks.device)
+        config, kept, pairs = self.config, None, self.held_out
+        assert pairs is not None
+        if networks.policy is not None:
+            stream, fold_model = key.fold_in("finalise"), data.fold_model_in_whole
+            chosen = self.decide_all(networks, data.whole, stream, fold_model)
+            kept = data.whole.symmetrise(chosen.probability).cpu()
+        graph, stream = as_read(self.graph, config), key.fold_in("links")
+        found = fit_link_predictor(graph, kept, pairs, config, stream, networks.device)
         networks.link_predictor = found.network
-        return Finalised(default_threshold(networks, config), selects=found.selects, score=found.score)
+        return Finalised(self.default_threshold(networks), selects=found.selects, score=found.score)
+
+
+class FittedLinkPredictor(NamedTuple):
+    """A fitted predictor, whether it weights edges by their keep probability, and its score on validation pairs."""
+
+    network: LinkPredictor
+    selects: bool
+    score: float
+    """The mean of ROC AUC and average precision."""
+
+
+def fit_link_predictor(
+    graph: Graph,
+    probability: Float[Tensor, "edges"] | None,
+    pairs: Pairs,
+    config: Config,
+    key: Key,
+    device: torch.device,
+) -> FittedLinkPredictor:
+    """Fit a predictor to the kept edges and one to all edges; return the better on validation pairs.
+
+    ``probability`` is that of keeping each edge, equal in both directions; None without a policy.
+    """
+    candidates = [(False, torch.ones(graph.num_edges))]
+    if probability is not None:
+        candidates.append((True, probability))
+    found = [
+        _fit(make_link_graph(graph, weight.to(device), config, device), pairs, config, key, selects=selects)
+        for selects, weight in candidates
+    ]
+    return max(found, key=lambda one: one.score)
+
+
+def _fit(
+    link_graph: LinkGraph, pairs: Pairs, config: Config, key: Key, *, selects: bool
+) -> FittedLinkPredictor:
+    settings, device = config.links, link_graph.weight.device
+    network = LinkPredictor(link_graph.features.shape[1], settings.width, settings.length)
+    network.initialise(key.fold_in("weights").generator())
+    network = network.to(device)
+    draws, whole = key.fold_in("hidden").generator(device), link_graph.propagation()
+
+    def evaluate() -> tuple[float]:
+        return (sum(link_scores(network.embed(link_graph.features, whole), pairs)) / 2,)
+
+    found = fit(
+        network,
+        torch.optim.Adam(network.parameters(), lr=settings.learning_rate),
+        lambda: _loss(network, link_graph, settings.hidden, draws),
+        evaluate,
+        steps=settings.steps,
+        evaluate_every=settings.evaluate_every,
+    )
+    return FittedLinkPredictor(network, selects, found.score[0])
+
+
+def _loss(
+    network: LinkPredictor, link_graph: LinkGraph, share: float, draws: torch.Generator
+) -> Float[Tensor, ""]:
+    """Hide a share of the edges; return the weighted logistic loss of telling them from random pairs."""
+    edges, device = link_graph.ends.shape[1], link_graph.weight.device
+    hidden = torch.rand(edges, generator=draws, device=device) < share
+    visible = link_graph.propagation(link_graph.weight * ~hidden[link_graph.link])
+    embedded = network.embed(link_graph.features, visible)
+    asked, weight = link_graph.ends[:, hidden], link_graph.link_weight[hidden]
+    nodes = link_graph.row_ptr.numel() - 1
+    others = torch.randint(0, nodes, asked.shape, generator=draws, device=device)
+    positives = F.softplus(-inner_products(embedded, asked)) * weight
+    negatives = F.softplus(inner_products(embedded, others))
+    return positives.sum() / weight.sum().clamp(min=1e-6) + negatives.mean()

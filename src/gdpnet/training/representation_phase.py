@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import ranges
@@ -16,60 +14,40 @@ from gdpnet.data.prepare import message_to_target
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.tasks import may_learn
 from gdpnet.training.data import TrainingData
-from gdpnet.training.rollouts import play_once
+from gdpnet.training.selection_phase import play_once
 from gdpnet.training.state import TrainingState
 
 
-def shuffled_batches(
-    targets: Int[Tensor, "targets"], config: Config, generator: torch.Generator
-) -> Iterator[Int[Tensor, "batch"]]:
-    """Split the targets into random batches, pass after pass, up to ``max_steps`` batches."""
-    settings, steps = config.representation, 0
-    for _ in range(settings.passes):
-        order = torch.randperm(targets.numel(), generator=generator, device=generator.device)
-        for part in torch.split(order, settings.batch_size)[: settings.max_steps - steps]:
-            steps += 1
-            yield targets[part]
-
-
-def selected_edges(
-    state: TrainingState,
-    data: TrainingData,
-    config: Config,
-    key: Key,
-    targets: Int[Tensor, "targets"],
-    selecting: bool,
-) -> tuple[Bool[Tensor, "edges"], float]:
-    """Return which edges of some targets the current policy selects, and their share of the candidates."""
-    train = data.train
-    if not selecting:
-        return train.linked > 0, 1.0
-    targets = torch.unique(targets)
-    kept = play_once(state.policy, state.aggregators, data, config, targets, key.fold_in("selected"))[1]
-    candidates = int((train.row_ptr[targets + 1] - train.row_ptr[targets]).sum())
-    return kept, float(kept.sum()) / max(candidates, 1)
-
-
 def representation_phase(
-    state: TrainingState,
-    data: TrainingData,
-    config: Config,
-    generator: torch.Generator,
-    batches: list[Int[Tensor, "_"]],
-    selected: Bool[Tensor, "edges"],
-) -> float:
-    """Train the aggregators on the selected neighbours; return the mean loss per fold model."""
-    losses = []
+    state: TrainingState, data: TrainingData, config: Config, key: Key, selecting: bool
+) -> tuple[float, float]:
+    """Train the aggregators on the neighbours that the policy selects now, or on all.
+
+    Returns the mean loss per fold model, and the share of the candidates that was selected.
+    """
+    train, selected, share, losses = data.train, data.train.linked > 0, 1.0, []
+    settings, generator = config.representation, key.fold_in("batches").generator(data.targets.device)
+    orders = [
+        torch.randperm(data.targets.numel(), generator=generator, device=generator.device)
+        for _ in range(settings.passes)
+    ]
+    parts = [part for order in orders for part in order.split(settings.batch_size)]
+    batches = [data.targets[part] for part in parts[: settings.max_steps]]
+    if selecting:
+        targets = torch.unique(torch.cat(batches))
+        selected = play_once(state, data, config, targets, key.fold_in("selected"))[1]
+        candidates = int((train.row_ptr[targets + 1] - train.row_ptr[targets]).sum())
+        share = float(selected.sum()) / max(candidates, 1)
     for targets in batches:
-        start = data.train.row_ptr[targets]
-        owner, edge = ranges(start, data.train.row_ptr[targets + 1] - start)
+        start = train.row_ptr[targets]
+        owner, edge = ranges(start, train.row_ptr[targets + 1] - start)
         kept = selected[edge]
         loss = _batch_loss(state.aggregators, data, config, generator, targets, owner[kept], edge[kept])
         state.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         state.optimiser.step()
         losses.append(loss.detach())
-    return float(torch.stack(losses).mean()) / state.aggregators.fold_models
+    return float(torch.stack(losses).mean()) / state.aggregators.fold_models, share
 
 
 def _batch_loss(

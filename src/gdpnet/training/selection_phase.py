@@ -1,22 +1,25 @@
-"""Phase one: run episodes on the training graph and improve the policy."""
+"""Phase one: run episodes on the training graph, reward their decisions, and improve the policy."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from gdpnet._core.csr import running_sum_before
 from gdpnet._core.random import Key
-from gdpnet.config import Config
+from gdpnet.config import Config, RewardSettings
+from gdpnet.data.prepare import with_neighbourhoods
 from gdpnet.inference.observation import make_view
-from gdpnet.inference.select import play_of
+from gdpnet.inference.select import play_of, roll_outs
 from gdpnet.representation.tasks import CLASSIFICATION, Task
 from gdpnet.selection.episodes import View, begin_episodes
+from gdpnet.selection.rewards import counterfactual_reward, marginal_reward, paper_reward
 from gdpnet.selection.rollout import Rollout, roll_out
 from gdpnet.selection.update import update_policy
 from gdpnet.training.data import TrainingData
-from gdpnet.training.gains import gain_if_kept, score_alone
 from gdpnet.training.state import TrainingState
 
 
@@ -60,20 +63,83 @@ def reward_if_kept(
     label = labels[episodes.target[rollout.episode]]
     drawn = rollout.candidate.clamp(min=0)
     message, counted = rollout.encoded.message[drawn], rollout.encoded.counted[drawn]
+    asked = (view, settings, row, label, message, counted)
     sums, counts = rollout.states
-    score = score_alone(view, settings, row, label, message, counted, task)
+    score = score_alone(*asked, task)
     kept_scores = running_sum_before(score * rollout.kept, rollout.episode)
-    gain = gain_if_kept(
-        view,
-        settings,
-        row,
-        label,
-        message,
-        counted,
-        sums=sums,
-        counts=counts,
-        score=score,
-        kept_scores=kept_scores,
-        task=task,
-    )
+    gain = gain_if_kept(*asked, sums=sums, counts=counts, score=score, kept_scores=kept_scores, task=task)
     return torch.where(rollout.is_ending, 0.0, gain)
+
+
+@torch.no_grad()
+def score_alone(
+    view: View,
+    settings: RewardSettings,
+    row: Int[Tensor, "n"],
+    label: Shaped[Tensor, "n *any"],
+    message: Float[Tensor, "n width"],
+    counted: Float[Tensor, "n"],
+    task: Task = CLASSIFICATION,
+) -> Float[Tensor, "n"]:
+    """Return f_c of each target with one neighbour alone; zeros for the marginal reward, which needs none."""
+    if settings.kind == "marginal":
+        return torch.zeros_like(counted)
+    return task.score(view.observe(row, message, counted)[1], label, settings.score)
+
+
+@torch.no_grad()
+def gain_if_kept(
+    view: View,
+    settings: RewardSettings,
+    row: Int[Tensor, "n"],
+    label: Shaped[Tensor, "n *any"],
+    message: Float[Tensor, "n width"],
+    counted: Float[Tensor, "n"],
+    *,
+    sums: Float[Tensor, "n width"],
+    counts: Float[Tensor, "n"],
+    score: Float[Tensor, "n"],
+    kept_scores: Float[Tensor, "n"],
+    task: Task = CLASSIFICATION,
+) -> Float[Tensor, "n"]:
+    """Return the reward of keeping a neighbour, given those that the target, a ``row`` of the view, has kept before.
+
+    The neighbour would add its ``message`` to ``sums`` and its weight, or one, ``counted``, to ``counts``; ``score``
+    is its `score_alone`, and ``kept_scores`` the sum of those kept before.
+    """
+    if settings.kind == "marginal":
+        before = task.score(view.observe(row, sums, counts)[1], label, "probability")
+        after = task.score(view.observe(row, sums + message, counts + counted)[1], label, "probability")
+        return marginal_reward(before, after, settings.clip)
+    if settings.kind == "paper":
+        return paper_reward(score, kept_scores)
+    none_kept = view.observe(row, torch.zeros_like(message), torch.zeros_like(counts))[1]
+    return counterfactual_reward(score, task.score(none_kept, label, settings.score), kept_scores)
+
+
+def with_selected_neighbourhoods(
+    state: TrainingState, data: TrainingData, config: Config, key: Key
+) -> TrainingData:
+    """With two hops, replace the neighbourhood means of ``train`` by means over selected neighbours."""
+    if config.representation.hops == 1:
+        return data
+    all_nodes = torch.arange(data.train.num_nodes, device=data.train.device)
+    weight, _ = play_once(state, data, config, all_nodes, key.fold_in("neighbourhoods"))
+    weight = data.train.symmetrise(weight) if config.inference.symmetrise else weight
+    return replace(data, train=with_neighbourhoods(data.train, weight))
+
+
+def play_once(
+    state: TrainingState, data: TrainingData, config: Config, targets: Int[Tensor, "targets"], key: Key
+) -> tuple[Float[Tensor, "edges"], Bool[Tensor, "edges"]]:
+    """Run one sampled episode per target; return each edge's keep probability and whether it was kept."""
+    edges = data.train.neighbour.numel()
+    probability = torch.ones(edges, device=data.train.device)
+    kept = torch.zeros(edges, dtype=torch.bool, device=data.train.device)
+    view = make_view(state.aggregators, data.train, slice(None))
+    shift = data.fold_model[targets] * data.train.num_nodes
+    play = play_of(config, greedy=False)
+    for rollout in roll_outs(state.policy, view, data.train, targets, config, play, key.seed32, shift):
+        probability[rollout.episodes.edge] = rollout.keep_probability
+        kept[rollout.episodes.edge] = rollout.selected
+    return probability, kept

@@ -53,9 +53,9 @@ class TrainingState:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights of policy and aggregators, by name."""
-        policy = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
-        return policy | {
-            f"aggregators.{name}": value for name, value in self.aggregators.state_dict().items()
+        both = {"policy": self.policy, "aggregators": self.aggregators}
+        return {
+            f"{whose}.{name}": value for whose in both for name, value in both[whose].state_dict().items()
         }
 
     def remember_best(self, score: float) -> None:
@@ -84,29 +84,9 @@ def begin_training(
     policy.initialise(generator)
     policy.fit_pairs(data.train.pairs.cpu())
     aggregators, policy = aggregators.to(device), policy.to(device)
-    return TrainingState(policy, aggregators, *make_optimisers(policy, aggregators, config))
-
-
-def make_optimisers(
-    policy: Policy, aggregators: Aggregators, config: Config
-) -> tuple[torch.optim.Adam, torch.optim.Adam]:
-    """Return the optimisers of policy and aggregators; biases and heads have no weight decay."""
-    matrices = (aggregators.weight, aggregators.self_weight)
-    decayed = [weight for weight in matrices if weight is not None]
-    plain = [aggregators.bias, aggregators.head_weight, aggregators.head_bias]
-    settings = config.representation
-    return (
-        torch.optim.Adam(
-            policy.parameters(),
-            lr=config.ppo.learning_rate,
-            weight_decay=config.ppo.weight_decay,
-            fused=True,
-        ),
-        torch.optim.Adam(
-            [
-                {"params": decayed, "weight_decay": settings.weight_decay},
-                {"params": plain, "weight_decay": 0.0},
-            ],
-            lr=settings.learning_rate,
-        ),
+    ppo, settings = config.ppo, config.representation
+    policy_optimiser = torch.optim.Adam(
+        policy.parameters(), lr=ppo.learning_rate, weight_decay=ppo.weight_decay, fused=True
     )
+    optimiser = aggregators.adam(settings.learning_rate, settings.weight_decay)
+    return TrainingState(policy, aggregators, policy_optimiser, optimiser)

@@ -1,23 +1,33 @@
-"""Train the policy and the aggregators in alternation."""
+"""Train the policy and the aggregators in alternation, evaluate every epoch, and choose the best.
+
+The score of an epoch is its validation F1 plus the weighted injected-edge AUC: the ROC AUC of keep probabilities
+against injected edges. There are few validation nodes: among epochs with equal F1 some clean the graph far better
+than others, and injected edges show which.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import torch
+from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from gdpnet._core.random import Key
 from gdpnet.config import Config
-from gdpnet.training.best_epoch import is_best, is_over, settled
+from gdpnet.inference.ensemble import aggregate
+from gdpnet.inference.select import select
+from gdpnet.training.callbacks import Callback
 from gdpnet.training.data import TrainingData
 from gdpnet.training.label_noise import is_time_to_check_labels, suspect_labels, without_suspected
-from gdpnet.training.representation_phase import representation_phase, selected_edges, shuffled_batches
-from gdpnet.training.rollouts import with_selected_neighbourhoods
-from gdpnet.training.selection_phase import selection_phase
+from gdpnet.training.representation_phase import representation_phase
+from gdpnet.training.selection_phase import play_once, selection_phase, with_selected_neighbourhoods
 from gdpnet.training.state import Epoch, TrainingState
-from gdpnet.training.validation import measure_injected_auc, validate
+
+History = Sequence[Mapping[str, Any]]
+"""Metrics of the epochs so far, as plain values."""
 
 
 def train_epochs(
@@ -25,8 +35,8 @@ def train_epochs(
     data: TrainingData,
     config: Config,
     key: Key,
-    on_epoch_end: Callable[[TrainingState, Epoch], None],
-    update_targets: Callable[[TrainingState], Tensor | None],
+    callbacks: Sequence[Callback] = (),
+    update_targets: Callable[[TrainingState], Tensor | None] | None = None,
 ) -> None:
     """Train until the last epoch, or until validation has not improved for the configured patience.
 
@@ -34,11 +44,14 @@ def train_epochs(
     the end ``state.best`` holds the best weights by validation F1 and injected-edge AUC, or the last ones
     without validation nodes. Tasks without labels update their labels every few epochs.
     """
+    for callback in callbacks:
+        callback.on_train_begin(state)
     total = config.training.warmup + config.training.epochs
     while state.epoch < total and not is_over(state.history, state.best_epoch, config):
         state.epoch += 1
         selecting = state.epoch - config.training.warmup
-        if config.training.selection and selecting > 1 and (selecting - 1) % config.task.refresh == 0:
+        is_due = config.training.selection and selecting > 1 and (selecting - 1) % config.task.refresh == 0
+        if is_due and update_targets is not None:
             found = update_targets(state)
             state.truth = state.truth if found is None else found
         if state.truth is not None:
@@ -51,7 +64,10 @@ def train_epochs(
         state.history.append(asdict(epoch))
         if state.epoch > settled(config) and (data.validation.numel() == 0 or is_best(state.history, config)):
             state.remember_best(epoch.validation_f1)
-        on_epoch_end(state, epoch)
+        for callback in callbacks:
+            callback.on_epoch_end(state, epoch)
+    for callback in callbacks:
+        callback.on_train_end(state)
 
 
 def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Key) -> Epoch:
@@ -59,21 +75,76 @@ def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Ke
     stream = key.fold_in("epoch", state.epoch)
     selecting = config.training.selection and state.epoch > config.training.warmup
     reward, divergence, decisions = 0.0, 0.0, 0
-    policy, aggregators = state.policy, state.aggregators
     if selecting:
         genuine = stream.fold_in("genuine")
-        data = with_selected_neighbourhoods(policy, aggregators, data, config, genuine)
+        data = with_selected_neighbourhoods(state, data, config, genuine)
         reward, divergence, decisions = selection_phase(state, data, config, genuine)
         if data.injected:
             injected = stream.fold_in("injected")
             perturbed = replace(data, train=data.injected[state.epoch % len(data.injected)])
-            perturbed = with_selected_neighbourhoods(policy, aggregators, perturbed, config, injected)
+            perturbed = with_selected_neighbourhoods(state, perturbed, config, injected)
             selection_phase(state, perturbed, config, injected)
-    generator = stream.fold_in("batches").generator(data.targets.device)
-    batches = list(shuffled_batches(data.targets, config, generator))
-    selected, share = selected_edges(state, data, config, stream, torch.cat(batches), selecting)
-    loss = representation_phase(state, data, config, generator, batches, selected)
+    loss, share = representation_phase(state, data, config, stream, selecting)
     evaluation = key.fold_in("validation")  # the same random numbers in every epoch
-    score = validate(policy if selecting else None, aggregators, data, config, evaluation)
-    auc = measure_injected_auc(policy, aggregators, data, config, evaluation) if selecting else None
+    score = validate(state, data, config, evaluation, selecting=selecting)
+    auc = measure_injected_auc(state, data, config, evaluation) if selecting else None
     return Epoch(state.epoch, loss, score, reward, share, divergence, decisions, auc)
+
+
+def validate(
+    state: TrainingState, data: TrainingData, config: Config, key: Key, *, selecting: bool = True
+) -> float:
+    """Return the task's quality (micro-F1) on the validation nodes, predicted on the whole graph."""
+    if data.validation.numel() == 0:
+        return float("nan")
+    policy = state.policy if selecting else None
+    chosen = select(policy, state.aggregators, data.whole, data.validation, config, key)
+    weight = chosen.weight(config.inference.mode)
+    _, probabilities = aggregate(state.aggregators, chosen.prepared, data.validation, weight)
+    return data.task.quality(probabilities, data.validation_labels)
+
+
+@torch.no_grad()
+def measure_injected_auc(state: TrainingState, data: TrainingData, config: Config, key: Key) -> float | None:
+    """Return the ROC AUC of keep probabilities on the held-out perturbed graph; None if there is none."""
+    if data.held_out_graph is None:
+        return None
+    perturbed = replace(data, train=data.held_out_graph.perturbed)
+    perturbed = with_selected_neighbourhoods(state, perturbed, config, key)
+    all_nodes = torch.arange(perturbed.train.num_nodes, device=perturbed.train.device)
+    probability, _ = play_once(state, perturbed, config, all_nodes, key)
+    on_edges = perturbed.train.on_edges(perturbed.train.symmetrise(probability))
+    return float(roc_auc_score(data.held_out_graph.genuine.cpu(), on_edges.cpu()))
+
+
+def settled(config: Config) -> int:
+    """Return the last epoch that cannot be the best, since the policy is not yet trained enough."""
+    waiting = min(config.training.settle, config.training.epochs - 1) if config.training.selection else 0
+    return config.training.warmup + waiting
+
+
+def is_best(history: History, config: Config) -> bool:
+    """Return whether the last epoch has a higher score than all eligible epochs before it."""
+    *before, last = _worths(history, config)
+    return all(last > other for other in before)
+
+
+def is_over(history: History, best_epoch: int, config: Config) -> bool:
+    """Return whether neither validation F1 nor the score has improved for the configured patience."""
+    start = settled(config)
+    scores = [one["validation_f1"] for one in history[start:]]
+    risen = max(_last_rise(scores), _last_rise(_worths(history, config)), best_epoch - start)
+    return len(history) - start - risen >= config.training.patience
+
+
+def _worths(history: History, config: Config) -> list[float]:
+    """Return the score of each eligible epoch."""
+    weight = config.training.injected_weight
+    return [
+        one["validation_f1"] + weight * (one.get("injected_auc") or 0.0) for one in history[settled(config) :]
+    ]
+
+
+def _last_rise(values: Sequence[float]) -> int:
+    """Return the position, from one, of the first of the largest values; zero if there is none."""
+    return max(range(len(values)), key=values.__getitem__, default=-1) + 1

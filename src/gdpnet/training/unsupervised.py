@@ -10,9 +10,12 @@ supervision edges over the communities.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+import torch.nn.functional as F
+from jaxtyping import Float, Int, Shaped
 from sklearn.cluster import KMeans
 from torch import Tensor
 
@@ -20,28 +23,24 @@ from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import Prepared, prepare
+from gdpnet.data.schema import as_read
 from gdpnet.errors import ConfigError, GraphError
-from gdpnet.inference.select import select
+from gdpnet.inference.networks import Networks
+from gdpnet.inference.reduce import fit_basis, reduce_features
+from gdpnet.inference.threshold import KEEP_ALL, Choice
+from gdpnet.inference.unsupervised import propagated_features, propagation_over
 from gdpnet.representation.infomax import Encoder, fit_encoder
-from gdpnet.representation.propagation import Propagation
 from gdpnet.representation.tasks import Clustering, Partners
 from gdpnet.training.data import TrainingData, cut_into_folds
 from gdpnet.training.state import TrainingState
-
-
-def communities_of(graph: Graph, config: Config) -> int:
-    """Return the number of communities that link prediction finds, or refuse it."""
-    return _checked_count(
-        config.task.clusters or min(config.links.communities, graph.num_nodes), graph, config
-    )
+from gdpnet.training.tasks import Finalised, TrainingTask
 
 
 def clusters_of(graph: Graph, config: Config) -> int:
-    """Return the number of clusters to find, or refuse it."""
-    return _checked_count(config.task.clusters or graph.num_classes, graph, config)
-
-
-def _checked_count(count: int, graph: Graph, config: Config) -> int:
+    """Return the number of clusters, or of communities for link prediction, to find, or refuse it."""
+    links = config.task.kind == "links"
+    usual = min(config.links.communities, graph.num_nodes) if links else graph.num_classes
+    count = config.task.clusters or usual
     if config.policy.hops > 1 and config.training.selection:
         raise ConfigError(
             f"policy.hops must be 1 for the task {config.task.kind}, found {config.policy.hops}"
@@ -57,48 +56,100 @@ def _checked_count(count: int, graph: Graph, config: Config) -> int:
     return count
 
 
-def unlabelled_data(
-    inner: Graph,
-    graph: Graph,
-    targets: Int[Tensor, "targets"],
-    task: Clustering | Partners,
-    config: Config,
-    seed: int,
-    device: torch.device,
-) -> TrainingData:
-    """Gather training data without validation nodes; its labels are still to be found."""
-    nothing = torch.zeros(0, dtype=torch.long, device=device)
-    return TrainingData(
-        train=prepare(inner, config, device),
-        injected=(),
-        labels=task.truth(graph).to(device),
-        targets=targets.to(device),
-        fold=cut_into_folds(graph.num_nodes, targets, config, seed).to(device),
-        whole=prepare(graph, config, device),
-        seen=torch.arange(graph.num_nodes, device=device),
-        validation=nothing,
-        validation_labels=task.truth(graph).to(device)[nothing],
-        task=task,
-    )
+class UnlabelledTask(TrainingTask):
+    """A task whose labels follow from the clusters, or communities, that the model finds."""
+
+    task: type[Clustering | Partners]
+    encoder: Encoder | None = None
+
+    @staticmethod
+    def part_of(graph: Graph, config: Config, seed: int) -> Graph:
+        """Return the whole graph; refuse one with fewer nodes than clusters."""
+        clusters_of(graph, config)
+        return graph
+
+    def take_out(self, graph: Graph) -> tuple[Graph, Int[Tensor, "targets"]]:
+        """Return the graph that episodes run on, and its targets: here all of it."""
+        return graph, torch.arange(graph.num_nodes)
+
+    def labels_of(self, cluster: Int[Tensor, "nodes"]) -> Shaped[Tensor, "nodes *any"]:
+        """Return the labels that follow from the cluster of each node: here the clusters themselves."""
+        return cluster
+
+    def gather(self) -> TrainingData:
+        """Return training data without validation nodes, its first labels found over all edges."""
+        config, device, self.key = self.config, self.device, Key.of(self.seed).fold_in(self.config.task.kind)
+        task, read = self.task(clusters_of(self.graph, config)), as_read(self.graph, config)
+        self.basis = fit_basis(read, config.task.rank)
+        graph = reduce_features(read, self.basis)
+        inner, targets = self.take_out(graph)
+        labels, nothing = task.truth(graph).to(device), torch.zeros(0, dtype=torch.long, device=device)
+        data = TrainingData(
+            train=prepare(inner, config, device),
+            injected=(),
+            labels=labels,
+            targets=targets.to(device),
+            fold=cut_into_folds(graph.num_nodes, targets, config, self.seed).to(device),
+            whole=prepare(graph, config, device),
+            seen=torch.arange(graph.num_nodes, device=device),
+            validation=nothing,
+            validation_labels=labels[nothing],
+            task=task,
+        )
+        everything = torch.ones(data.train.neighbour.numel(), device=device)
+        if self.task is Clustering:
+            self.encoder = fit_infomax(data.whole, everything, config, self.key)
+        return replace(data, labels=self._find(data, everything, None))
+
+    @property
+    def class_names(self) -> list[str]:
+        """Return a number for each cluster."""
+        return [str(number) for number in range(clusters_of(self.graph, self.config))]
+
+    def update_targets(self, state: TrainingState) -> Shaped[Tensor, "nodes *any"]:
+        """Find clusters again over the edges that the policy keeps now."""
+        data, stream = self.data, self.key.fold_in("targets", state.epoch)
+        chosen = self.decide_all(state, data.train, stream, data.fold_model)
+        before = data.labels if state.truth is None else state.truth
+        return self._find(data, data.train.symmetrise(chosen.probability), before)
+
+    def _find(
+        self, data: TrainingData, weight: Float[Tensor, "edges"], before: Shaped[Tensor, "nodes *any"] | None
+    ) -> Shaped[Tensor, "nodes *any"]:
+        """Find clusters over weighted edges; start from the mean rows of each label before, if there are any."""
+        rows = propagated_features(data.train, weight, self.config.propagation, self.encoder)
+        count = data.task.outputs(self.graph)
+        start: Tensor | int = count
+        if before is not None:
+            share = before if before.dim() == 2 else F.one_hot(before, count).to(rows.dtype)
+            start = (share.t() @ rows) / share.sum(dim=0).clamp(min=1e-6)[:, None]
+        return self.labels_of(group_rows(rows, start, self.config.clusters.restarts, self.key)[0])
+
+    def default_threshold(self, networks: Networks) -> Choice:
+        """Return the threshold if no label says which is best."""
+        return Choice(KEEP_ALL if networks.policy is None else self.config.threshold.without_validation)
 
 
-def kept_while_training(
-    state: TrainingState, data: TrainingData, config: Config, key: Key
-) -> Float[Tensor, "edges"]:
-    """Return the keep probability of every training edge under the policy as it is now."""
-    train = data.train
-    all_nodes = torch.arange(train.num_nodes, device=train.device)
-    stream = key.fold_in("targets", state.epoch)
-    chosen = select(state.policy, state.aggregators, train, all_nodes, config, stream, data.fold_model)
-    return train.symmetrise(chosen.probability)
+class ClustersTask(UnlabelledTask):
+    """Clustering: the clusters found so far stand for labels."""
+
+    task = Clustering
+
+    def finalise(self, networks: Networks, data: TrainingData, key: Key) -> Finalised:
+        """Fit an encoder to the kept edges, and find the clusters of its embeddings."""
+        config, stream, whole = self.config, key.fold_in("finalise"), data.whole
+        chosen = self.decide_all(networks, whole, stream, data.fold_model_in_whole)
+        weight = whole.symmetrise(chosen.probability)
+        networks.encoder = fit_infomax(whole, weight, config, key)
+        rows = propagated_features(whole, weight, config.propagation, networks.encoder)
+        networks.centres = group_rows(rows, networks.aggregators.classes, config.clusters.restarts, key)[1]
+        return Finalised(self.default_threshold(networks))
 
 
 def fit_infomax(prepared: Prepared, weight: Float[Tensor, "edges"], config: Config, key: Key) -> Encoder:
     """Fit an encoder to reduced features and weighted edges."""
     assert isinstance(prepared.features, Tensor)
-    propagation = Propagation.over(
-        prepared.row_ptr, prepared.neighbour, prepared.weighed(weight), config.propagation
-    )
+    propagation = propagation_over(prepared, weight, config.propagation)
     return fit_encoder(prepared.features, propagation, config.clusters, key.fold_in("infomax").seed32)
 
 
@@ -116,10 +167,3 @@ def group_rows(
         found = KMeans(len(centres), init=centres.cpu().numpy(), n_init=1, random_state=seed).fit(host)
     numbers = torch.from_numpy(found.labels_).long().to(rows.device)
     return numbers, torch.from_numpy(found.cluster_centers_.astype(np.float32)).to(rows.device)
-
-
-def mean_rows(
-    rows: Float[Tensor, "nodes width"], share: Float[Tensor, "nodes clusters"]
-) -> Float[Tensor, "clusters width"]:
-    """Return the mean row of each cluster, or of the nodes whose partners are in each community."""
-    return (share.t() @ rows) / share.sum(dim=0).clamp(min=1e-6)[:, None]
