@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +42,10 @@ from gdpnet.training.callbacks import Callback
 from gdpnet.training.fit_model import fit_model
 from gdpnet.training.state import Epoch
 
-SECTIONS = tuple(item.name for item in dataclasses.fields(Config))
+SECTIONS = tuple(item.name for item in fields(Config))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GDPNet(BaseEstimator):
     """Learn which neighbours of each node to trust, and embed and classify nodes from those.
 
@@ -58,45 +59,22 @@ class GDPNet(BaseEstimator):
         device: ``auto``, ``cpu`` or ``cuda``.
     """
 
-    trained_: TrainedModel
-    feature_names_in_: np.ndarray
-
-    def __init__(
-        self,
-        *,
-        features: FeaturesSettings | None = None,
-        policy: PolicySettings | None = None,
-        reward: RewardSettings | None = None,
-        ppo: PPOSettings | None = None,
-        representation: RepresentationSettings | None = None,
-        training: TrainingSettings | None = None,
-        hopwise: HopwiseSettings | None = None,
-        gcn: GCNSettings | None = None,
-        threshold: ThresholdSettings | None = None,
-        inference: InferenceSettings | None = None,
-        task: Task | TaskSettings | str | None = None,
-        propagation: PropagationSettings | None = None,
-        links: LinksSettings | None = None,
-        clusters: ClustersSettings | None = None,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        self.features = features
-        self.policy = policy
-        self.reward = reward
-        self.ppo = ppo
-        self.representation = representation
-        self.training = training
-        self.hopwise = hopwise
-        self.gcn = gcn
-        self.threshold = threshold
-        self.inference = inference
-        self.task = task
-        self.propagation = propagation
-        self.links = links
-        self.clusters = clusters
-        self.seed = seed
-        self.device = device
+    features: FeaturesSettings | None = None
+    policy: PolicySettings | None = None
+    reward: RewardSettings | None = None
+    ppo: PPOSettings | None = None
+    representation: RepresentationSettings | None = None
+    training: TrainingSettings | None = None
+    hopwise: HopwiseSettings | None = None
+    gcn: GCNSettings | None = None
+    threshold: ThresholdSettings | None = None
+    inference: InferenceSettings | None = None
+    task: Task | TaskSettings | str | None = None
+    propagation: PropagationSettings | None = None
+    links: LinksSettings | None = None
+    clusters: ClustersSettings | None = None
+    seed: int = 0
+    device: str = "auto"
 
     @classmethod
     def from_config(cls, config: Config, *, seed: int = 0, device: str = "auto") -> GDPNet:
@@ -110,7 +88,7 @@ class GDPNet(BaseEstimator):
         task = task if isinstance(task, TaskSettings) else TaskSettings()
         given = {name: getattr(self, name) for name in SECTIONS if name != "task"}
         given = {name: value for name, value in given.items() if value is not None}
-        return dataclasses.replace(task_config(task.kind), **given, task=task)
+        return replace(task_config(task.kind), **given, task=task)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's arguments and, if deep, every setting as ``section__key``."""
@@ -176,8 +154,7 @@ class GDPNet(BaseEstimator):
         self.history_, self.best_epoch_ = list(trained.history), trained.best_epoch
         self.validation_f1_, self.suspected_labels_ = trained.validation_f1, trained.suspected_labels
         self.n_features_in_ = trained.columns.width
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+        vars(self).pop("feature_names_in_", None)
         if trained.columns.names is not None:
             self.feature_names_in_ = np.array(trained.columns.names, dtype=object)
 
@@ -187,9 +164,12 @@ class GDPNet(BaseEstimator):
         The predictor decides on the graph's edges once and then answers several questions: ``embeddings``,
         ``probabilities``, ``predict``, ``denoise``, ``explain``.
         """
+        return make_predictor(self._fitted(), graph)
+
+    def _fitted(self) -> TrainedModel:
         if not hasattr(self, "trained_"):
             raise NotFittedError("this GDPNet is not fitted yet: call fit, or load a model")
-        return make_predictor(self.trained_, graph)
+        return self.trained_
 
     def embed(self, graph: Graph, nodes: Any = None) -> np.ndarray:
         """Return the embeddings of some nodes, given by number; of all nodes by default."""
@@ -227,9 +207,7 @@ class GDPNet(BaseEstimator):
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file."""
-        if not hasattr(self, "trained_"):
-            raise NotFittedError("this GDPNet is not fitted yet: call fit, or load a model")
-        self.trained_.save(Path(path))
+        self._fitted().save(Path(path))
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", task: Task | None = None) -> GDPNet:
