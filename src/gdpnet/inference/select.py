@@ -169,10 +169,9 @@ def select_context(
     two_hops, symmetrise = config.representation.hops == 2, config.inference.symmetrise
     if not (two_hops or symmetrise):
         return None, prepared
-    around = torch.cat([targets, _neighbours_of(prepared, targets)])
+    nodes = with_neighbours(prepared, targets)
     if two_hops and symmetrise:
-        around = torch.cat([around, _neighbours_of(prepared, torch.unique(around))])
-    nodes = torch.unique(around)
+        nodes = with_neighbours(prepared, nodes)
     seed, episodes = key.fold_in("context").seed32, config.inference.context_episodes
     first = decide(policy, aggregators, prepared, nodes, config, seed, fold_model, episodes)
     if not two_hops:
@@ -181,9 +180,17 @@ def select_context(
     return first, with_neighbourhoods(prepared, prepared.symmetrise(weight) if symmetrise else weight)
 
 
-def _neighbours_of(prepared: Prepared, nodes: Int[Tensor, "nodes"]) -> Int[Tensor, "neighbours"]:
-    degree = prepared.row_ptr[nodes + 1] - prepared.row_ptr[nodes]
-    return prepared.neighbour[ranges(prepared.row_ptr[nodes], degree)[1]]
+def edges_of(
+    prepared: Prepared, nodes: Int[Tensor, "nodes"]
+) -> tuple[Int[Tensor, "edges"], Int[Tensor, "edges"]]:
+    """Return the edges of some nodes: for each the place of its target among the nodes, and its number."""
+    start = prepared.row_ptr[nodes]
+    return ranges(start, prepared.row_ptr[nodes + 1] - start)
+
+
+def with_neighbours(prepared: Prepared, nodes: Int[Tensor, "nodes"]) -> Int[Tensor, "around"]:
+    """Return some nodes and all their neighbours, each once."""
+    return torch.unique(torch.cat([nodes, prepared.neighbour[edges_of(prepared, nodes)[1]]]))
 
 
 def decide(
