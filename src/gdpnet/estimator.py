@@ -154,7 +154,7 @@ class GDPNet(BaseEstimator):
         self.history_, self.best_epoch_ = list(trained.history), trained.best_epoch
         self.validation_f1_, self.suspected_labels_ = trained.validation_f1, trained.suspected_labels
         self.n_features_in_ = trained.columns.width
-        vars(self).pop("feature_names_in_", None)
+        self.__dict__.pop("feature_names_in_", None)
         if trained.columns.names is not None:
             self.feature_names_in_ = np.array(trained.columns.names, dtype=object)
 
