@@ -22,9 +22,9 @@ from gdpnet.errors import ConfigError, ModelFileError
 from gdpnet.inference.ensemble import Ensemble, HeadWeights
 from gdpnet.inference.model_file import checksum, read_tensors, write_tensors
 from gdpnet.inference.networks import Networks, build_networks
-from gdpnet.inference.reduce import reduce_features
 from gdpnet.inference.result import SuspectedLabel
 from gdpnet.inference.threshold import Choice
+from gdpnet.inference.unsupervised import reduce_features
 from gdpnet.representation.tasks import CLASSIFICATION, MultiLabel, Task
 
 

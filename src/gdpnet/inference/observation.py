@@ -85,9 +85,9 @@ class _Observer:
                 weight = prepared.mean_weight[edges]
                 whole = prepared.neighbourhood_weight[prepared.block_target]
                 self.reverse_share = _without(weight, whole)
-                # the logarithm of the weight of all other edges of each edge's target, and of its neighbour: if a
-                # node has no other edge with weight this one is probably genuine, as few nodes have no genuine edge
                 if self.learned > _COMPARED:
+                    # the weight of all other edges of each edge's target, and of its neighbour: if a node has no
+                    # other edge with weight this one is probably genuine, as few nodes have no genuine edge
                     others = torch.stack([whole - weight, given[1] - given[0]], dim=1)
                     self.trusted = others.clamp(min=1.0).log()
 

@@ -15,8 +15,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
 from gdpnet.data.schema import as_read
 from gdpnet.inference.networks import Networks
-from gdpnet.inference.reduce import fit_basis, reduce_features
-from gdpnet.inference.unsupervised import propagated_features
+from gdpnet.inference.unsupervised import fit_basis, propagated_features, reduce_features
 from gdpnet.representation.tasks import Clustering, Task
 from gdpnet.training.data import TrainingData
 from gdpnet.training.finalise import Finalised, default_threshold, kept_edges

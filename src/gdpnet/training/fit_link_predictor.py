@@ -18,8 +18,7 @@ from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
-from gdpnet.inference.metrics import link_scores
-from gdpnet.inference.unsupervised import LinkGraph, make_link_graph
+from gdpnet.inference.unsupervised import LinkGraph, link_scores, make_link_graph
 from gdpnet.representation.propagation import LinkPredictor, inner_products
 
 
