@@ -35,8 +35,7 @@ from gdpnet.data.link_split import Pairs
 from gdpnet.errors import ConfigError, nearest
 from gdpnet.inference.explain import Explanation
 from gdpnet.inference.model import TrainedModel
-from gdpnet.inference.predictor import Predictor, make_predictor
-from gdpnet.inference.result import Denoised
+from gdpnet.inference.predictor import Denoised, Predictor, make_predictor
 from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Callback
 from gdpnet.training.fit_model import fit_model
@@ -132,18 +131,11 @@ class GDPNet(BaseEstimator):
         """
         if self.seed < 0:
             raise ConfigError(f"the seed must be a number from 0, found {self.seed}")
-        objective = self.task if isinstance(self.task, Task) else None
-        self._set_trained(
-            fit_model(
-                graph,
-                self.config,
-                self.seed,
-                pick_device(self.device),
-                objective=objective,
-                held_out=held_out,
-                callbacks=callbacks,
-            )
+        objective, device = self.task if isinstance(self.task, Task) else None, pick_device(self.device)
+        trained = fit_model(
+            graph, self.config, self.seed, device, objective=objective, held_out=held_out, callbacks=callbacks
         )
+        self._set_trained(trained)
         return self
 
     def _set_trained(self, trained: TrainedModel) -> None:

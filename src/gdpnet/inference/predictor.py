@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,22 +12,42 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.random import Key
+from gdpnet.data.edge_weight import times_weights
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.pyg import to_pyg
 from gdpnet.data.link_split import check_mutual, split_links
 from gdpnet.data.prepare import Prepared, prepare
-from gdpnet.data.schema import as_read
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.explain import Explanation, explain_node
 from gdpnet.inference.model import TrainedModel
-from gdpnet.inference.result import Denoised
 from gdpnet.inference.select import Selected, select
+from gdpnet.inference.threshold import edge_weights
 from gdpnet.inference.unsupervised import cluster_scores, embed_links, link_scores, propagated_features
 from gdpnet.representation.propagation import inner_products
 from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel
 
 Nodes = Int[Tensor, "asked"] | None
 """Node numbers; all nodes if None."""
+
+
+@dataclass(frozen=True)
+class Denoised:
+    """A cleaned graph, and the keep probability of each edge of the original."""
+
+    graph: Graph
+    """The kept edges, weighted by their keep probability times their original weight, if any."""
+    keep_probability: np.ndarray
+    """One value per edge of the original graph."""
+    kept: np.ndarray
+    """Whether each edge of the original graph is in the cleaned one."""
+    threshold: float
+    reason: str
+    """One sentence that says why this threshold was chosen."""
+
+    def to_pyg(self) -> Any:
+        """Return the cleaned graph as torch_geometric ``Data`` with ``edge_weight``."""
+        return to_pyg(self.graph)
 
 
 class Predictor:
@@ -73,7 +93,11 @@ class Predictor:
         """Return the cleaned graph; see `GDPNet.denoise`."""
         least, reason = self.model.cleaning_threshold(threshold)
         probability = self.keep_probability(symmetric=symmetric)
-        return Denoised.at(self.graph, probability, least, reason, chosen=threshold is None)
+        kept = probability >= least
+        # if the threshold was chosen in training and keeps every edge, all weigh one
+        share = edge_weights(probability, least) if threshold is None else probability
+        cleaned = self.graph.keep_edges(kept, times_weights(self.graph, share))
+        return Denoised(cleaned, probability.numpy(), kept.numpy(), least, reason)
 
     def explain(self, node: int | str) -> Explanation:
         """Return the decisions on a node's neighbours, in order; the node is named by its id."""
@@ -177,7 +201,7 @@ class LinksPredictor(Predictor):
         selected = self.select()
         weight = selected.prepared.symmetrise(selected.probability)
         weight = weight if model.selects else torch.ones_like(weight)
-        return embed_links(link_predictor, as_read(self.graph, model.config), weight, model.config)
+        return embed_links(link_predictor, self.graph, weight, model.config)
 
     def link_probabilities(self, ends: Any) -> np.ndarray:
         """Return the probability that each pair of nodes, two rows of node numbers, is linked."""

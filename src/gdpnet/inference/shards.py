@@ -19,7 +19,6 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from gdpnet._core.files import write_json
-from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.errors import GDPNetError, RunFolderError
 
 FORMAT, VERSION = "gdpnet-shards", 1
@@ -55,16 +54,14 @@ class ShardFolder:
         found: dict[str, Any] | None = _read(self.path / ABOUT).get("summary")
         return found
 
-    def write(self, number: int, table: Any) -> None:
-        """Write a shard atomically."""
-        write_table(table, self.part(number))
-
-    def finish(self, summary: dict[str, Any]) -> None:
-        """Write the summary, and delete intermediate and temporary files."""
+    def finish(self, summary: dict[str, Any]) -> dict[str, Any]:
+        """Write and return the summary, and delete intermediate and temporary files."""
+        summary = summary | {"shards": len(self.blocks)}
         write_json(self.path / ABOUT, self.about | {"summary": summary})
         shutil.rmtree(self.path / "work", ignore_errors=True)
         for left in self.path.glob(".part-*.tmp"):
             left.unlink()
+        return summary
 
     @contextmanager
     def saying_what_stays(self) -> Iterator[None]:

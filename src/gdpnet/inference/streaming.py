@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -21,6 +22,7 @@ from gdpnet._core.stopwatch import Stopwatch
 from gdpnet._core.threads import Background, threads_here
 from gdpnet.data.fingerprint import fingerprint
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.data.io.files import edges_of_targets, id_array
 from gdpnet.errors import ConfigError
 from gdpnet.inference.blocks import Block, Blockwise
@@ -69,11 +71,11 @@ def denoise_to(
         tally.add(probability, kept, None if truth is None else truth.spurious[edges].numpy())
         if number in missing:
             table = edges_of_targets(graph, names, *missing[number])
-            work.shards.write(number, decided_edges(table, probability, kept, weight, all_edges=all_edges))
+            table = decided_edges(table, probability, kept, weight, all_edges=all_edges)
+            write_table(table, work.shards.part(number))
             work.tell("write", number + 1)
 
-    with work.shards.saying_what_stays(), Background(work.threads) as writing:
-        work.decide_context(writing, embeds=False)
+    with work.after_context(embeds=False) as writing:
         found = work.column("decided", work.blocks.decide, writing)[0]
         for number, block in enumerate(work.shards.blocks):
             edges = work.blocks.tables.edges_of(*block)
@@ -85,9 +87,7 @@ def denoise_to(
             kept = (value >= least).cpu().numpy()
             writing.do(partial(write, number, edges, value.cpu().numpy(), kept, weight))
     work.blocks.stopwatch.mark("write")
-    summary = tally.summary() | {"threshold": least, "reason": reason, "shards": len(work.shards.blocks)}
-    work.shards.finish(summary)
-    return summary
+    return work.shards.finish(tally.summary() | {"threshold": least, "reason": reason})
 
 
 def decided_edges(
@@ -116,22 +116,14 @@ def embed_to(
     if isinstance(work, dict):
         return work
     names, shards = id_array(graph), work.shards
-    with shards.saying_what_stays(), Background(work.threads) as writing:
-        work.decide_context(writing, embeds=True)
+    with work.after_context(embeds=True) as writing:
         for number, block in shards.missing:
-            chosen = work.blocks.decide(block)
-            values = work.blocks.embed(chosen, block).cpu().numpy()
+            values = work.blocks.embed(work.blocks.decide(block), block).cpu().numpy()
             columns = {f"h{place}": column for place, column in enumerate(values.T)}
             ids = names.slice(block[0], block[1] - block[0])
-            writing.do(partial(shards.write, number, pa.table({"id": ids} | columns)))
+            writing.do(partial(write_table, pa.table({"id": ids} | columns), shards.part(number)))
             work.tell("write", number + 1)
-    summary = {
-        "nodes": graph.num_nodes,
-        "width": model.networks.aggregators.width,
-        "shards": len(shards.blocks),
-    }
-    shards.finish(summary)
-    return summary
+    return shards.finish({"nodes": graph.num_nodes, "width": model.networks.aggregators.width})
 
 
 def _begin(
@@ -185,7 +177,7 @@ class _Work:
 
     def __init__(self, shards: ShardFolder, blocks: Blockwise, progress: Progress | None) -> None:
         self.shards, self.blocks, self.progress = shards, blocks, progress
-        self.threads, self.lock = _threads(blocks.device), Lock()
+        self.lock = Lock()
 
     def tell(self, what: str, done: int) -> None:
         """Report the progress of a pass."""
@@ -214,13 +206,15 @@ class _Work:
             whole[:, self.blocks.tables.edges_of(*block)] = values
         return whole
 
-    def decide_context(self, writing: Background, *, embeds: bool) -> None:
-        """Run the context pass, if the model needs one."""
-        found = None
-        if self.blocks.needs_context:  # sampled edges weigh as much as their probability
-            greedy = self.blocks.config.inference.mode == "greedy"
-            found = self.column("first", self.blocks.decide_context, writing, weighs=greedy)
-        self.blocks.finish_context(found, embeds=embeds)
+    @contextmanager
+    def after_context(self, *, embeds: bool) -> Iterator[Background]:
+        """Run the context pass, if the model needs one; then let the caller decide and write."""
+        greedy, found = self.blocks.config.inference.mode == "greedy", None
+        with self.shards.saying_what_stays(), Background(_threads(self.blocks.device)) as writing:
+            if self.blocks.needs_context:  # sampled edges weigh as much as their probability
+                found = self.column("first", self.blocks.decide_context, writing, weighs=greedy)
+            self.blocks.finish_context(found, embeds=embeds)
+            yield writing
 
 
 def _save(path: Path, values: np.ndarray) -> None:

@@ -26,6 +26,7 @@ from gdpnet.data.features import Features, SparseRows, normalise, on_device, pro
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
 from gdpnet.data.prepare import Prepared
+from gdpnet.data.schema import as_read
 from gdpnet.representation.infomax import Encoder
 from gdpnet.representation.propagation import LinkPredictor, Propagation, inner_products
 
@@ -73,7 +74,7 @@ def embed_links(
     link_predictor: LinkPredictor, graph: Graph, weight: Float[Tensor, "edges"], config: Config
 ) -> Float[Tensor, "nodes width"]:
     """Return the embeddings of all nodes; ``weight`` as in `make_link_graph`."""
-    link_graph = make_link_graph(graph, weight, config, link_predictor.weight.device)
+    link_graph = make_link_graph(as_read(graph, config), weight, config, link_predictor.weight.device)
     return link_predictor.embed(link_graph.features, link_graph.propagation())
 
 
