@@ -32,7 +32,9 @@ def setup(graph) -> tuple[Networks, Selected]:
     gcn.initialise(draws)
     probability = torch.rand(prepared.neighbour.numel(), generator=draws)
     selected = Selected(probability, probability > 0.5, torch.ones_like(probability) > 0, prepared)
-    return Networks(aggregators, policy, hopwise=hopwise, gcn=gcn), selected
+    networks = Networks(aggregators)
+    networks.policy, networks.hopwise, networks.gcn = policy, hopwise, gcn
+    return networks, selected
 
 
 # --- weights ---

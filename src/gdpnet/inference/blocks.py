@@ -60,7 +60,6 @@ class Blockwise:
 
     def decide_context(self, block: Block) -> Selected:
         """Let the targets of a block decide while every neighbourhood still holds all neighbours."""
-        assert self.policy is not None
         if self.rows is None:
             self._project(with_full_neighbourhoods(self.prepared, self.config), keep_neighbourhoods=False)
             self._mark("neighbourhoods")
@@ -80,7 +79,11 @@ class Blockwise:
         if found is None:  # without a policy everything is kept
             prepared = with_full_neighbourhoods(prepared, self.config)
         elif self.config.representation.hops == 2:
-            prepared = with_neighbourhoods(prepared, self._mutual(found[-1]))
+            weight = found[-1]
+            if self.first is not None:
+                blocks = cut_rows(prepared.row_ptr, 1 << 20)
+                weight = torch.cat([self.symmetrise(weight, block) for block in blocks])
+            prepared = with_neighbourhoods(prepared, weight)
         self._project(prepared, keep_neighbourhoods=embeds)
         self._mark("neighbourhoods")
 
@@ -121,12 +124,6 @@ class Blockwise:
 
     def _mark(self, phase: str) -> None:
         self.stopwatch.mark(phase, self.device)
-
-    def _mutual(self, weight: Float[Tensor, "edges"]) -> Float[Tensor, "edges"]:
-        if not self.config.inference.symmetrise:
-            return weight
-        blocks = cut_rows(self.prepared.row_ptr, 1 << 20)
-        return torch.cat([self.symmetrise(weight, block) for block in blocks])
 
     def _project(self, prepared: Prepared, *, keep_neighbourhoods: bool) -> None:
         """Project all nodes; the neighbourhood means can be dropped then, unless embedding needs them."""

@@ -27,27 +27,16 @@ class Networks(nn.Module):
     basis: Tensor | None
     centres: Tensor | None
 
-    def __init__(
-        self,
-        aggregators: Aggregators,
-        policy: Policy | None = None,
-        *,
-        hopwise: HopwiseNetwork | None = None,
-        gcn: GCN | None = None,
-        link_predictor: LinkPredictor | None = None,
-        encoder: Encoder | None = None,
-        centres: Tensor | None = None,
-        basis: Tensor | None = None,
-    ) -> None:
+    def __init__(self, aggregators: Aggregators) -> None:
         super().__init__()
         self.aggregators = aggregators
-        self.policy = policy
-        self.hopwise = hopwise
-        self.gcn = gcn
-        self.link_predictor = link_predictor
-        self.encoder = encoder
-        self.register_buffer("centres", centres)
-        self.register_buffer("basis", basis)
+        self.policy: Policy | None = None
+        self.hopwise: HopwiseNetwork | None = None
+        self.gcn: GCN | None = None
+        self.link_predictor: LinkPredictor | None = None
+        self.encoder: Encoder | None = None
+        self.register_buffer("centres", None)
+        self.register_buffer("basis", None)
 
     @property
     def device(self) -> torch.device:
@@ -71,7 +60,8 @@ def build_networks(config: Config, tensors: Mapping[str, Tensor], *, exclusive: 
     fold_models, outputs = tensors["aggregators.head_bias"].shape
     features, own = tensors["aggregators.weight"].shape[0], config.representation.self_weight
     aggregators = Aggregators(features, width, outputs, fold_models, self_weight=own, exclusive=exclusive)
-    networks = Networks(aggregators, centres=tensors.get("centres"), basis=tensors.get("basis"))
+    networks = Networks(aggregators)
+    networks.centres, networks.basis = tensors.get("centres"), tensors.get("basis")
     if selects:
         networks.policy = make_policy(config, len(pair_names(config.policy.state, config.policy.hops)))
     if "hopwise.weight" in tensors:

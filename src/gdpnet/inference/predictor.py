@@ -27,9 +27,6 @@ from gdpnet.inference.unsupervised import cluster_scores, embed_links, link_scor
 from gdpnet.representation.propagation import inner_products
 from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel
 
-Nodes = Int[Tensor, "asked"] | None
-"""Node numbers; all nodes if None."""
-
 
 @dataclass(frozen=True)
 class Denoised:
@@ -66,7 +63,7 @@ class Predictor:
         """Return the graph on the model's device, with the features that the model reads."""
         return prepare(self.model.as_read(self.graph), self.model.config, self.model.device)
 
-    def select(self, targets: Nodes = None) -> Selected:
+    def select(self, targets: Int[Tensor, "asked"] | None = None) -> Selected:
         """Decide on the edges of some nodes, all by default; decisions that were made before are returned again.
 
         If a later question needs nodes that were not decided on, all nodes are, so that no third decision follows.

@@ -83,7 +83,11 @@ def open_shards(path: Path, about: dict[str, Any], blocks: list[tuple[int, int]]
     if path.exists() and not path.is_dir():
         raise RunFolderError(f"{path} is a file, shards need a folder")
     if (path / ABOUT).exists():
-        _check_same(path, _read(path / ABOUT), about)
+        there = _read(path / ABOUT)
+        if other := [key for key, value in about.items() if there.get(key) != value]:
+            what = {"model": "another model", "graph": "another graph", "kind": "another command"}
+            found = what.get(other[0], f"other settings ({other[0]})")
+            raise RunFolderError(f"{path} holds shards of {found}; choose another --out, or delete it")
     elif path.is_dir() and any(path.iterdir()):
         raise RunFolderError(
             f"{path} must be a new or an empty folder or hold shards, found other files in it"
@@ -101,15 +105,6 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("version") != VERSION:
         raise RunFolderError(f"{path} must describe shards of version {VERSION}, found something else")
     return about
-
-
-def _check_same(path: Path, there: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Refuse a folder of another model, graph, command or other settings."""
-    for key, value in wanted.items():
-        if there.get(key) != value:
-            what = {"model": "another model", "graph": "another graph", "kind": "another command"}.get(key)
-            found = what or f"other settings ({key})"
-            raise RunFolderError(f"{path} holds shards of {found}; choose another --out, or delete it")
 
 
 class Tally:
