@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +35,16 @@ from gdpnet.data.link_split import Pairs
 from gdpnet.errors import ConfigError, nearest
 from gdpnet.inference.explain import Explanation
 from gdpnet.inference.model import TrainedModel
-from gdpnet.inference.predictor import Predictor, make_predictor
-from gdpnet.inference.result import Denoised
+from gdpnet.inference.predictor import Denoised, Predictor, make_predictor
 from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Callback
 from gdpnet.training.fit_model import fit_model
 from gdpnet.training.state import Epoch
 
-SECTIONS = tuple(item.name for item in dataclasses.fields(Config))
+SECTIONS = tuple(item.name for item in fields(Config))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GDPNet(BaseEstimator):
     """Learn which neighbours of each node to trust, and embed and classify nodes from those.
 
@@ -58,45 +58,22 @@ class GDPNet(BaseEstimator):
         device: ``auto``, ``cpu`` or ``cuda``.
     """
 
-    trained_: TrainedModel
-    feature_names_in_: np.ndarray
-
-    def __init__(
-        self,
-        *,
-        features: FeaturesSettings | None = None,
-        policy: PolicySettings | None = None,
-        reward: RewardSettings | None = None,
-        ppo: PPOSettings | None = None,
-        representation: RepresentationSettings | None = None,
-        training: TrainingSettings | None = None,
-        hopwise: HopwiseSettings | None = None,
-        gcn: GCNSettings | None = None,
-        threshold: ThresholdSettings | None = None,
-        inference: InferenceSettings | None = None,
-        task: Task | TaskSettings | str | None = None,
-        propagation: PropagationSettings | None = None,
-        links: LinksSettings | None = None,
-        clusters: ClustersSettings | None = None,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        self.features = features
-        self.policy = policy
-        self.reward = reward
-        self.ppo = ppo
-        self.representation = representation
-        self.training = training
-        self.hopwise = hopwise
-        self.gcn = gcn
-        self.threshold = threshold
-        self.inference = inference
-        self.task = task
-        self.propagation = propagation
-        self.links = links
-        self.clusters = clusters
-        self.seed = seed
-        self.device = device
+    features: FeaturesSettings | None = None
+    policy: PolicySettings | None = None
+    reward: RewardSettings | None = None
+    ppo: PPOSettings | None = None
+    representation: RepresentationSettings | None = None
+    training: TrainingSettings | None = None
+    hopwise: HopwiseSettings | None = None
+    gcn: GCNSettings | None = None
+    threshold: ThresholdSettings | None = None
+    inference: InferenceSettings | None = None
+    task: Task | TaskSettings | str | None = None
+    propagation: PropagationSettings | None = None
+    links: LinksSettings | None = None
+    clusters: ClustersSettings | None = None
+    seed: int = 0
+    device: str = "auto"
 
     @classmethod
     def from_config(cls, config: Config, *, seed: int = 0, device: str = "auto") -> GDPNet:
@@ -110,7 +87,7 @@ class GDPNet(BaseEstimator):
         task = task if isinstance(task, TaskSettings) else TaskSettings()
         given = {name: getattr(self, name) for name in SECTIONS if name != "task"}
         given = {name: value for name, value in given.items() if value is not None}
-        return dataclasses.replace(task_config(task.kind), **given, task=task)
+        return replace(task_config(task.kind), **given, task=task)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's arguments and, if deep, every setting as ``section__key``."""
@@ -154,18 +131,11 @@ class GDPNet(BaseEstimator):
         """
         if self.seed < 0:
             raise ConfigError(f"the seed must be a number from 0, found {self.seed}")
-        objective = self.task if isinstance(self.task, Task) else None
-        self._set_trained(
-            fit_model(
-                graph,
-                self.config,
-                self.seed,
-                pick_device(self.device),
-                objective=objective,
-                held_out=held_out,
-                callbacks=callbacks,
-            )
+        objective, device = self.task if isinstance(self.task, Task) else None, pick_device(self.device)
+        trained = fit_model(
+            graph, self.config, self.seed, device, objective=objective, held_out=held_out, callbacks=callbacks
         )
+        self._set_trained(trained)
         return self
 
     def _set_trained(self, trained: TrainedModel) -> None:
@@ -176,8 +146,7 @@ class GDPNet(BaseEstimator):
         self.history_, self.best_epoch_ = list(trained.history), trained.best_epoch
         self.validation_f1_, self.suspected_labels_ = trained.validation_f1, trained.suspected_labels
         self.n_features_in_ = trained.columns.width
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+        self.__dict__.pop("feature_names_in_", None)
         if trained.columns.names is not None:
             self.feature_names_in_ = np.array(trained.columns.names, dtype=object)
 
@@ -187,9 +156,12 @@ class GDPNet(BaseEstimator):
         The predictor decides on the graph's edges once and then answers several questions: ``embeddings``,
         ``probabilities``, ``predict``, ``denoise``, ``explain``.
         """
+        return make_predictor(self._fitted(), graph)
+
+    def _fitted(self) -> TrainedModel:
         if not hasattr(self, "trained_"):
             raise NotFittedError("this GDPNet is not fitted yet: call fit, or load a model")
-        return make_predictor(self.trained_, graph)
+        return self.trained_
 
     def embed(self, graph: Graph, nodes: Any = None) -> np.ndarray:
         """Return the embeddings of some nodes, given by number; of all nodes by default."""
@@ -227,9 +199,7 @@ class GDPNet(BaseEstimator):
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file."""
-        if not hasattr(self, "trained_"):
-            raise NotFittedError("this GDPNet is not fitted yet: call fit, or load a model")
-        self.trained_.save(Path(path))
+        self._fitted().save(Path(path))
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", task: Task | None = None) -> GDPNet:

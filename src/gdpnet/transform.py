@@ -7,7 +7,7 @@ from typing import Any
 
 from torch_geometric.transforms import BaseTransform
 
-from gdpnet.data.io.pyg import from_pyg, to_pyg
+from gdpnet.data.io.pyg import from_pyg
 from gdpnet.estimator import GDPNet
 
 
@@ -20,15 +20,13 @@ class DenoiseTransform(BaseTransform):
     def __init__(
         self, model: GDPNet, *, threshold: float | None = None, symmetric: bool = True, directed: bool = False
     ) -> None:
-        self.model = model
-        self.threshold = threshold
-        self.symmetric = symmetric
-        self.directed = directed
+        self.model, self.threshold = model, threshold
+        self.symmetric, self.directed = symmetric, directed
 
     def forward(self, data: Any) -> Any:
         """Return a shallow copy of ``data`` with cleaned edges."""
         graph = from_pyg(data, directed=self.directed)
-        cleaned = to_pyg(self.model.denoise(graph, threshold=self.threshold, symmetric=self.symmetric).graph)
+        cleaned = self.model.denoise(graph, threshold=self.threshold, symmetric=self.symmetric).to_pyg()
         result = copy.copy(data)
         device = data.edge_index.device
         result.edge_index = cleaned.edge_index.to(device)

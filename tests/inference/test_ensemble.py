@@ -6,8 +6,7 @@ import torch
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.inference import ensemble
-from gdpnet.inference.ensemble import Ensemble, HeadWeights, aggregate, hop_features
-from gdpnet.inference.gcn_head import gcn_probabilities
+from gdpnet.inference.ensemble import Ensemble, HeadWeights, aggregate, cleaned_adjacency, hop_features
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected
 from gdpnet.representation.gcn import GCN
@@ -33,7 +32,9 @@ def setup(graph) -> tuple[Networks, Selected]:
     gcn.initialise(draws)
     probability = torch.rand(prepared.neighbour.numel(), generator=draws)
     selected = Selected(probability, probability > 0.5, torch.ones_like(probability) > 0, prepared)
-    return Networks(aggregators, policy, hopwise=hopwise, gcn=gcn), selected
+    networks = Networks(aggregators)
+    networks.policy, networks.hopwise, networks.gcn = policy, hopwise, gcn
+    return networks, selected
 
 
 # --- weights ---
@@ -65,6 +66,12 @@ def test_weights_add_up_to_one(share, weight):
 # --- predictions ---
 
 
+@torch.no_grad()
+def gcn_alone(networks: Networks, selected: Selected) -> torch.Tensor:
+    adjacency = cleaned_adjacency(selected, THRESHOLD)
+    return networks.gcn.to_probabilities(selected.prepared.features, adjacency)
+
+
 @pytest.mark.parametrize(
     "weights",
     [
@@ -85,7 +92,7 @@ def test_probabilities_are_the_mean_over_heads_by_their_weights(weights, setup, 
     heads = (
         aggregated,
         networks.hopwise.fold_probabilities(hidden).mean(dim=1),
-        gcn_probabilities(networks.gcn, selected, THRESHOLD, nodes),
+        gcn_alone(networks, selected)[nodes],
     )
     expected = sum(weight * found for weight, found in zip(weights, heads, strict=True))
     heads_with_weights = Ensemble(networks, weights, THRESHOLD)
@@ -112,7 +119,7 @@ def test_a_gcn_head_of_weight_one_predicts_alone_and_embeddings_stay_those_of_th
     targets = torch.arange(12)
     alone = Ensemble(networks, HeadWeights().with_hopwise(0.5).with_gcn(1.0), THRESHOLD)
     found = alone.probabilities(selected, targets, "sampled")
-    torch.testing.assert_close(found, gcn_probabilities(networks.gcn, selected, THRESHOLD, targets))
+    torch.testing.assert_close(found, gcn_alone(networks, selected)[targets])
     weight = selected.weight("sampled")
     embedded = aggregate(networks.aggregators, selected.prepared, targets, weight)[0]
     torch.testing.assert_close(alone.local(selected.prepared, targets, weight)[0], embedded)

@@ -29,8 +29,8 @@ from gdpnet.errors import GDPNetError, ModelFileError
 from gdpnet.estimator import GDPNet
 from gdpnet.inference import model_file
 from gdpnet.inference.ensemble import HeadWeights
+from gdpnet.inference.model import SuspectedLabel
 from gdpnet.inference.model_file import FORMAT_VERSION, read_tensors, write_tensors
-from gdpnet.inference.result import SuspectedLabel
 from gdpnet.inference.threshold import Choice
 from gdpnet.representation.gcn import GCN
 from gdpnet.representation.hopwise import HopwiseNetwork

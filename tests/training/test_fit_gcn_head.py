@@ -13,8 +13,7 @@ from gdpnet.benchmark.baselines.networks import gcn
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import prepare
-from gdpnet.inference.ensemble import Ensemble, HeadWeights
-from gdpnet.inference.gcn_head import cleaned_adjacency, gcn_probabilities, receptive_field
+from gdpnet.inference.ensemble import Ensemble, HeadWeights, cleaned_adjacency, receptive_field
 from gdpnet.inference.select import Selected, keep_all, select
 from gdpnet.inference.threshold import Choice
 from gdpnet.representation.gcn import GCN, NormalisedAdjacency
@@ -70,6 +69,15 @@ def with_threshold(model: GDPNet, threshold: float) -> GDPNet:
     found = GDPNet.from_config(model.config_, device="cpu")
     found._set_trained(replace(model.trained_, threshold=Choice(threshold)))
     return found
+
+
+@torch.no_grad()
+def gcn_probabilities(
+    network: GCN, chosen: Selected, threshold: float, nodes: torch.Tensor, isolated: int | None = None
+) -> torch.Tensor:
+    """Return the class probabilities of some nodes by the GCN alone."""
+    adjacency = cleaned_adjacency(chosen, threshold, isolated)
+    return network.to_probabilities(chosen.prepared.features, adjacency)[nodes]
 
 
 def path(nodes: int) -> Graph:

@@ -18,8 +18,8 @@ from gdpnet.data.io.pyg import from_pyg
 from gdpnet.data.link_split import Pairs, links_of, split_links
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.estimator import GDPNet
-from gdpnet.inference.metrics import cluster_scores
 from gdpnet.inference.streaming import denoise_to
+from gdpnet.inference.unsupervised import cluster_scores
 from gdpnet.representation.gcn import NormalisedAdjacency
 from gdpnet.representation.propagation import Propagation
 from gdpnet.representation.tasks import CLASSIFICATION, MultiLabel, Partners, Task, label_names

@@ -11,8 +11,7 @@ from sklearn.metrics import roc_auc_score
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError
-from gdpnet.inference.predictor import Predictor
-from gdpnet.inference.result import Denoised
+from gdpnet.inference.predictor import Denoised, Predictor
 
 
 def evaluate(predictor: Predictor, split: str = "test") -> dict[str, Any]:

@@ -17,8 +17,7 @@ from gdpnet._core.files import atomic_path
 from gdpnet.benchmark.evaluation import calibration, selected_shares
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN
-from gdpnet.inference.predictor import Predictor
-from gdpnet.inference.result import Denoised
+from gdpnet.inference.predictor import Denoised, Predictor
 
 matplotlib.use("Agg")
 

@@ -28,7 +28,7 @@ from gdpnet.data.link_split import split_links
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError, nearest
 from gdpnet.estimator import GDPNet
-from gdpnet.inference.metrics import cluster_scores
+from gdpnet.inference.unsupervised import cluster_scores
 from gdpnet.training.unsupervised import clusters_of
 
 SWEEP = Sweep("task", ("task", "graph", "noise", "rate", "method"), ("task", "graph", "method"))

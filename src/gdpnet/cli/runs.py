@@ -62,7 +62,7 @@ def _report_suspected(model: GDPNet, run: RunFolder) -> dict[str, int]:
     import pyarrow as pa
 
     from gdpnet.data.io.csv_parquet import write_table
-    from gdpnet.inference.result import SuspectedLabel
+    from gdpnet.inference.model import SuspectedLabel
 
     if not model.suspected_labels_:
         return {}

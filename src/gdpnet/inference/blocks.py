@@ -60,7 +60,6 @@ class Blockwise:
 
     def decide_context(self, block: Block) -> Selected:
         """Let the targets of a block decide while every neighbourhood still holds all neighbours."""
-        assert self.policy is not None
         if self.rows is None:
             self._project(with_full_neighbourhoods(self.prepared, self.config), keep_neighbourhoods=False)
             self._mark("neighbourhoods")
@@ -68,25 +67,23 @@ class Blockwise:
         self._mark("context")
         return chosen
 
-    def finish_context(
-        self,
-        probability: Float[Tensor, "edges"] | None,
-        weight: Float[Tensor, "edges"] | None,
-        *,
-        embeds: bool,
-    ) -> None:
+    def finish_context(self, found: Float[Tensor, "rows edges"] | None, *, embeds: bool) -> None:
         """Use the context decisions of all nodes: with two hops, as weights of the neighbourhood means.
 
-        Tables that only embedding needs are dropped unless ``embeds``.
+        The first row of ``found`` are probabilities, the last one weights; None without a context pass. Tables that
+        only embedding needs are dropped unless ``embeds``.
         """
-        device = self.prepared.device
-        self.first, self.rows = None if probability is None else probability.to(device), None
+        self.rows = None
+        self.first = found[0] if found is not None and self.config.inference.symmetrise else None
         prepared = replace(self.prepared, neighbourhood=self.prepared.features)
-        if self.config.representation.hops == 2:
-            if weight is None:  # without a policy everything is kept
-                prepared = with_full_neighbourhoods(prepared, self.config)
-            else:
-                prepared = with_neighbourhoods(prepared, self._mutual(weight.to(device)))
+        if found is None:  # without a policy everything is kept
+            prepared = with_full_neighbourhoods(prepared, self.config)
+        elif self.config.representation.hops == 2:
+            weight = found[-1]
+            if self.first is not None:
+                blocks = cut_rows(prepared.row_ptr, 1 << 20)
+                weight = torch.cat([self.symmetrise(weight, block) for block in blocks])
+            prepared = with_neighbourhoods(prepared, weight)
         self._project(prepared, keep_neighbourhoods=embeds)
         self._mark("neighbourhoods")
 
@@ -115,18 +112,9 @@ class Blockwise:
 
     def _play(self, block: Block, stream: str, most_episodes: int | None = None) -> Selected:
         assert self.policy is not None
-        prepared = self._block(block)
-        targets = torch.arange(*block, device=prepared.device)
-        return decide(
-            self.policy,
-            self.aggregators,
-            prepared,
-            targets,
-            self.config,
-            self.key.fold_in(stream).seed32,
-            most_episodes=most_episodes,
-            rows=self.rows,
-        )
+        prepared, seed = self._block(block), self.key.fold_in(stream).seed32
+        targets, given = torch.arange(*block, device=prepared.device), (None, most_episodes, self.rows)
+        return decide(self.policy, self.aggregators, prepared, targets, self.config, seed, *given)
 
     def _block(self, block: Block) -> Prepared:
         self._mark("write")  # the time since the last block
@@ -137,16 +125,10 @@ class Blockwise:
     def _mark(self, phase: str) -> None:
         self.stopwatch.mark(phase, self.device)
 
-    def _mutual(self, weight: Float[Tensor, "edges"]) -> Float[Tensor, "edges"]:
-        if not self.config.inference.symmetrise:
-            return weight
-        blocks = cut_rows(self.prepared.row_ptr, 1 << 20)
-        return torch.cat([self.symmetrise(weight, block) for block in blocks])
-
     def _project(self, prepared: Prepared, *, keep_neighbourhoods: bool) -> None:
         """Project all nodes; the neighbourhood means can be dropped then, unless embedding needs them."""
         if self.policy is not None:
             self.rows = project_nodes(self.aggregators, prepared)
-        self.prepared = (
-            prepared if keep_neighbourhoods else replace(prepared, neighbourhood=prepared.features)
-        )
+        if not keep_neighbourhoods:
+            prepared = replace(prepared, neighbourhood=prepared.features)
+        self.prepared = prepared

@@ -8,15 +8,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import offsets_of, ranges
+from gdpnet._core.csr import offsets_of
 from gdpnet.data.features import Features, take_rows
 from gdpnet.data.neighbour_sums import mix_into
 from gdpnet.data.prepare import Prepared, message_to_target
-from gdpnet.inference.gcn_head import gcn_probabilities, receptive_field
 from gdpnet.inference.networks import Networks
-from gdpnet.inference.select import Selected
-from gdpnet.inference.threshold import KEEP_ALL
+from gdpnet.inference.select import Selected, edges_of, with_neighbours
+from gdpnet.inference.threshold import KEEP_ALL, edge_weights
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
+from gdpnet.representation.gcn import NormalisedAdjacency
 from gdpnet.representation.hopwise import HopwiseNetwork
 
 _EDGES_AT_ONCE = 1 << 17
@@ -77,13 +77,12 @@ class Ensemble:
         if weight > 0 or other == 0 or hopwise is None:
             found.append(aggregate(aggregators, prepared, targets, edge_weight))
         if other > 0 and hopwise is not None:
-            found.append(_read_hops(hopwise, prepared, targets, edge_weight))
+            found.append(aggregate(hopwise, prepared, targets, edge_weight))
         embedded, probabilities = found[0]
         if len(found) == 2:
             probabilities = torch.lerp(probabilities, found[1][1], other / (weight + other))
         return embedded, probabilities
 
-    @torch.no_grad()
     def probabilities(
         self, selected: Selected, targets: Int[Tensor, "targets"], mode: str
     ) -> Float[Tensor, "targets classes"]:
@@ -91,6 +90,7 @@ class Ensemble:
         found = self.local(selected.prepared, targets, selected.weight(mode))[1]
         return self.add_gcn(found, selected, targets)
 
+    @torch.no_grad()
     def add_gcn(
         self,
         probabilities: Float[Tensor, "targets classes"],
@@ -102,37 +102,57 @@ class Ensemble:
         gcn = self.networks.gcn
         if gcn is None or not self.uses_gcn:
             return probabilities
-        found = gcn_probabilities(gcn, selected, self.threshold, targets, isolated)
+        adjacency = cleaned_adjacency(selected, self.threshold, isolated)
+        found = gcn.to_probabilities(selected.prepared.features, adjacency)[targets]
         return torch.lerp(probabilities, found, self.weights.gcn)
+
+
+def cleaned_adjacency(chosen: Selected, threshold: float, isolated: int | None = None) -> NormalisedAdjacency:
+    """Return the adjacency matrix of the cleaned graph, normalised; candidates beyond neighbours are not in it.
+
+    The edges of a node that is ``isolated`` are left out.
+    """
+    prepared = chosen.prepared
+    probability = prepared.symmetrise(chosen.probability)
+    weight = prepared.weighed(edge_weights(probability, threshold)) * prepared.linked
+    if isolated is not None:
+        touches = (prepared.block_target == isolated) | (prepared.neighbour == isolated)
+        weight = torch.where(touches, 0.0, weight)
+    return NormalisedAdjacency.of(prepared.row_ptr, prepared.neighbour, weight)
+
+
+def receptive_field(
+    prepared: Prepared, targets: Int[Tensor, "targets"], layers: int
+) -> Int[Tensor, "around"]:
+    """Return the nodes whose decisions affect the GCN's output for some targets.
+
+    One hop per layer, and one more: messages are scaled by the degree, which depends on both ends of every edge.
+    """
+    around = torch.unique(targets)
+    for _ in range(layers + 1):
+        if around.numel() == prepared.num_nodes:
+            break
+        around = with_neighbours(prepared, around)
+    return around
 
 
 @torch.no_grad()
 def aggregate(
-    aggregators: Aggregators,
+    network: Aggregators | HopwiseNetwork,
     prepared: Prepared,
     targets: Int[Tensor, "targets"],
     edge_weight: Float[Tensor, "block"],
 ) -> tuple[Float[Tensor, "targets width"], Float[Tensor, "targets classes"]]:
-    """Return the first aggregator's embeddings of some targets, and the mean of all aggregators' probabilities."""
+    """Return the first fold model's embeddings of some targets, and the mean of all fold models' probabilities."""
     embedded, probabilities = [], []
     for part in torch.split(targets, _TARGETS_AT_ONCE):
-        hidden, found = embed_fold_models(aggregators, prepared, part, edge_weight)
+        if isinstance(network, Aggregators):
+            hidden, found = embed_fold_models(network, prepared, part, edge_weight)
+        else:
+            hidden = network.embed(hop_features(prepared, part, edge_weight))
+            found = network.fold_probabilities(hidden)
         embedded.append(hidden[:, 0])
         probabilities.append(found.mean(dim=1))
-    return torch.cat(embedded), torch.cat(probabilities)
-
-
-def _read_hops(
-    hopwise: HopwiseNetwork,
-    prepared: Prepared,
-    targets: Int[Tensor, "targets"],
-    edge_weight: Float[Tensor, "block"],
-) -> tuple[Float[Tensor, "targets width"], Float[Tensor, "targets classes"]]:
-    embedded, probabilities = [], []
-    for part in torch.split(targets, _TARGETS_AT_ONCE):
-        hidden = hopwise.embed(hop_features(prepared, part, edge_weight))
-        embedded.append(hidden[:, 0])
-        probabilities.append(hopwise.fold_probabilities(hidden).mean(dim=1))
     return torch.cat(embedded), torch.cat(probabilities)
 
 
@@ -143,9 +163,7 @@ def hop_features(
 
     With two-hop neighbourhoods the last entry is the mean over the first hop and the neighbours' own means.
     """
-    start = prepared.row_ptr[targets]
-    owner, edge = ranges(start, prepared.row_ptr[targets + 1] - start)
-    edge, owner, weight = _weighing(prepared, edge, owner, edge_weight[edge - prepared.first_edge])
+    edge, owner, weight = _weighed_edges(prepared, targets, edge_weight)
     row_ptr = offsets_of(torch.bincount(owner, minlength=targets.numel()))
     links = (row_ptr, prepared.neighbour[edge], weight)
     own = take_rows(prepared.features, targets)
@@ -155,10 +173,12 @@ def hop_features(
     return [own, first, mix_into(first, prepared.neighbourhood, *links)]
 
 
-def _weighing(
-    prepared: Prepared, edge: Int[Tensor, "n"], owner: Int[Tensor, "n"], share: Float[Tensor, "n"]
-) -> tuple[Int[Tensor, "m"], Int[Tensor, "m"], Float[Tensor, "m"]]:
-    """Return the edges with a positive weight, their owners, and their weights in a mean."""
+def _weighed_edges(
+    prepared: Prepared, targets: Int[Tensor, "targets"], edge_weight: Float[Tensor, "block"]
+) -> tuple[Int[Tensor, "edges"], Int[Tensor, "edges"], Float[Tensor, "edges"]]:
+    """Return the targets' edges with a positive weight, their owners, and their weights in a mean."""
+    owner, edge = edges_of(prepared, targets)
+    share = edge_weight[edge - prepared.first_edge]
     kept = share > 0
     edge, owner, weight = edge[kept], owner[kept], share[kept]
     return edge, owner, weight if prepared.graph_weight is None else weight * prepared.graph_weight[edge]
@@ -171,15 +191,12 @@ def embed_fold_models(
     edge_weight: Float[Tensor, "block"],
 ) -> tuple[Float[Tensor, "targets fold_models width"], Float[Tensor, "targets fold_models classes"]]:
     """Return the embeddings and class probabilities of every fold model."""
-    owner, edge = ranges(prepared.row_ptr[targets], prepared.row_ptr[targets + 1] - prepared.row_ptr[targets])
-    edge, owner, weight = _weighing(prepared, edge, owner, edge_weight[edge - prepared.first_edge])
+    edge, owner, weight = _weighed_edges(prepared, targets, edge_weight)
     own_rows = take_rows(prepared.features, targets)
     own = aggregators.project_own(own_rows)
     single = own if aggregators.self_weight is None else aggregators.project_message(own_rows)
     total, whole = torch.zeros_like(own), own.new_zeros(targets.numel())
-    for some, of, by in zip(
-        edge.split(_EDGES_AT_ONCE), owner.split(_EDGES_AT_ONCE), weight.split(_EDGES_AT_ONCE), strict=True
-    ):
+    for some, of, by in zip(*(part.split(_EDGES_AT_ONCE) for part in (edge, owner, weight)), strict=True):
         nodes, place = torch.unique(prepared.neighbour[some], return_inverse=True)
         neighbourhood = aggregators.project_message(take_rows(prepared.neighbourhood, nodes))
         share = prepared.share_of_target(some, prepared.neighbour[some])

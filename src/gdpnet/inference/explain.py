@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -66,12 +67,12 @@ def explain_node(
     target = torch.tensor([node], device=prepared.device)
     key = Key.of(model.seed).fold_in("predict")
     play = play_of(config, greedy=True)
+    if policy is not None:
+        _, prepared = select_context(policy, aggregators, prepared, target, config, key)
+    view = make_view(aggregators, prepared)
     if policy is None:
-        view = make_view(aggregators, prepared)
         rollouts = [_keep_all(view, prepared, target, play)]
     else:
-        _, prepared = select_context(policy, aggregators, prepared, target, config, key)
-        view = make_view(aggregators, prepared)
         seed = key.fold_in("decide").seed32
         rollouts = list(roll_outs(policy, view, prepared, target, config, play, seed))
     nothing = torch.zeros(prepared.neighbour.numel(), device=prepared.device)
@@ -84,16 +85,14 @@ def explain_node(
         alone = ensemble.add_gcn(alone, decided, target, isolated=node)
         final = ensemble.add_gcn(final, decided, target)
     predicted = int(final[0].argmax())
-    decisions = [
-        part for rollout in rollouts for part in _decisions(rollout, view, prepared, graph, predicted)
-    ]
+    decisions = [_decisions(rollout, view, prepared, graph, predicted) for rollout in rollouts]
     return Explanation(
         node=str(graph.node_ids[node]),
         predicted=str(model.classes[predicted]),
         probability=float(final[0, predicted]),
         probability_alone=float(alone[0, predicted]),
         ended_early=any(bool(rollout.is_ending.any()) for rollout in rollouts),
-        decisions=tuple(decisions),
+        decisions=tuple(chain(*decisions)),
     )
 
 
@@ -130,38 +129,20 @@ def _decisions(
     row = rollout.episodes.target_row[rollout.episode[visited]]
     sums, counts = sums[visited], counts[visited]
     before = view.observe(row, sums, counts)[1][:, predicted]
-    after = view.observe(row, sums + rollout.encoded.message[drawn], counts + rollout.encoded.counted[drawn])[
-        1
-    ][:, predicted]
-    names = graph.node_ids[prepared.neighbour[rollout.episodes.edge].cpu().numpy()]
-    keep = rollout.keep_probability
-    away = _distances(rollout, prepared)
-    columns = zip(
-        rollout.step[visited].tolist(),
-        drawn.tolist(),
-        rollout.order_log_prob[visited].exp().tolist(),
-        rollout.kept[visited].tolist(),
-        (after - before).tolist(),
-        strict=True,
-    )
-    weight = rollout.encoded.weight
+    message, counted = rollout.encoded.message[drawn], rollout.encoded.counted[drawn]
+    after = view.observe(row, sums + message, counts + counted)[1][:, predicted]
+    edge, weight, keep = rollout.episodes.edge, rollout.encoded.weight, rollout.keep_probability.tolist()
+    names = graph.node_ids[prepared.neighbour[edge].cpu().numpy()]
+    away = [1] * len(names) if prepared.edge is None else (1 + prepared.pairs[edge, 0]).long().tolist()
     weights = [None] * len(names) if weight is None else weight.tolist()
-    listed = [
-        Decision(
-            step + 1, str(names[place]), away[place], draw, float(keep[place]), kept, gain, weights[place]
-        )
-        for step, place, draw, kept, gain in columns
-    ]
+
+    def decision(
+        place: int, step: int | None = None, draw: float | None = None, kept: bool = False, gain: float = 0.0
+    ) -> Decision:
+        return Decision(step, str(names[place]), away[place], draw, keep[place], kept, gain, weights[place])
+
+    draw = rollout.order_log_prob[visited].exp()
+    columns = (drawn, rollout.step[visited] + 1, draw, rollout.kept[visited], after - before)
     missed = sorted(set(range(len(names))) - set(drawn.tolist()))
-    return listed + [
-        Decision(None, str(names[place]), away[place], None, float(keep[place]), False, 0.0, weights[place])
-        for place in missed
-    ]
-
-
-def _distances(rollout: Rollout, prepared: Prepared) -> list[int]:
-    """Return how many hops away each candidate is."""
-    edge = rollout.episodes.edge
-    if prepared.edge is None:
-        return [1] * edge.numel()
-    return (1 + prepared.pairs[edge, 0]).long().tolist()
+    listed = zip(*(column.tolist() for column in columns), strict=True)
+    return [decision(*one) for one in listed] + [decision(place) for place in missed]

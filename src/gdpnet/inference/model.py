@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,10 +22,21 @@ from gdpnet.errors import ConfigError, ModelFileError
 from gdpnet.inference.ensemble import Ensemble, HeadWeights
 from gdpnet.inference.model_file import checksum, read_tensors, write_tensors
 from gdpnet.inference.networks import Networks, build_networks
-from gdpnet.inference.reduce import reduce_features
-from gdpnet.inference.result import SuspectedLabel
 from gdpnet.inference.threshold import Choice
+from gdpnet.inference.unsupervised import reduce_features
 from gdpnet.representation.tasks import CLASSIFICATION, MultiLabel, Task
+
+_PLAIN = ("seed", "selects", "best_epoch", "validation_f1")
+"""The fields that are saved as they are."""
+
+
+class SuspectedLabel(NamedTuple):
+    """A training label that is probably wrong and was not used after the warm-up."""
+
+    node: str
+    label: str
+    suggested: str
+    """The class that cross-fitted models predict instead."""
 
 
 @dataclass(frozen=True)
@@ -87,18 +98,14 @@ class TrainedModel:
 
     def about(self) -> dict[str, Any]:
         """Return all that is saved beside the tensors, as plain values."""
-        return {
+        return {name: getattr(self, name) for name in _PLAIN} | {
             "config": self.config.to_dict(),
             "classes": [str(name) for name in self.classes],
             "columns": self.columns.to_dict(),
-            "seed": self.seed,
             "version": __version__,
             "history": list(self.history),
-            "best_epoch": self.best_epoch,
-            "validation_f1": self.validation_f1,
             "threshold": self.threshold.to_dict(),
             "ensemble": self.weights._asdict(),
-            "selects": self.selects,
             "suspected_labels": [list(one) for one in self.suspected_labels],
         }
 
@@ -132,18 +139,15 @@ class TrainedModel:
             task = MultiLabel(tuple(about["classes"])) if multiple else CLASSIFICATION
         return cls(
             config=config,
-            seed=about["seed"],
             networks=build_networks(config, tensors, exclusive=task.exclusive).to(device),
             columns=Columns.from_dict(about["columns"]),
             classes=np.array(about["classes"]),
             task=task,
             weights=HeadWeights(**about["ensemble"]),
             threshold=Choice.from_dict(about["threshold"]),
-            selects=about["selects"],
             history=tuple(about["history"]),
-            best_epoch=about["best_epoch"],
-            validation_f1=about["validation_f1"],
             suspected_labels=tuple(SuspectedLabel(*one) for one in about["suspected_labels"]),
+            **{name: about[name] for name in _PLAIN},
         )
 
 

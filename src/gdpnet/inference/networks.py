@@ -27,27 +27,16 @@ class Networks(nn.Module):
     basis: Tensor | None
     centres: Tensor | None
 
-    def __init__(
-        self,
-        aggregators: Aggregators,
-        policy: Policy | None = None,
-        *,
-        hopwise: HopwiseNetwork | None = None,
-        gcn: GCN | None = None,
-        link_predictor: LinkPredictor | None = None,
-        encoder: Encoder | None = None,
-        centres: Tensor | None = None,
-        basis: Tensor | None = None,
-    ) -> None:
+    def __init__(self, aggregators: Aggregators) -> None:
         super().__init__()
         self.aggregators = aggregators
-        self.policy = policy
-        self.hopwise = hopwise
-        self.gcn = gcn
-        self.link_predictor = link_predictor
-        self.encoder = encoder
-        self.register_buffer("centres", centres)
-        self.register_buffer("basis", basis)
+        self.policy: Policy | None = None
+        self.hopwise: HopwiseNetwork | None = None
+        self.gcn: GCN | None = None
+        self.link_predictor: LinkPredictor | None = None
+        self.encoder: Encoder | None = None
+        self.register_buffer("centres", None)
+        self.register_buffer("basis", None)
 
     @property
     def device(self) -> torch.device:
@@ -67,56 +56,30 @@ def make_policy(config: Config, pairs: int) -> Policy:
 
 def build_networks(config: Config, tensors: Mapping[str, Tensor], *, exclusive: bool) -> Networks:
     """Build the networks that some tensors belong to, and load them; shapes give the widths."""
-    tensors = dict(tensors)
+    width, selects = config.representation.width, config.training.selection
     fold_models, outputs = tensors["aggregators.head_bias"].shape
-    networks = Networks(
-        Aggregators(
-            tensors["aggregators.weight"].shape[0],
-            config.representation.width,
-            outputs,
-            fold_models,
-            self_weight=config.representation.self_weight,
-            exclusive=exclusive,
-        ),
-        _policy(config),
-        hopwise=_hopwise(config, tensors, exclusive),
-        gcn=_gcn(config, tensors, exclusive),
-        link_predictor=_link_predictor(config, tensors),
-        encoder=Encoder(*tensors["encoder.weight"].shape) if "encoder.weight" in tensors else None,
-        centres=tensors.get("centres"),
-        basis=tensors.get("basis"),
+    features, own = tensors["aggregators.weight"].shape[0], config.representation.self_weight
+    aggregators = Aggregators(features, width, outputs, fold_models, self_weight=own, exclusive=exclusive)
+    networks = Networks(aggregators)
+    networks.centres, networks.basis = tensors.get("centres"), tensors.get("basis")
+    if selects:
+        networks.policy = make_policy(config, len(pair_names(config.policy.state, config.policy.hops)))
+    if "hopwise.weight" in tensors:
+        hops, features, _ = tensors["hopwise.weight"].shape
+        folds, classes = tensors["hopwise.head_bias"].shape
+        networks.hopwise = HopwiseNetwork(features, width, classes, folds, hops, exclusive=exclusive)
+    if "gcn.weights.0" in tensors:
+        features, hidden = tensors["gcn.weights.0"].shape
+        layers = config.gcn.layers
+        classes = tensors[f"gcn.weights.{layers - 1}"].shape[1]
+        networks.gcn = GCN(features, hidden, classes, layers=layers, exclusive=exclusive)
+    if "link_predictor.weight" in tensors:
+        features, hidden = tensors["link_predictor.weight"].shape
+        networks.link_predictor = LinkPredictor(features, hidden, config.links.length)
+    if "encoder.weight" in tensors:
+        networks.encoder = Encoder(*tensors["encoder.weight"].shape)
+    # without selection training keeps a policy beside what it trains; it decides nothing
+    networks.load_state_dict(
+        {name: value for name, value in tensors.items() if selects or not name.startswith("policy.")}
     )
-    if not config.training.selection:  # training keeps a policy beside what it trains; it decides nothing
-        tensors = {name: value for name, value in tensors.items() if not name.startswith("policy.")}
-    networks.load_state_dict(tensors)
     return networks
-
-
-def _policy(config: Config) -> Policy | None:
-    if not config.training.selection:
-        return None
-    return make_policy(config, len(pair_names(config.policy.state, config.policy.hops)))
-
-
-def _hopwise(config: Config, tensors: Mapping[str, Tensor], exclusive: bool) -> HopwiseNetwork | None:
-    if "hopwise.weight" not in tensors:
-        return None
-    hops, features, columns = tensors["hopwise.weight"].shape
-    width, classes = config.representation.width, tensors["hopwise.head_bias"].shape[1]
-    return HopwiseNetwork(features, width, classes, columns // width, hops, exclusive=exclusive)
-
-
-def _gcn(config: Config, tensors: Mapping[str, Tensor], exclusive: bool) -> GCN | None:
-    if "gcn.weights.0" not in tensors:
-        return None
-    layers = config.gcn.layers
-    features, width = tensors["gcn.weights.0"].shape
-    classes = tensors[f"gcn.weights.{layers - 1}"].shape[1]
-    return GCN(features, width, classes, layers=layers, exclusive=exclusive)
-
-
-def _link_predictor(config: Config, tensors: Mapping[str, Tensor]) -> LinkPredictor | None:
-    if "link_predictor.weight" not in tensors:
-        return None
-    features, width = tensors["link_predictor.weight"].shape
-    return LinkPredictor(features, width, config.links.length)

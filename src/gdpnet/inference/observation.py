@@ -37,18 +37,16 @@ class NodeRows:
 @torch.no_grad()
 def project_nodes(aggregators: Aggregators, prepared: Prepared, fold_models: slice = slice(0, 1)) -> NodeRows:
     """Project all nodes; tables share memory where they can."""
-    features, neighbourhood = prepared.features, prepared.neighbourhood
-    if prepared.mean_weight is None:
-        own = message = _fold_model_rows(aggregators.project_own, features, fold_models)
-        if aggregators.self_weight is not None:
-            message = _fold_model_rows(aggregators.project_message, features, fold_models)
-        return NodeRows(fold_models, own, message)
     count = prepared.num_nodes * len(range(aggregators.fold_models)[fold_models])
-    message = aggregators.bias.new_empty(2 * count, aggregators.width)
-    _fold_model_rows(aggregators.project_message, neighbourhood, fold_models, message[:count])
-    own = _fold_model_rows(aggregators.project_message, features, fold_models, message[count:])
+    two_hops = prepared.mean_weight is not None
+    message = aggregators.bias.new_empty((1 + two_hops) * count, aggregators.width)
+    if two_hops:
+        _project_into(message[:count], aggregators.project_message, prepared.neighbourhood, fold_models)
+    own = message[-count:]
+    _project_into(own, aggregators.project_message, prepared.features, fold_models)
     if aggregators.self_weight is not None:
-        own = _fold_model_rows(aggregators.project_own, features, fold_models)
+        own = torch.empty_like(own)
+        _project_into(own, aggregators.project_own, prepared.features, fold_models)
     return NodeRows(fold_models, own, message)
 
 
@@ -69,31 +67,41 @@ class _Observer:
 
     def __init__(self, aggregators: Aggregators, prepared: Prepared, rows: NodeRows) -> None:
         self.aggregators, self.prepared = aggregators, prepared
-        self.own, self.message, self.picked = rows.own, rows.message, rows.fold_models
-        fold_models = rows.fold_models
+        self.own, self.message, picked = rows.own, rows.message, rows.fold_models
         self.fold_models = rows.own.shape[0] // prepared.num_nodes
-        self.share = _share_of_each(prepared)
-        self.learned = prepared.learned_pairs
-        self.reverse_share = _reverse_share(prepared) if self.learned else None
-        self.trusted = _trusted(prepared) if self.learned > _COMPARED else None
-        self.bias = aggregators.bias[fold_models]
-        heads = aggregators.head_weight[fold_models].transpose(1, 2).flatten(0, 1)  # models * classes, width
+        self.bias, self.head_weight = aggregators.bias[picked], aggregators.head_weight[picked]
+        heads = self.head_weight.transpose(1, 2).flatten(0, 1)  # models * classes, width
         # products with few rows are slow: pad with zeros to a round number
         self.heads = F.pad(heads, (0, 0, 0, -heads.shape[0] % _ROUND))
-        self.head_bias = aggregators.head_bias[fold_models].t()  # classes, fold_models
+        self.head_bias = aggregators.head_bias[picked].t()  # classes, fold_models
+        edges, self.learned = prepared.block, prepared.learned_pairs
+        self.share = self.reverse_share = self.trusted = None
+        if prepared.mean_weight is not None and prepared.neighbourhood_weight is not None:
+            numbers = torch.arange(edges.start, edges.stop, device=prepared.device)
+            given = prepared.share_of_target(numbers, prepared.neighbour[edges])
+            assert given is not None
+            self.share = _without(*given)
+            if self.learned:
+                weight = prepared.mean_weight[edges]
+                whole = prepared.neighbourhood_weight[prepared.block_target]
+                self.reverse_share = _without(weight, whole)
+                if self.learned > _COMPARED:
+                    # the weight of all other edges of each edge's target, and of its neighbour: if a node has no
+                    # other edge with weight this one is probably genuine, as few nodes have no genuine edge
+                    others = torch.stack([whole - weight, given[1] - given[0]], dim=1)
+                    self.trusted = others.clamp(min=1.0).log()
 
     def tables(self) -> Tables | None:
         """Return the tables that `observe` reads; None if class probabilities are not a softmax."""
-        aggregators, fold_models = self.aggregators, self.picked
-        if not aggregators.exclusive:
+        if not self.aggregators.exclusive:
             return None
         return Tables(
             self.own,
-            aggregators.bias[fold_models].detach(),
-            aggregators.head_weight[fold_models].detach(),
-            aggregators.head_bias[fold_models].detach(),
+            self.bias.detach(),
+            self.head_weight.detach(),
+            self.head_bias.t().detach(),
             self.prepared.num_nodes,
-            aggregators.self_weight is not None,
+            self.aggregators.self_weight is not None,
         )
 
     @torch.no_grad()
@@ -117,13 +125,15 @@ class _Observer:
         for start in range(0, count, chunk):
             part = slice(start, min(start + chunk, count))
             row = episodes.row[part]
-            message[part] = self._give(row, target_row[part], edge[part])
+            if self.share is None:
+                message[part] = self.message.index_select(0, row)
+            else:
+                message[part] = self._mix(row, target_row[part], self.share.index_select(0, edge[part]))
             torch.add(message[part], self._offset_of(row), out=embedded[part]).relu_()
             probabilities[part] = self._probabilities(embedded[part], row)
             if self.reverse_share is not None:
-                neighbourhood = self._mix(
-                    target_row[part], row, self.reverse_share.index_select(0, edge[part])
-                )
+                share = self.reverse_share.index_select(0, edge[part])
+                neighbourhood = self._mix(target_row[part], row, share)
                 neighbourhood = neighbourhood.add_(self._offset_of(target_row[part])).relu_()
                 target_probabilities = self._probabilities(neighbourhood, row)
                 found = _compare(neighbourhood, target_probabilities, embedded[part], probabilities[part])
@@ -134,13 +144,6 @@ class _Observer:
             return Encoded(message, embedded, probabilities, pairs)
         weight = self.prepared.graph_weight.index_select(0, episodes.edge)
         return Encoded(message.mul_(weight[:, None]), embedded, probabilities, pairs, weight)
-
-    def _give(
-        self, row: Int[Tensor, "n"], target_row: Int[Tensor, "n"], edge: Int[Tensor, "n"]
-    ) -> Float[Tensor, "n width"]:
-        if self.share is None:
-            return self.message.index_select(0, row)
-        return self._mix(row, target_row, self.share.index_select(0, edge))
 
     def _mix(
         self, row: Int[Tensor, "n"], other: Int[Tensor, "n"], share: Float[Tensor, "n 2"]
@@ -156,11 +159,9 @@ class _Observer:
         return bias if self.aggregators.self_weight is None else bias + self.own.index_select(0, row)
 
     def _bias_of(self, row: Int[Tensor, "n"]) -> Float[Tensor, "*any width"]:
-        return (
-            self.bias[0]
-            if self.fold_models == 1
-            else self.bias.index_select(0, row // self.prepared.num_nodes)
-        )
+        if self.fold_models == 1:
+            return self.bias[0]
+        return self.bias.index_select(0, row // self.prepared.num_nodes)
 
     def _probabilities(
         self, state: Float[Tensor, "n width"], row: Int[Tensor, "n"]
@@ -194,57 +195,20 @@ def _compare(
     )
 
 
-def _reverse_share(prepared: Prepared) -> Float[Tensor, "block 2"] | None:
-    """Return the weights that take the neighbour out of the target's neighbourhood mean."""
-    if prepared.mean_weight is None or prepared.neighbourhood_weight is None:
-        return None
-    weight = prepared.mean_weight[prepared.block]
-    whole = prepared.neighbourhood_weight[prepared.block_target]
-    return torch.stack([whole, -weight], dim=1) / (whole - weight).clamp(min=0.5)[:, None]
-
-
-def _trusted(prepared: Prepared) -> Float[Tensor, "block 2"] | None:
-    """Return the logarithm of the weight of all other edges of each edge's target, and of its neighbour.
-
-    If a node has no other edge with weight this one is probably genuine, as few nodes have no genuine edge.
-    """
-    share = _share_of_block(prepared)
-    if share is None or prepared.mean_weight is None or prepared.neighbourhood_weight is None:
-        return None
-    own, whole = share
-    of_target = prepared.neighbourhood_weight[prepared.block_target] - prepared.mean_weight[prepared.block]
-    return torch.stack([of_target, whole - own], dim=1).clamp(min=1.0).log()
-
-
-def _share_of_each(prepared: Prepared) -> Float[Tensor, "block 2"] | None:
-    """Return W / (W - k) and -k / (W - k), which take the target out of a mean as in `message_to_target`."""
-    share = _share_of_block(prepared)
-    if share is None:
-        return None
-    own, whole = share
+def _without(own: Float[Tensor, "block"], whole: Float[Tensor, "block"]) -> Float[Tensor, "block 2"]:
+    """Return W / (W - k) and -k / (W - k), which take a node out of a mean as in `message_to_target`."""
     return torch.stack([whole, -own], dim=1) / (whole - own).clamp(min=0.5)[:, None]
 
 
-def _share_of_block(prepared: Prepared) -> tuple[Float[Tensor, "block"], Float[Tensor, "block"]] | None:
-    """Return the weight of each edge's target in its neighbour's mean, and the whole weight of the mean."""
-    edges = prepared.block
-    numbers = torch.arange(edges.start, edges.stop, device=prepared.device)
-    return prepared.share_of_target(numbers, prepared.neighbour[edges])
-
-
-def _fold_model_rows(
+def _project_into(
+    out: Float[Tensor, "rows width"],
     project: Callable[[Features, slice], Tensor],
     features: Features,
     fold_models: slice,
-    out: Tensor | None = None,
-) -> Float[Tensor, "rows width"]:
+) -> None:
     """Project nodes, a range at a time, into one row per fold model and node, in this order."""
     nodes = features.shape[0]
     for start in range(0, nodes, _PROJECT_ROWS):
         rows = slice(start, min(start + _PROJECT_ROWS, nodes))
         part = project(slice_rows(features, rows), fold_models)  # rows, fold_models, width
-        if out is None:
-            out = part.new_empty(part.shape[1] * nodes, part.shape[2])
         out.unflatten(0, (-1, nodes))[:, rows] = part.transpose(0, 1)
-    assert out is not None
-    return out

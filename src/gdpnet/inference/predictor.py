@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,23 +12,39 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.random import Key
+from gdpnet.data.edge_weight import times_weights
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.pyg import to_pyg
 from gdpnet.data.link_split import check_mutual, split_links
 from gdpnet.data.prepare import Prepared, prepare
-from gdpnet.data.schema import as_read
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.explain import Explanation, explain_node
-from gdpnet.inference.metrics import cluster_scores, link_scores
 from gdpnet.inference.model import TrainedModel
-from gdpnet.inference.result import Denoised
 from gdpnet.inference.select import Selected, select
-from gdpnet.inference.unsupervised import embed_links, propagated_features
+from gdpnet.inference.threshold import edge_weights
+from gdpnet.inference.unsupervised import cluster_scores, embed_links, link_scores, propagated_features
 from gdpnet.representation.propagation import inner_products
 from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel
 
-Nodes = Int[Tensor, "asked"] | None
-"""Node numbers; all nodes if None."""
+
+@dataclass(frozen=True)
+class Denoised:
+    """A cleaned graph, and the keep probability of each edge of the original."""
+
+    graph: Graph
+    """The kept edges, weighted by their keep probability times their original weight, if any."""
+    keep_probability: np.ndarray
+    """One value per edge of the original graph."""
+    kept: np.ndarray
+    """Whether each edge of the original graph is in the cleaned one."""
+    threshold: float
+    reason: str
+    """One sentence that says why this threshold was chosen."""
+
+    def to_pyg(self) -> Any:
+        """Return the cleaned graph as torch_geometric ``Data`` with ``edge_weight``."""
+        return to_pyg(self.graph)
 
 
 class Predictor:
@@ -47,26 +63,21 @@ class Predictor:
         """Return the graph on the model's device, with the features that the model reads."""
         return prepare(self.model.as_read(self.graph), self.model.config, self.model.device)
 
-    def select(self, targets: Nodes = None) -> Selected:
+    def select(self, targets: Int[Tensor, "asked"] | None = None) -> Selected:
         """Decide on the edges of some nodes, all by default; decisions that were made before are returned again.
 
         If a later question needs nodes that were not decided on, all nodes are, so that no third decision follows.
         """
-        all_nodes = torch.arange(self.graph.num_nodes, device=self.model.device)
+        everyone, model = torch.arange(self.graph.num_nodes, device=self.model.device), self.model
+        asked = everyone if targets is None else torch.unique(targets)
         if self._selected is not None:
-            degree = self.prepared.row_ptr.diff()
-            asked = all_nodes if targets is None else targets
-            first = self.prepared.row_ptr[asked][degree[asked] > 0]
+            first = self.prepared.row_ptr[asked][self.prepared.row_ptr.diff()[asked] > 0]
             if bool(self._selected.decided[first].all()):
                 return self._selected
-            targets = None  # a second question about other nodes: decide on all of them for good
-        model = self.model
-        asked = all_nodes if targets is None else torch.unique(targets)
+            asked = everyone  # a second question about other nodes: decide on all of them for good
+        policy, aggregators = model.networks.policy, model.networks.aggregators
         key = Key.of(model.seed).fold_in("predict")
-        networks = model.networks
-        self._selected = select(
-            networks.policy, networks.aggregators, self.prepared, asked, model.config, key
-        )
+        self._selected = select(policy, aggregators, self.prepared, asked, model.config, key)
         return self._selected
 
     def keep_probability(self, *, symmetric: bool = True) -> Float[Tensor, "edges"]:
@@ -79,26 +90,24 @@ class Predictor:
         """Return the cleaned graph; see `GDPNet.denoise`."""
         least, reason = self.model.cleaning_threshold(threshold)
         probability = self.keep_probability(symmetric=symmetric)
-        return Denoised.at(self.graph, probability, least, reason, chosen=threshold is None)
+        kept = probability >= least
+        # if the threshold was chosen in training and keeps every edge, all weigh one
+        share = edge_weights(probability, least) if threshold is None else probability
+        cleaned = self.graph.keep_edges(kept, times_weights(self.graph, share))
+        return Denoised(cleaned, probability.numpy(), kept.numpy(), least, reason)
 
     def explain(self, node: int | str) -> Explanation:
         """Return the decisions on a node's neighbours, in order; the node is named by its id."""
         number = self.graph.node_number(str(node))
-        return explain_node(
-            self.model, self.prepared, self.graph, number, self._for_gcn(torch.tensor([number]))
-        )
+        asked = torch.tensor([number], device=self.model.device)
+        decided = self._select_around(asked) if self.model.ensemble.uses_gcn else None
+        return explain_node(self.model, self.prepared, self.graph, number, decided)
 
-    def _for_gcn(self, nodes: Int[Tensor, "asked"]) -> Selected | None:
-        """Return decisions on all edges that the GCN head reads for some nodes, if it has a part in predictions."""
-        if not self.model.ensemble.uses_gcn:
-            return None
-        return self.select(self._needed(nodes.to(self.model.device)))
+    def _select_around(self, nodes: Int[Tensor, "asked"]) -> Selected:
+        """Decide on the edges of all nodes that have a part in the prediction of some nodes."""
+        return self.select(self.model.ensemble.receptive_field(self.prepared, nodes))
 
-    def _needed(self, nodes: Int[Tensor, "asked"]) -> Int[Tensor, "needed"]:
-        """Return the nodes whose decisions have a part in the prediction of some nodes."""
-        return self.model.ensemble.receptive_field(self.prepared, nodes)
-
-    def _numbers(self, nodes: Any) -> Int[Tensor, "asked"]:
+    def _numbers(self, nodes: Any) -> Int[Tensor, "*asked"]:
         """Return node numbers on the model's device, all nodes if none are named."""
         count = self.graph.num_nodes
         numbers = torch.arange(count) if nodes is None else torch.as_tensor(nodes).long()
@@ -152,10 +161,8 @@ class LabelPredictor(Predictor):
         return self._probabilities(self._numbers(nodes)).cpu().numpy()
 
     def _probabilities(self, asked: Int[Tensor, "asked"]) -> Float[Tensor, "asked classes"]:
-        model = self.model
-        return model.ensemble.probabilities(
-            self.select(self._needed(asked)), asked, model.config.inference.mode
-        )
+        selected, mode = self._select_around(asked), self.model.config.inference.mode
+        return self.model.ensemble.probabilities(selected, asked, mode)
 
     def predict(self, nodes: Any = None) -> np.ndarray:
         """Return the most probable class of some nodes, or their labels joined by ``|``."""
@@ -191,17 +198,16 @@ class LinksPredictor(Predictor):
         selected = self.select()
         weight = selected.prepared.symmetrise(selected.probability)
         weight = weight if model.selects else torch.ones_like(weight)
-        return embed_links(link_predictor, as_read(self.graph, model.config), weight, model.config)
+        return embed_links(link_predictor, self.graph, weight, model.config)
 
     def link_probabilities(self, ends: Any) -> np.ndarray:
         """Return the probability that each pair of nodes, two rows of node numbers, is linked."""
         check_mutual(self.graph)
-        pairs, count = torch.as_tensor(ends).long(), self.graph.num_nodes
+        pairs = torch.as_tensor(ends)
         if pairs.dim() != 2 or pairs.shape[0] != 2:
             raise GraphError(f"pairs must be two rows of node numbers, found shape {tuple(pairs.shape)}")
-        if pairs.numel() and not (int(pairs.min()) >= 0 and int(pairs.max()) < count):
-            raise GraphError(f"node numbers must lie between 0 and {count - 1}")
-        return torch.sigmoid(inner_products(self._embedded, pairs.to(self.model.device))).cpu().numpy()
+        pairs = self._numbers(pairs)
+        return torch.sigmoid(inner_products(self._embedded, pairs)).cpu().numpy()
 
     def evaluate(self, split: str = "test") -> dict[str, Any]:
         """Hide one edge in twenty, and score how well the rest predicts them against pairs without an edge.

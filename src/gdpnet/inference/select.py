@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import TypeVar
 
 import torch
@@ -50,45 +50,54 @@ def roll_outs(
     number = torch.arange(copies, device=targets.device).repeat(targets.numel())
     targets = targets.repeat_interleave(copies)
     shift = torch.zeros_like(targets) if row_shift is None else row_shift.repeat_interleave(copies)
-    sizes = _batches(prepared, targets, _CANDIDATES_AT_ONCE)
-    for some, shifts, numbers in zip(
-        torch.split(targets, sizes), torch.split(shift, sizes), torch.split(number, sizes), strict=True
-    ):
+    batches = _batches(prepared, targets, config, seed, _CANDIDATES_AT_ONCE, row_shift=shift, copy=number)
+    for _, rollout in _in_halves(batches, partial(roll_out, policy, view, play=play)):
+        yield rollout
+
+
+def _batches(
+    prepared: Prepared,
+    targets: Int[Tensor, "targets"],
+    config: Config,
+    seed: int,
+    most: int,
+    *,
+    shared_keys: bool = False,
+    **columns: Int[Tensor, "targets"],
+) -> Iterator[Episodes]:
+    """Begin the episodes of some targets, in batches of about ``most`` candidates."""
+    degree = prepared.row_ptr[targets + 1] - prepared.row_ptr[targets]
+    part = (degree.cumsum(0) - 1).clamp(min=0) // most
+    sizes = torch.unique_consecutive(part, return_counts=True)[1].tolist() if targets.numel() else []
+    for some in torch.arange(targets.numel(), device=targets.device).split(sizes):
         episodes = begin_episodes(
             prepared.row_ptr,
             prepared.neighbour,
-            some,
-            row_shift=shifts,
-            copy=numbers,
+            targets[some],
             max_candidates=config.policy.max_candidates,
             seed=seed,
+            shared_keys=shared_keys,
+            **{name: column[some] for name, column in columns.items()},
         )
-        for few in split_episodes(episodes, 2 * _CANDIDATES_AT_ONCE):
-            for _, rollout in _in_halves(few, lambda batch: roll_out(policy, view, batch, play)):
-                yield rollout
+        yield from split_episodes(episodes, 2 * most)
 
 
-def _batches(prepared: Prepared, targets: Int[Tensor, "targets"], most: int) -> list[int]:
-    """Return the number of targets in each batch, so that it has about ``most`` candidates."""
-    degree = prepared.row_ptr[targets + 1] - prepared.row_ptr[targets]
-    part = (degree.cumsum(0) - 1).clamp(min=0) // most
-    return torch.unique_consecutive(part, return_counts=True)[1].tolist() if targets.numel() else []
-
-
-def _in_halves(episodes: Episodes, play_all: Callable[[Episodes], T]) -> Iterator[tuple[Episodes, T]]:
-    """Play a batch; if the device runs out of memory, warn once and play its halves."""
-    try:
-        played = play_all(episodes)
-    except torch.OutOfMemoryError:
-        if episodes.count < 2:
-            raise
-        _say_that_memory_is_short()
-        halves = split_episodes(episodes, max(int(episodes.length[0]), episodes.row.numel() // 2))
-    else:
-        yield episodes, played
-        return
-    for half in halves:
-        yield from _in_halves(half, play_all)
+def _in_halves(
+    batches: Iterable[Episodes], play_all: Callable[[Episodes], T]
+) -> Iterator[tuple[Episodes, T]]:
+    """Play batches; if the device runs out of memory, warn once and play a batch's halves."""
+    for episodes in batches:
+        try:
+            played = play_all(episodes)
+        except torch.OutOfMemoryError:
+            if episodes.count < 2:
+                raise
+            _say_that_memory_is_short()
+            halves = split_episodes(episodes, max(int(episodes.length[0]), episodes.row.numel() // 2))
+        else:
+            yield episodes, played
+            continue
+        yield from _in_halves(halves, play_all)
 
 
 @cache
@@ -139,11 +148,9 @@ def select(
     first, prepared = select_context(policy, aggregators, prepared, targets, config, key, fold_model)
     seed = key.fold_in("decide").seed32
     chosen = decide(policy, aggregators, prepared, targets, config, seed, fold_model)
-    return (
-        chosen
-        if first is None or not config.inference.symmetrise
-        else chosen.averaged_with_reverse(first.probability)
-    )
+    if first is None or not config.inference.symmetrise:
+        return chosen
+    return chosen.averaged_with_reverse(first.probability)
 
 
 def keep_all(prepared: Prepared) -> Selected:
@@ -169,10 +176,9 @@ def select_context(
     two_hops, symmetrise = config.representation.hops == 2, config.inference.symmetrise
     if not (two_hops or symmetrise):
         return None, prepared
-    around = torch.cat([targets, _neighbours_of(prepared, targets)])
+    nodes = with_neighbours(prepared, targets)
     if two_hops and symmetrise:
-        around = torch.cat([around, _neighbours_of(prepared, torch.unique(around))])
-    nodes = torch.unique(around)
+        nodes = with_neighbours(prepared, nodes)
     seed, episodes = key.fold_in("context").seed32, config.inference.context_episodes
     first = decide(policy, aggregators, prepared, nodes, config, seed, fold_model, episodes)
     if not two_hops:
@@ -181,9 +187,17 @@ def select_context(
     return first, with_neighbourhoods(prepared, prepared.symmetrise(weight) if symmetrise else weight)
 
 
-def _neighbours_of(prepared: Prepared, nodes: Int[Tensor, "nodes"]) -> Int[Tensor, "neighbours"]:
-    degree = prepared.row_ptr[nodes + 1] - prepared.row_ptr[nodes]
-    return prepared.neighbour[ranges(prepared.row_ptr[nodes], degree)[1]]
+def edges_of(
+    prepared: Prepared, nodes: Int[Tensor, "nodes"]
+) -> tuple[Int[Tensor, "edges"], Int[Tensor, "edges"]]:
+    """Return the edges of some nodes: for each the place of its target among the nodes, and its number."""
+    start = prepared.row_ptr[nodes]
+    return ranges(start, prepared.row_ptr[nodes + 1] - start)
+
+
+def with_neighbours(prepared: Prepared, nodes: Int[Tensor, "nodes"]) -> Int[Tensor, "around"]:
+    """Return some nodes and all their neighbours, each once."""
+    return torch.unique(torch.cat([nodes, prepared.neighbour[edges_of(prepared, nodes)[1]]]))
 
 
 def decide(
@@ -198,18 +212,21 @@ def decide(
     rows: NodeRows | None = None,
 ) -> Selected:
     """Run episodes of the targets without a context pass; the block must hold all their edges."""
-    edges = prepared.reverse_edge.numel()
     view = make_view(aggregators, prepared, slice(0, 1) if fold_model is None else slice(None), rows)
     shift = None if fold_model is None else fold_model[targets] * prepared.num_nodes
     greedy = config.inference.mode == "greedy"
     episodes = 1 if greedy else min(config.inference.episodes, most_episodes or config.inference.episodes)
-    total = torch.zeros(edges, device=prepared.device)
-    kept = torch.zeros(edges, device=prepared.device)
-    decided = torch.zeros(edges, dtype=torch.bool, device=prepared.device)
+    total = torch.zeros(prepared.reverse_edge.numel(), device=prepared.device)
+    kept, decided = torch.zeros_like(total), torch.zeros_like(total, dtype=torch.bool)
     play = play_of(config, greedy=greedy)
     plain = shift is None and prepared.graph_weight is None
-    if plain and can_share(view, prepared.device, config.policy.max_candidates):
-        played = _play_copies(policy, view, prepared, targets, config, play, seed, episodes)
+    if plain and can_share(
+        view, prepared.device, config.policy.max_candidates
+    ):  # all copies together, on a GPU
+        most = candidates_at_once(policy, prepared.device)
+        batches = _batches(prepared, targets, config, seed, most, shared_keys=True)
+        shared = _in_halves(batches, partial(play_shared, policy, view, play=play, copies=episodes))
+        played = ((batch.edge, *found) for batch, found in shared)
     else:
         rollouts = roll_outs(policy, view, prepared, targets, config, play, seed, shift, copies=episodes)
         played = ((each.episodes.edge, each.keep_probability, each.selected.float()) for each in rollouts)
@@ -221,34 +238,6 @@ def decide(
     probability = torch.where(decided, total / episodes, 1.0)
     is_kept = kept > 0 if greedy else probability > 0.5
     return Selected(probability, is_kept | ~decided, decided, prepared)
-
-
-def _play_copies(
-    policy: Policy,
-    view: View,
-    prepared: Prepared,
-    targets: Int[Tensor, "targets"],
-    config: Config,
-    play: Play,
-    seed: int,
-    copies: int,
-) -> Iterator[tuple[Int[Tensor, "some"], Float[Tensor, "some"], Float[Tensor, "some"]]]:
-    """Play all copies of a target together on a GPU; yield edges, summed keep probabilities, times kept."""
-    most = candidates_at_once(policy, prepared.device)
-    for some in torch.split(targets, _batches(prepared, targets, most)):
-        episodes = begin_episodes(
-            prepared.row_ptr,
-            prepared.neighbour,
-            some,
-            max_candidates=config.policy.max_candidates,
-            seed=seed,
-            shared_keys=True,
-        )
-        for few in split_episodes(episodes, 2 * most):
-            for batch, (keep_probability, times_kept) in _in_halves(
-                few, lambda batch: play_shared(policy, view, batch, play, copies)
-            ):
-                yield batch.edge, keep_probability, times_kept
 
 
 def candidates_at_once(policy: Policy, device: torch.device) -> int:

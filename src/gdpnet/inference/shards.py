@@ -1,4 +1,4 @@
-"""A folder of shards, one Parquet file per range of targets; a resumed run writes the missing ones.
+"""A folder of shards, one Parquet file per range of targets, and its summary; a resumed run writes the missing ones.
 
 ``shards.json`` describes the shards. During a run ``work`` holds intermediate results, one file per shard; it
 is deleted at the end.
@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Bool, Float
 
-from gdpnet._core.files import atomic_path, write_json
-from gdpnet._core.threads import Background
-from gdpnet.data.io.csv_parquet import write_table
+from gdpnet._core.files import write_json
 from gdpnet.errors import GDPNetError, RunFolderError
 
 FORMAT, VERSION = "gdpnet-shards", 1
 
 ABOUT = "shards.json"
+
+BINS = 1 << 16
+"""Bins of the keep probability in a summary; edges in one bin count as ties."""
 
 
 @dataclass(frozen=True)
@@ -55,43 +54,14 @@ class ShardFolder:
         found: dict[str, Any] | None = _read(self.path / ABOUT).get("summary")
         return found
 
-    def write(self, number: int, table: Any) -> None:
-        """Write a shard atomically."""
-        write_table(table, self.part(number))
-
-    def column(
-        self,
-        name: str,
-        offsets: np.ndarray,
-        compute: Callable[[tuple[int, int]], Tensor],
-        writing: Background,
-        device: torch.device,
-    ) -> Float[Tensor, "rows edges"]:
-        """Return rows of values of all edges, block by block: computed, or read if a stopped run saved them.
-
-        ``compute`` returns the values of one block, and ``offsets`` holds the first edge of each block.
-        Computed values are saved for a resumed run.
-        """
-        whole: Tensor | None = None
-        for number, block in enumerate(self.blocks):
-            path = self.path / "work" / f"{name}-{number:05d}.npy"
-            if path.is_file():
-                values = torch.from_numpy(np.load(path, allow_pickle=False)).to(device)
-            else:
-                values = compute(block)
-                writing.do(partial(_save, path, values.cpu().numpy()))
-            if whole is None:
-                whole = torch.empty(values.shape[0], int(offsets[-1]), device=device)
-            whole[:, offsets[number] : offsets[number + 1]] = values
-        assert whole is not None
-        return whole
-
-    def finish(self, summary: dict[str, Any]) -> None:
-        """Write the summary, and delete intermediate and temporary files."""
+    def finish(self, summary: dict[str, Any]) -> dict[str, Any]:
+        """Write and return the summary, and delete intermediate and temporary files."""
+        summary = summary | {"shards": len(self.blocks)}
         write_json(self.path / ABOUT, self.about | {"summary": summary})
         shutil.rmtree(self.path / "work", ignore_errors=True)
         for left in self.path.glob(".part-*.tmp"):
             left.unlink()
+        return summary
 
     @contextmanager
     def saying_what_stays(self) -> Iterator[None]:
@@ -106,12 +76,6 @@ class ShardFolder:
             ) from error
 
 
-def _save(path: Path, values: np.ndarray) -> None:
-    """Write an array atomically."""
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.save(file, values)
-
-
 def open_shards(path: Path, about: dict[str, Any], blocks: list[tuple[int, int]]) -> ShardFolder:
     """Start a folder of shards, or resume one of the same model, graph and settings."""
     about = {"format": FORMAT, "version": VERSION} | about | {"shards": [list(block) for block in blocks]}
@@ -119,7 +83,11 @@ def open_shards(path: Path, about: dict[str, Any], blocks: list[tuple[int, int]]
     if path.exists() and not path.is_dir():
         raise RunFolderError(f"{path} is a file, shards need a folder")
     if (path / ABOUT).exists():
-        _check_same(path, _read(path / ABOUT), about)
+        there = _read(path / ABOUT)
+        if other := [key for key, value in about.items() if there.get(key) != value]:
+            what = {"model": "another model", "graph": "another graph", "kind": "another command"}
+            found = what.get(other[0], f"other settings ({other[0]})")
+            raise RunFolderError(f"{path} holds shards of {found}; choose another --out, or delete it")
     elif path.is_dir() and any(path.iterdir()):
         raise RunFolderError(
             f"{path} must be a new or an empty folder or hold shards, found other files in it"
@@ -139,10 +107,36 @@ def _read(path: Path) -> dict[str, Any]:
     return about
 
 
-def _check_same(path: Path, there: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Refuse a folder of another model, graph, command or other settings."""
-    for key, value in wanted.items():
-        if there.get(key) != value:
-            what = {"model": "another model", "graph": "another graph", "kind": "another command"}.get(key)
-            found = what or f"other settings ({key})"
-            raise RunFolderError(f"{path} holds shards of {found}; choose another --out, or delete it")
+class Tally:
+    """Counts of edges by keep probability, by known noise, and by whether they were kept."""
+
+    def __init__(self) -> None:
+        self.bins = np.zeros((2, BINS), dtype=np.int64)
+        self.kept = np.zeros((2, 2), dtype=np.int64)
+        self.lock = Lock()
+
+    def add(
+        self,
+        probability: Float[np.ndarray, "edges"],
+        kept: Bool[np.ndarray, "edges"],
+        spurious: Bool[np.ndarray, "edges"] | None,
+    ) -> None:
+        """Count some edges, all as genuine without known noise; threads may count at the same time."""
+        noise = np.zeros(kept.size, dtype=np.int64) if spurious is None else spurious.astype(np.int64)
+        place = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
+        bins = np.bincount(noise * BINS + place, minlength=2 * BINS).reshape(2, BINS)
+        with self.lock:
+            self.bins += bins
+            self.kept += np.bincount(noise * 2 + kept, minlength=4).reshape(2, 2)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the share kept and, with known noise, shares by truth and the ROC AUC."""
+        edges, kept = int(self.kept.sum()), int(self.kept[:, 1].sum())
+        result: dict[str, Any] = {"edges": edges, "kept": kept, "kept_share": kept / edges if edges else None}
+        genuine, spurious = self.kept.sum(axis=1).tolist()
+        if genuine and spurious:
+            result["spurious_removed"] = int(self.kept[1, 0]) / spurious
+            result["genuine_kept"] = int(self.kept[0, 1]) / genuine
+            below = np.cumsum(self.bins[1]) - self.bins[1] / 2  # ties count half
+            result["keep_auc"] = float((self.bins[0] / genuine * (below / spurious)).sum())
+        return result

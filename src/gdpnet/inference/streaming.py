@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -12,19 +13,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from gdpnet._core.csr import cut_rows
+from gdpnet._core.files import atomic_path
 from gdpnet._core.stopwatch import Stopwatch
 from gdpnet._core.threads import Background, threads_here
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.arrays import fingerprint
+from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.data.io.files import edges_of_targets, id_array
 from gdpnet.errors import ConfigError
 from gdpnet.inference.blocks import Block, Blockwise
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected
-from gdpnet.inference.shards import ShardFolder, open_shards
-from gdpnet.inference.summary import Tally
+from gdpnet.inference.shards import ShardFolder, Tally, open_shards
 from gdpnet.inference.threshold import edge_weights
 
 EDGES_PER_SHARD = 1 << 20
@@ -59,54 +63,31 @@ def denoise_to(
     work = _begin(model, graph, folder, "denoise", settings, edges_per_shard, progress, stopwatch)
     if isinstance(work, dict):
         return work
-    tally = Tally()
-    with work.shards.saying_what_stays(), Background(work.threads) as writing:
-        work.decide_context(writing, embeds=False)
-        found = work.column("decided", lambda chosen: [chosen.probability], work.blocks.decide, writing)
-        write = _EdgeWriter(graph, work, tally, all_edges)
+    tally, names, missing, truth = Tally(), id_array(graph), dict(work.shards.missing), graph.truth
+
+    def write(
+        number: int, edges: slice, probability: np.ndarray, kept: np.ndarray, weight: np.ndarray | None
+    ) -> None:
+        tally.add(probability, kept, None if truth is None else truth.spurious[edges].numpy())
+        if number in missing:
+            table = edges_of_targets(graph, names, *missing[number])
+            table = decided_edges(table, probability, kept, weight, all_edges=all_edges)
+            write_table(table, work.shards.part(number))
+            work.tell("write", number + 1)
+
+    with work.after_context(embeds=False) as writing:
+        found = work.column("decided", work.blocks.decide, writing)[0]
         for number, block in enumerate(work.shards.blocks):
             edges = work.blocks.tables.edges_of(*block)
-            value = work.blocks.symmetrise(found[0], block) if symmetric else found[0, edges]
-            probability, kept = value.cpu().numpy(), (value >= least).cpu().numpy()
-            share = None
+            value = work.blocks.symmetrise(found, block) if symmetric else found[edges]
+            weight = None
             if graph.edge_weight is not None:
-                share = (value if threshold is not None else edge_weights(value, least)).cpu().numpy()
-            writing.do(partial(write, number, block, edges, probability, kept, share))
+                share = value if threshold is not None else edge_weights(value, least)
+                weight = share.cpu().numpy() * graph.edge_weight[edges].numpy()
+            kept = (value >= least).cpu().numpy()
+            writing.do(partial(write, number, edges, value.cpu().numpy(), kept, weight))
     work.blocks.stopwatch.mark("write")
-    summary = tally.summary() | {"threshold": least, "reason": reason, "shards": len(work.shards.blocks)}
-    work.shards.finish(summary)
-    return summary
-
-
-class _EdgeWriter:
-    """Counts the edges of each shard, and writes the shards that are missing."""
-
-    def __init__(self, graph: Graph, work: _Work, tally: Tally, all_edges: bool) -> None:
-        self.graph, self.work, self.tally, self.all_edges = graph, work, tally, all_edges
-        self.names, self.missing = id_array(graph), dict(work.shards.missing)
-        self.lock = Lock()
-
-    def __call__(
-        self,
-        number: int,
-        block: Block,
-        edges: slice,
-        probability: np.ndarray,
-        kept: np.ndarray,
-        share: np.ndarray | None,
-    ) -> None:
-        truth, part = self.graph.truth, Tally()
-        part.add(probability, kept, None if truth is None else truth.spurious[edges].numpy())
-        if number in self.missing:
-            table = edges_of_targets(self.graph, self.names, *block)
-            original = self.graph.edge_weight
-            weight = None if share is None or original is None else share * original[edges].numpy()
-            table = decided_edges(table, probability, kept, weight, all_edges=self.all_edges)
-            self.work.shards.write(number, table)
-        with self.lock:
-            self.tally.merge(part)
-            if number in self.missing:
-                self.work.tell("write", number + 1)
+    return work.shards.finish(tally.summary() | {"threshold": least, "reason": reason})
 
 
 def decided_edges(
@@ -135,22 +116,14 @@ def embed_to(
     if isinstance(work, dict):
         return work
     names, shards = id_array(graph), work.shards
-    with shards.saying_what_stays(), Background(work.threads) as writing:
-        work.decide_context(writing, embeds=True)
+    with work.after_context(embeds=True) as writing:
         for number, block in shards.missing:
-            chosen = work.blocks.decide(block)
-            values = work.blocks.embed(chosen, block).cpu().numpy()
+            values = work.blocks.embed(work.blocks.decide(block), block).cpu().numpy()
             columns = {f"h{place}": column for place, column in enumerate(values.T)}
             ids = names.slice(block[0], block[1] - block[0])
-            writing.do(partial(shards.write, number, pa.table({"id": ids} | columns)))
+            writing.do(partial(write_table, pa.table({"id": ids} | columns), shards.part(number)))
             work.tell("write", number + 1)
-    summary = {
-        "nodes": graph.num_nodes,
-        "width": model.networks.aggregators.width,
-        "shards": len(shards.blocks),
-    }
-    shards.finish(summary)
-    return summary
+    return shards.finish({"nodes": graph.num_nodes, "width": model.networks.aggregators.width})
 
 
 def _begin(
@@ -191,7 +164,7 @@ def _begin(
         shards = open_shards(folder, about | {"graph": graph_fingerprint.result()} | settings, ranges)
     if (summary := shards.summary) is not None:
         return summary
-    return _Work(model, graph, shards, blocks or Blockwise(model, graph, stopwatch), progress)
+    return _Work(shards, blocks or Blockwise(model, graph, stopwatch), progress)
 
 
 def _threads(device: torch.device) -> int:
@@ -202,51 +175,49 @@ def _threads(device: torch.device) -> int:
 class _Work:
     """The passes over all blocks, for both commands."""
 
-    def __init__(
-        self,
-        model: TrainedModel,
-        graph: Graph,
-        shards: ShardFolder,
-        blocks: Blockwise,
-        progress: Progress | None,
-    ) -> None:
+    def __init__(self, shards: ShardFolder, blocks: Blockwise, progress: Progress | None) -> None:
         self.shards, self.blocks, self.progress = shards, blocks, progress
-        self.mode, self.device = model.config.inference.mode, model.device
-        self.threads = _threads(self.device)
-        starts = [first for first, _ in shards.blocks]
-        self.offsets = graph.row_ptr[torch.tensor([*starts, graph.num_nodes])].numpy()
+        self.lock = Lock()
 
     def tell(self, what: str, done: int) -> None:
         """Report the progress of a pass."""
         if self.progress is not None:
-            self.progress(what, done, len(self.shards.blocks))
+            with self.lock:
+                self.progress(what, done, len(self.shards.blocks))
 
     def column(
-        self,
-        name: str,
-        rows: Callable[[Selected], list[torch.Tensor]],
-        decide: Callable[[Block], Selected],
-        writing: Background,
-    ) -> torch.Tensor:
-        """Return rows of values of all edges from a pass over all blocks."""
+        self, name: str, decide: Callable[[Block], Selected], writing: Background, *, weighs: bool = False
+    ) -> Float[Tensor, "rows edges"]:
+        """Return the keep probabilities of all edges and, in a second row if it ``weighs``, their weights.
 
-        def compute(block: Block) -> torch.Tensor:
-            found = torch.stack(rows(decide(block)))
-            self.tell(name, self.shards.blocks.index(block) + 1)
-            return found
+        They are computed block by block and saved for a resumed run, or read if a stopped run saved them.
+        """
+        device, mode = self.blocks.device, self.blocks.config.inference.mode
+        whole = torch.empty(1 + weighs, self.blocks.prepared.neighbour.numel(), device=device)
+        for number, block in enumerate(self.shards.blocks):
+            path = self.shards.path / "work" / f"{name}-{number:05d}.npy"
+            if path.is_file():
+                values = torch.from_numpy(np.load(path, allow_pickle=False)).to(device)
+            else:
+                chosen = decide(block)
+                values = torch.stack([chosen.probability, *([chosen.weight(mode)] if weighs else [])])
+                self.tell(name, number + 1)
+                writing.do(partial(_save, path, values.cpu().numpy()))
+            whole[:, self.blocks.tables.edges_of(*block)] = values
+        return whole
 
-        return self.shards.column(name, self.offsets, compute, writing, self.device)
+    @contextmanager
+    def after_context(self, *, embeds: bool) -> Iterator[Background]:
+        """Run the context pass, if the model needs one; then let the caller decide and write."""
+        greedy, found = self.blocks.config.inference.mode == "greedy", None
+        with self.shards.saying_what_stays(), Background(_threads(self.blocks.device)) as writing:
+            if self.blocks.needs_context:  # sampled edges weigh as much as their probability
+                found = self.column("first", self.blocks.decide_context, writing, weighs=greedy)
+            self.blocks.finish_context(found, embeds=embeds)
+            yield writing
 
-    def decide_context(self, writing: Background, *, embeds: bool) -> None:
-        """Run the context pass, if the model needs one."""
-        if not self.blocks.needs_context:
-            self.blocks.finish_context(None, None, embeds=embeds)
-            return
-        greedy = self.mode == "greedy"
 
-        def rows(chosen: Selected) -> list[torch.Tensor]:
-            return [chosen.probability, chosen.weight(self.mode)] if greedy else [chosen.probability]
-
-        found = self.column("first", rows, self.blocks.decide_context, writing)
-        symmetrise = self.blocks.config.inference.symmetrise
-        self.blocks.finish_context(found[0] if symmetrise else None, found[-1], embeds=embeds)
+def _save(path: Path, values: np.ndarray) -> None:
+    """Write an array atomically."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.save(file, values)

@@ -1,21 +1,41 @@
-"""Embeddings of the tasks that read no label: features propagated over weighted edges."""
+"""The tasks that read no label: reduced features, embeddings propagated over weighted edges, and metrics."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
+from scipy.optimize import linear_sum_assignment
+from sklearn import metrics
+from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
 from gdpnet.config import Config, PropagationSettings
 from gdpnet.data.edge_weight import mutual_weights
-from gdpnet.data.features import Features, normalise, on_device
+from gdpnet.data.features import Features, SparseRows, normalise, on_device, project
 from gdpnet.data.graph import Graph
+from gdpnet.data.link_split import Pairs
 from gdpnet.data.prepare import Prepared
+from gdpnet.data.schema import as_read
 from gdpnet.representation.infomax import Encoder
-from gdpnet.representation.propagation import LinkPredictor, Propagation
+from gdpnet.representation.propagation import LinkPredictor, Propagation, inner_products
+
+
+def fit_basis(graph: Graph, rank: int) -> Float[Tensor, "features rank"]:
+    """Return the leading right singular vectors of the L2-normalised features."""
+    rows = normalise(graph.features, "l2")
+    table = rows.to_scipy() if isinstance(rows, SparseRows) else rows.numpy()
+    _, _, directions = randomized_svd(table, min(rank, *table.shape), random_state=0)
+    return torch.from_numpy(np.ascontiguousarray(directions.T, dtype=np.float32))
+
+
+def reduce_features(graph: Graph, basis: Float[Tensor, "features rank"]) -> Graph:
+    """Return the graph with its features projected onto a basis."""
+    return replace(graph, features=project(normalise(graph.features, "l2"), basis))
 
 
 @dataclass(frozen=True)
@@ -34,15 +54,13 @@ class LinkGraph:
     @property
     def link_weight(self) -> Float[Tensor, "links"]:
         """Return the weight of each link, once."""
-        return torch.zeros(self.ends.shape[1], device=self.weight.device).index_copy(
-            0, self.link, self.weight
-        )
+        nothing = torch.zeros(self.ends.shape[1], device=self.weight.device)
+        return nothing.index_copy(0, self.link, self.weight)
 
     def propagation(self, weight: Float[Tensor, "edges"] | None = None) -> Propagation:
         """Return the propagation over the edges, with their own weights by default."""
-        return Propagation.over(
-            self.row_ptr, self.neighbour, self.weight if weight is None else weight, self.settings
-        )
+        weight = self.weight if weight is None else weight
+        return Propagation.over(self.row_ptr, self.neighbour, weight, self.settings)
 
 
 @torch.no_grad()
@@ -50,7 +68,7 @@ def embed_links(
     link_predictor: LinkPredictor, graph: Graph, weight: Float[Tensor, "edges"], config: Config
 ) -> Float[Tensor, "nodes width"]:
     """Return the embeddings of all nodes; ``weight`` as in `make_link_graph`."""
-    link_graph = make_link_graph(graph, weight, config, link_predictor.weight.device)
+    link_graph = make_link_graph(as_read(graph, config), weight, config, link_predictor.weight.device)
     return link_predictor.embed(link_graph.features, link_graph.propagation())
 
 
@@ -93,3 +111,21 @@ def propagated_features(
     if encoder is not None:
         return encoder.embed(prepared.features, propagation)
     return F.normalize(propagation(prepared.features), dim=1)
+
+
+def link_scores(embedded: Float[Tensor, "nodes width"], pairs: Pairs) -> tuple[float, float]:
+    """Return the ROC AUC and average precision of inner products on some pairs."""
+    score = inner_products(embedded, pairs.ends.to(embedded.device)).cpu().numpy()
+    linked = pairs.linked.cpu().numpy()
+    return float(metrics.roc_auc_score(linked, score)), float(metrics.average_precision_score(linked, score))
+
+
+def cluster_scores(truth: np.ndarray, cluster: np.ndarray) -> dict[str, Any]:
+    """Return NMI, ARI, and accuracy after the best matching of clusters to classes."""
+    table = metrics.cluster.contingency_matrix(truth, cluster)
+    matched = table[linear_sum_assignment(-table)].sum()
+    return {
+        "nmi": float(metrics.normalized_mutual_info_score(truth, cluster)),
+        "ari": float(metrics.adjusted_rand_score(truth, cluster)),
+        "accuracy": float(matched / len(truth)),
+    }

@@ -18,7 +18,7 @@ from gdpnet._core.fit import fit
 from gdpnet._core.random import Key
 from gdpnet._core.significance import gains_and_losses
 from gdpnet.config import Config
-from gdpnet.inference.gcn_head import cleaned_adjacency
+from gdpnet.inference.ensemble import cleaned_adjacency
 from gdpnet.inference.select import Selected
 from gdpnet.representation.gcn import GCN
 from gdpnet.representation.sparse import table_of

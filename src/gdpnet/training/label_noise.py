@@ -20,7 +20,7 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import id_text
 from gdpnet.inference.ensemble import embed_fold_models
-from gdpnet.inference.result import SuspectedLabel
+from gdpnet.inference.model import SuspectedLabel
 from gdpnet.inference.select import keep_all
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.tasks import Classification

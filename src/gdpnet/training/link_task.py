@@ -21,9 +21,8 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs, check_links, links_of, split_links, without_links
 from gdpnet.data.schema import as_read
-from gdpnet.inference.metrics import link_scores
 from gdpnet.inference.networks import Networks
-from gdpnet.inference.unsupervised import LinkGraph, make_link_graph
+from gdpnet.inference.unsupervised import LinkGraph, link_scores, make_link_graph
 from gdpnet.representation.propagation import LinkPredictor, inner_products
 from gdpnet.representation.tasks import Partners
 from gdpnet.training.data import TrainingData

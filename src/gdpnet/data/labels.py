@@ -1,0 +1,94 @@
+"""What a user should know about labels before training: counts per class, likely typos, tiny classes, quantities."""
+
+from __future__ import annotations
+
+import difflib
+import unicodedata
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from gdpnet.data.graph import Graph
+from gdpnet.data.validation import SPLITS, UNKNOWN
+
+_TINY = 5
+_TIMES_LARGER = 10
+_ALIKE = 0.75
+_MANY_CLASSES = 50
+
+
+def class_counts(graph: Graph) -> list[tuple[str, int, int, int, int]]:
+    """Return one row per class: its name, and its number of training, validation, test and other nodes."""
+    known = graph.labels != UNKNOWN
+    table = torch.zeros(len(SPLITS) * max(1, graph.num_classes), dtype=torch.long)
+    place = graph.split[known].long() * max(1, graph.num_classes) + graph.labels[known]
+    counts = table.index_add_(0, place, torch.ones_like(place)).view(len(SPLITS), -1)
+    return [
+        (name, *(int(counts[code, number]) for code in (1, 2, 3, 0)))
+        for number, name in enumerate(graph.class_names)
+    ]
+
+
+def label_warnings(graph: Graph) -> list[str]:
+    """Return a sentence for each thing that is likely wrong with the labels."""
+    known = graph.labels[graph.labels != UNKNOWN]
+    if known.numel() == 0:
+        return []
+    counts = torch.bincount(known, minlength=graph.num_classes).tolist()
+    typos = likely_typos(graph.class_names, counts)
+    said = [f"the class '{name}' may be '{other}' in another spelling" for name, other in typos]
+    tiny = [name for name, count in zip(graph.class_names, counts, strict=True) if 0 < count < _TINY]
+    if tiny:
+        names = ", ".join(f"'{name}'" for name in tiny[:5]) + (f" and {len(tiny) - 5} more" if len(tiny) > 5 else "")
+        said.append(f"fewer than {_TINY} nodes have the class {names}: it can hardly be learned or scored")
+    if looks_like_quantity(graph):
+        said.append(
+            f"labels are {len(graph.class_names):,} different numbers, which looks like a quantity: "
+            "--task regression predicts quantities"
+        )
+    return said
+
+
+def likely_typos(names: Sequence[str], counts: Sequence[int]) -> list[tuple[str, str]]:
+    """Return pairs of a rare class and a class at least ten times as frequent with nearly the same name."""
+    pairs = []
+    plain = [_plain(name) for name in names]
+    frequent = [place for place, count in enumerate(counts) if count >= _TIMES_LARGER]
+    for place, count in enumerate(counts):
+        if count == 0 or plain[place].isdigit():
+            continue
+        for other in frequent:
+            same = plain[place] == plain[other]
+            if other != place and (same or (counts[other] >= _TIMES_LARGER * count and _alike(plain, place, other))):
+                if same and counts[other] < count:
+                    continue
+                pairs.append((names[place], names[other]))
+                break
+    return pairs
+
+
+def _alike(plain: list[str], place: int, other: int) -> bool:
+    pair = plain[place], plain[other]
+    if any(any(letter.isdigit() for letter in name) for name in pair):  # 'level 1' and 'level 2' are two classes
+        return False
+    return difflib.SequenceMatcher(None, *pair).ratio() >= _ALIKE
+
+
+def _plain(name: str) -> str:
+    """Return a name without case, accents, spaces and punctuation."""
+    letters = unicodedata.normalize("NFKD", name).casefold()
+    return "".join(letter for letter in letters if letter.isalnum())
+
+
+def looks_like_quantity(graph: Graph) -> bool:
+    """Return whether classes are many different numbers, hardly any of them twice."""
+    if graph.num_classes <= _MANY_CLASSES:
+        return False
+    try:
+        numbers = np.array(graph.class_names, dtype=np.float64)
+    except ValueError:
+        return False
+    labelled = int((graph.labels != UNKNOWN).sum())
+    fractions = bool((numbers != np.round(numbers)).any())
+    return labelled > 0 and (fractions or graph.num_classes > labelled / 4)

@@ -1,0 +1,84 @@
+"""Make a split where a graph has none: stratified by class, so that every part shows every class."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from gdpnet.data.graph import Graph
+from gdpnet.data.validation import SPLITS, UNKNOWN
+from gdpnet.errors import ConfigError, GraphError
+
+USUAL_SHARES = (0.6, 0.2, 0.2)
+"""Shares of training, validation and test nodes."""
+
+FEW_TEST_NODES = 50
+"""With fewer labelled test nodes than this a single split says little, and scores are cross-validated."""
+
+
+def parse_shares(text: str) -> tuple[float, float, float]:
+    """Read ``60/20/20``: shares of training, validation and test nodes in percent."""
+    parts = text.split("/")
+    if len(parts) != 3 or not all(re.fullmatch(r"\d+(\.\d+)?", part.strip()) for part in parts):
+        raise ConfigError(f"a split must be three numbers such as 60/20/20, found '{text}'")
+    train, validation, test = (float(part) / 100.0 for part in parts)
+    if abs(train + validation + test - 1.0) > 1e-6 or train <= 0.0:
+        raise ConfigError(f"a split must sum to 100 and have training nodes, found '{text}'")
+    return train, validation, test
+
+
+def has_split(graph: Graph) -> bool:
+    """Return whether some node is in a split."""
+    return bool(graph.split.any())
+
+
+def with_split(graph: Graph, shares: tuple[float, float, float] = USUAL_SHARES, seed: int = 0) -> Graph:
+    """Return the graph with its labelled nodes divided into training, validation and test nodes.
+
+    Every class is divided by itself. A class of one node trains, one of two trains and tests.
+    """
+    folds = _codes_by_class(graph.labels, seed, lambda count: _codes(count, shares))
+    return replace(graph, split=folds)
+
+
+def cross_validation_splits(graph: Graph, folds: int, seed: int = 0) -> list[Int[Tensor, "nodes"]]:
+    """Return one split per fold: its nodes test, those of the next fold validate, all others train."""
+    smallest = torch.bincount(graph.labels[graph.labels != UNKNOWN]).max().item() if graph.num_classes else 0
+    if not 2 <= folds <= smallest:
+        raise GraphError(f"there must be at least {max(folds, 2)} labelled nodes of some class, found {smallest}")
+    fold = _codes_by_class(graph.labels, seed, lambda count: np.arange(count) % folds, none=-1)
+    splits = []
+    for number in range(folds):
+        split = torch.zeros_like(graph.split)
+        split[fold >= 0] = SPLITS.index("train")
+        if folds > 2:
+            split[fold == (number + 1) % folds] = SPLITS.index("validation")
+        split[fold == number] = SPLITS.index("test")
+        splits.append(split)
+    return splits
+
+
+def _codes(count: int, shares: tuple[float, float, float]) -> np.ndarray:
+    """Return split codes for the nodes of a class."""
+    validation, test = (round(share * count) for share in shares[1:])
+    test = min(max(test, int(shares[2] > 0)), count - 1)
+    validation = min(max(validation, int(shares[1] > 0)), count - 1 - test)
+    train = count - validation - test
+    return np.repeat([SPLITS.index(name) for name in ("train", "validation", "test")], [train, validation, test])
+
+
+def _codes_by_class(
+    labels: Int[Tensor, "nodes"], seed: int, codes_of: Callable[[int], np.ndarray], none: int = 0
+) -> Int[Tensor, "nodes"]:
+    rng, classes = np.random.default_rng(seed), labels.numpy()
+    code = np.full(len(classes), none, dtype=np.int8)
+    for value in np.unique(classes[classes != UNKNOWN]):
+        members = rng.permutation(np.flatnonzero(classes == value))
+        code[members] = codes_of(members.size)
+    return torch.from_numpy(code)

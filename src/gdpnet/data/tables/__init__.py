@@ -1,0 +1,1 @@
+"""Node tables as they come: the kind of each column, and how it becomes features."""

@@ -1,0 +1,178 @@
+"""Find out what each column of a node table holds: numbers, categories, dates, texts or identifiers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+NUMERIC, BOOLEAN, CATEGORY, DATE, TEXT, LEFT_OUT = "numeric", "boolean", "category", "date", "text", "left out"
+"""Kinds of columns."""
+
+_MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", "-", "--", "unknown", "missing")
+"""Texts that stand for a missing value, in lower case."""
+
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+_DECIMAL_COMMA = r"^[+-]?\d*,\d+$"
+_TRUE, _FALSE = ("true", "yes", "y", "t"), ("false", "no", "n", "f")
+_DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d")
+_SECONDS_PER_DAY = 86_400.0
+_IDENTIFIER = re.compile(r"(^|[_ .-])(id|uuid|guid|key|index|idx|rowid)$", re.IGNORECASE)
+
+_LARGEST = float(np.finfo(np.float32).max) / 2
+"""Larger numbers are infinite for a network."""
+
+MOSTLY = 0.95
+"""A column of text is of a kind if at least this share of its values can be read so; the others count as missing."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its kind, its values in the form of that kind, and what a user should know about it.
+
+    Values are numbers for numeric and boolean columns, days since 1970 for dates, and text otherwise; null if missing.
+    """
+
+    name: str
+    kind: str
+    values: Any
+    remark: str = ""
+
+
+def find_kind(name: str, values: Any) -> Column:
+    """Find the kind of a column of an Arrow table, and bring its values into the form of that kind."""
+    values = _plain(values)
+    found = _of_text(name, values) if _is_text(values.type) else _of_type(name, values)
+    if found.values is None:
+        return found
+    if found.values.null_count == len(found.values):
+        return Column(name, LEFT_OUT, None, "no value")
+    if found.values.null_count == 0 and pc.count_distinct(found.values).as_py() == 1:
+        return Column(name, LEFT_OUT, None, "the same value in every row")
+    return found
+
+
+def read_as(kind: str, values: Any) -> Any:
+    """Bring the values of a column into the form of a kind; what cannot be read so is null."""
+    values = _plain(values)
+    if kind in (CATEGORY, TEXT):
+        return _trimmed(pc.cast(values, pa.string()))
+    if _is_text(values.type):
+        values = _trimmed(values)
+        return {NUMERIC: _text_as_numbers, BOOLEAN: _text_as_truth, DATE: _text_as_dates}[kind](values)
+    if kind == DATE and _is_time(values.type):
+        return _days(values)
+    if _is_number(values.type) or pa.types.is_boolean(values.type):
+        values = pc.cast(values, pa.int8()) if pa.types.is_boolean(values.type) else values
+        values = pc.cast(values, pa.float64(), safe=False)
+        return pc.if_else(pc.less_equal(pc.abs(values), _LARGEST), values, None)
+    return pa.nulls(len(values), pa.float64())
+
+
+def _plain(values: Any) -> Any:
+    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    values = pc.cast(values, values.type.value_type) if pa.types.is_dictionary(values.type) else values
+    return pc.cast(values, pa.string()) if pa.types.is_large_string(values.type) else values
+
+
+def _of_type(name: str, values: Any) -> Column:
+    """Return a column whose type says what it holds."""
+    if pa.types.is_boolean(values.type):
+        return Column(name, BOOLEAN, read_as(BOOLEAN, values))
+    if _is_time(values.type):
+        return Column(name, DATE, read_as(DATE, values))
+    if not _is_number(values.type):
+        return Column(name, LEFT_OUT, None, f"values of type {values.type}")
+    if pa.types.is_integer(values.type) and _is_identifier(name, values):
+        return Column(name, LEFT_OUT, None, "an identifier: another whole number in every row")
+    read = read_as(NUMERIC, values)
+    missing = pc.sum(pc.is_null(values, nan_is_null=True)).as_py()
+    infinite = read.null_count - missing
+    remark = f"{infinite:,} values are infinite and count as missing" if infinite else ""
+    return Column(name, NUMERIC, read, remark)
+
+
+def _is_identifier(name: str, values: Any) -> bool:
+    """Return whether whole numbers are all distinct, and consecutive or called identifiers."""
+    if len(values) <= 20 or values.null_count or pc.count_distinct(values).as_py() < len(values):
+        return False
+    ends = pc.min_max(values)
+    return bool(_IDENTIFIER.search(name)) or ends["max"].as_py() - ends["min"].as_py() == len(values) - 1
+
+
+def _of_text(name: str, values: Any) -> Column:
+    """Find out what a column of text holds: the first kind that most values can be read as."""
+    text = _trimmed(values)
+    present = len(text) - text.null_count
+    if present == 0:
+        return Column(name, LEFT_OUT, None, "no value")
+    for kind in (NUMERIC, BOOLEAN, DATE):
+        read = read_as(kind, text)
+        lost = present - len(read) + read.null_count
+        if lost <= (1.0 - MOSTLY) * present:
+            return Column(name, kind, read, f"{lost:,} values cannot be read and count as missing" if lost else "")
+    distinct = pc.count_distinct(text).as_py()
+    if distinct > max(20, present // 2):
+        return Column(name, LEFT_OUT, None, f"{distinct:,} distinct texts; --text {name} uses their words")
+    return Column(name, CATEGORY, text)
+
+
+def _trimmed(text: Any) -> Any:
+    """Trim text, with null for what stands for a missing value."""
+    text = pc.utf8_trim_whitespace(text)
+    return pc.if_else(pc.is_in(pc.utf8_lower(text), value_set=pa.array(_MISSING)), None, text)
+
+
+def _text_as_numbers(text: Any) -> Any:
+    comma = pc.match_substring_regex(text, _DECIMAL_COMMA)
+    text = pc.if_else(comma, pc.replace_substring(text, ",", "."), text)
+    number = pc.cast(pc.if_else(pc.match_substring_regex(text, _NUMBER), text, None), pa.float64())
+    return pc.if_else(pc.less_equal(pc.abs(number), _LARGEST), number, None)
+
+
+def _text_as_truth(text: Any) -> Any:
+    low = pc.utf8_lower(text)
+    true, false = (pc.is_in(low, value_set=pa.array(words)) for words in (_TRUE, _FALSE))
+    return pc.if_else(true, 1.0, pc.if_else(false, 0.0, None))
+
+
+def _text_as_dates(text: Any) -> Any:
+    """Read dates in the usual format that fits most of them; day before month where both fit."""
+    tried = [pc.strptime(text, format=form, unit="s", error_is_null=True) for form in _DATES]
+    return _days(min(tried, key=lambda read: read.null_count))
+
+
+def _days(values: Any) -> Any:
+    """Return days since 1970, with fractions."""
+    seconds = pc.cast(pc.cast(values, pa.timestamp("s"), safe=False), pa.int64())
+    return pc.divide(pc.cast(seconds, pa.float64()), _SECONDS_PER_DAY)
+
+
+def expand_vectors(table: Any) -> Any:
+    """Replace columns that hold a list of numbers of one length, such as embeddings, by a column per place."""
+    columns: dict[str, Any] = {}
+    for name, values in zip(table.column_names, table.columns, strict=True):
+        whole = values.combine_chunks()
+        lists = pa.types.is_list(whole.type) or pa.types.is_fixed_size_list(whole.type)
+        lengths = pc.unique(pc.list_value_length(whole)).to_pylist() if lists else []
+        if len(lengths) == 1 and lengths[0] and _is_number(whole.type.value_type):
+            columns |= {f"{name}[{place}]": pc.list_element(whole, place) for place in range(lengths[0])}
+        else:
+            columns[name] = values
+    return pa.table(columns) if columns else table
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind))
+
+
+def _is_time(kind: Any) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))

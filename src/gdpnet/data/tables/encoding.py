@@ -1,0 +1,283 @@
+"""Turn the columns of a node table into features: fitted on training nodes, saved as plain values, applied by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy.sparse as sp
+from jaxtyping import Bool, Float
+
+from gdpnet.data.tables.columns import (
+    BOOLEAN,
+    CATEGORY,
+    DATE,
+    LEFT_OUT,
+    NUMERIC,
+    TEXT,
+    Column,
+    expand_vectors,
+    find_kind,
+    read_as,
+)
+from gdpnet.errors import GraphError, nearest
+
+MOST_CATEGORIES = 30
+"""A category that is not among this many most frequent ones of its column shares a column with others like it."""
+
+MOST_WORDS = 2000
+"""Words per text column, the most frequent ones."""
+
+_WIDEST_DENSE = 1024
+_SQUASH = 3.0
+_UNLIKE = 10.0
+_OFF_CENTRE = 3.0
+
+
+@dataclass(frozen=True)
+class ColumnEncoding:
+    """How one column becomes features, as found on training nodes."""
+
+    name: str
+    kind: str
+    fill: float = 0.0
+    """What stands for a missing number: the median."""
+    centre: float = 0.0
+    scale: float = 1.0
+    """A number x becomes z = (x - centre) / scale, and z / sqrt(1 + (z / 3)^2) if the table is scaled."""
+    has_missing: bool = False
+    """Whether a further feature says that the value is missing."""
+    words: tuple[str, ...] = ()
+    """Categories, the most frequent first, or the words of a text column."""
+    other: bool = False
+    """Whether a further feature stands for all other categories."""
+    weights: tuple[float, ...] = ()
+    """The inverse document frequency of each word."""
+    remark: str = ""
+
+    def feature_names(self) -> list[str]:
+        """Return the names of the features that the column becomes."""
+        if self.kind == LEFT_OUT:
+            return []
+        if self.kind == TEXT:
+            return [f"{self.name}:{word}" for word in self.words]
+        names = [f"{self.name}={word}" for word in self.words] if self.kind == CATEGORY else [self.name]
+        names += [f"{self.name}=other"] if self.other else []
+        return names + ([f"{self.name} is missing"] if self.has_missing else [])
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How a node table becomes features."""
+
+    columns: tuple[ColumnEncoding, ...]
+    scaled: bool
+    """Whether numbers are centred and scaled per column; word counts and columns of like scale are left as they are."""
+
+    @classmethod
+    def fit(
+        cls, table: Any, rows: Bool[np.ndarray, "nodes"], given: Mapping[str, str] | None = None
+    ) -> Encoding:
+        """Find the kind of every column, unless it is given, and fit its encoding on some rows, the training nodes."""
+        table, given = expand_vectors(table), given or {}
+        read = []
+        for name, values in zip(table.column_names, table.columns, strict=True):
+            kind = given.get(name)
+            read.append(Column(name, kind, read_as(kind, values)) if kind else find_kind(name, values))
+        chosen = pa.array(rows)
+        fitted = [
+            column if column.values is None else replace(column, values=column.values.filter(chosen))
+            for column in read
+        ]
+        scaled = _need_scaling(read, fitted)
+        return cls(tuple(_fit_column(*pair, scaled) for pair in zip(read, fitted, strict=True)), scaled)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Return the names of all features, in order."""
+        return tuple(name for column in self.columns for name in column.feature_names())
+
+    @property
+    def used(self) -> tuple[ColumnEncoding, ...]:
+        """Return the columns that become features."""
+        return tuple(column for column in self.columns if column.kind != LEFT_OUT)
+
+    def transform(self, table: Any, where: str = "the node table") -> Float[np.ndarray, "n w"] | sp.csr_matrix:
+        """Return the features of a table, whose columns are found by name; other columns are not used."""
+        table = expand_vectors(table)
+        for column in self.used:
+            if column.name not in table.column_names:
+                hint = nearest(column.name, table.column_names)
+                raise GraphError(f"{where} must have the column '{column.name}' of the training table{hint}")
+        blocks = [_transform_column(column, table.column(column.name), self.scaled, where) for column in self.used]
+        if not blocks:
+            return np.zeros((table.num_rows, 0), dtype=np.float32)
+        width = sum(block.shape[1] for block in blocks)
+        if width > _WIDEST_DENSE and any(column.kind in (TEXT, CATEGORY) for column in self.used):
+            return sp.csr_matrix(sp.hstack([sp.csr_matrix(block) for block in blocks], dtype=np.float32))
+        return np.hstack([block.toarray() if sp.issparse(block) else block for block in blocks])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for a model file."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Encoding:
+        """Read what `to_dict` returned."""
+        columns = []
+        for value in values["columns"]:
+            lists = {name: tuple(value[name]) for name in ("words", "weights")}
+            columns.append(ColumnEncoding(**{**value, **lists}))
+        return cls(tuple(columns), bool(values["scaled"]))
+
+    def summary(self) -> list[tuple[str, str, str]]:
+        """Return one row per kind of column: the kind, the columns, and what becomes of them."""
+        treated = {
+            NUMERIC: "scaled by column" if self.scaled else "left as they are",
+            BOOLEAN: "0 or 1",
+            CATEGORY: "one-hot",
+            DATE: "as days, scaled",
+            TEXT: "words, tf-idf",
+        }
+        rows = []
+        for kind, treatment in treated.items():
+            columns = [column for column in self.columns if column.kind == kind]
+            if columns:
+                missing = sum(column.has_missing for column in columns)
+                treatment += f"; {missing} with missing values, filled and marked" if missing else ""
+                rows.append((kind, _few([column.name for column in columns]), treatment))
+        for column in self.columns:
+            if column.remark:
+                rows.append((LEFT_OUT if column.kind == LEFT_OUT else column.kind, column.name, column.remark))
+        return rows
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 5 else f"{names[0]} to {names[-1]} ({len(names):,})"
+
+
+def _need_scaling(read: list[Column], fitted: list[Column]) -> bool:
+    """Return whether numbers must be scaled by column.
+
+    They are left as they are if all columns are numbers without missing values, and these are counts (at least
+    zero, and mostly zero) or have like spread and are near zero, as embeddings are.
+    """
+    used = [column for column in fitted if column.kind != LEFT_OUT]
+    if any(column.kind not in (NUMERIC, BOOLEAN, TEXT) for column in used):
+        return True
+    numbers = [column for column in used if column.kind == NUMERIC]
+    if any(column.values.null_count for column in read if column.kind == NUMERIC):
+        return True
+    values = [np.asarray(column.values) for column in numbers if len(column.values)]
+    if not values:
+        return False
+    zeros = sum(int((value == 0).sum()) for value in values)
+    if zeros > sum(value.size for value in values) / 2 and all(value.min() >= 0 for value in values):
+        return False
+    spread = np.array([value.std() for value in values])
+    away = np.array([abs(value.mean()) for value in values])
+    alive = spread > 0
+    if not alive.any():
+        return False
+    return bool(
+        spread[alive].max() > _UNLIKE * spread[alive].min() or (away[alive] > _OFF_CENTRE * spread[alive]).any()
+    )
+
+
+def _fit_column(read: Column, fitted: Column, scaled: bool) -> ColumnEncoding:
+    if read.kind == LEFT_OUT:
+        return ColumnEncoding(read.name, LEFT_OUT, remark=read.remark)
+    has_missing = read.kind != TEXT and read.values.null_count > 0
+    values = fitted.values.drop_null()
+    if len(values) == 0:
+        return ColumnEncoding(read.name, LEFT_OUT, remark="no value among the training nodes")
+    if read.kind == TEXT:
+        return _fit_words(read.name, values)
+    if read.kind == CATEGORY:
+        counts = pc.value_counts(values).to_pylist()
+        ranked = sorted(counts, key=lambda one: (-one["counts"], one["values"]))
+        words = tuple(one["values"] for one in ranked[:MOST_CATEGORIES])
+        known = len(pc.unique(read.values.drop_null()))
+        remark = f"{MOST_CATEGORIES} of {known} categories, the others together" if known > len(words) else ""
+        return ColumnEncoding(
+            read.name, CATEGORY, words=words, other=known > len(words), has_missing=has_missing, remark=remark
+        )
+    number = np.asarray(values, dtype=np.float64)
+    centre, scale = 0.0, 1.0
+    if read.kind != BOOLEAN and (scaled or read.kind == DATE):
+        centre, scale = _middle_and_spread(number)
+    return ColumnEncoding(
+        read.name,
+        read.kind,
+        fill=float(np.median(number)),
+        centre=centre,
+        scale=scale,
+        has_missing=has_missing,
+        remark=read.remark,
+    )
+
+
+def _middle_and_spread(number: Float[np.ndarray, "n"]) -> tuple[float, float]:
+    """Return median and spread: the inner half's width as a standard deviation, or that itself if it is zero."""
+    low, middle, high = np.quantile(number, [0.25, 0.5, 0.75])
+    spread = (high - low) / 1.349 or float(number.std()) or 1.0
+    return float(middle), float(spread)
+
+
+def _fit_words(name: str, values: Any) -> ColumnEncoding:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    try:
+        fitted = TfidfVectorizer(max_features=MOST_WORDS, stop_words="english", sublinear_tf=True).fit(
+            values.to_pylist()
+        )
+    except ValueError:  # no word is left
+        return ColumnEncoding(name, LEFT_OUT, remark="no words")
+    words = tuple(str(word) for word in fitted.get_feature_names_out())
+    return ColumnEncoding(name, TEXT, words=words, weights=tuple(float(value) for value in fitted.idf_))
+
+
+def _transform_column(column: ColumnEncoding, raw: Any, scaled: bool, where: str) -> Any:
+    values = read_as(column.kind, raw)
+    present = len(raw) - raw.null_count
+    if present and len(values) - values.null_count == 0 and column.kind not in (TEXT, CATEGORY):
+        found = raw.drop_null()[0].as_py()
+        raise GraphError(
+            f"column '{column.name}' of {where} must be {column.kind} as in training, found '{found}'"
+        )
+    if column.kind == TEXT:
+        return _tf_idf(column, values)
+    if column.kind == CATEGORY:
+        return _one_hot(column, values)
+    number = values.to_numpy(zero_copy_only=False)
+    missing = np.isnan(number)
+    filled = (np.where(missing, column.fill, number) - column.centre) / column.scale
+    if column.kind != BOOLEAN and (scaled or column.kind == DATE):
+        filled = filled / np.sqrt(1.0 + np.square(filled / _SQUASH))
+    return np.stack([filled, missing] if column.has_missing else [filled], axis=1).astype(np.float32)
+
+
+def _one_hot(column: ColumnEncoding, values: Any) -> sp.csr_matrix:
+    """Return a column per category, one for the others and one for missing values, as far as there were any."""
+    width, known = len(column.words), pc.index_in(values, value_set=pa.array(column.words, pa.string()))
+    place = np.array(pc.fill_null(known, -1), dtype=np.int64)
+    missing = np.array(pc.is_null(values))
+    if column.other:
+        place[(place < 0) & ~missing] = width
+    if column.has_missing:
+        place[missing] = width + column.other
+    row = np.flatnonzero(place >= 0)
+    shape = (len(values), width + column.other + column.has_missing)
+    return sp.csr_matrix((np.ones(row.size, dtype=np.float32), (row, place[row])), shape=shape)
+
+
+def _tf_idf(column: ColumnEncoding, values: Any) -> sp.csr_matrix:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    reader = TfidfVectorizer(vocabulary=list(column.words), sublinear_tf=True, stop_words="english")
+    reader.idf_ = np.array(column.weights)
+    return reader.transform(pc.fill_null(values, "").to_pylist()).astype(np.float32)
