@@ -424,7 +424,7 @@ class Config:
             values = getattr(self, section.name)
             lines.append(f"[{section.name}]")
             lines += [
-                f"{item.name} = {_toml_text(getattr(values, item.name))}  # {item.metadata['about']}"
+                f"{item.name} = {toml_text(getattr(values, item.name))}  # {item.metadata['about']}"
                 for item in fields(values)
             ]
             lines.append("")
@@ -541,11 +541,12 @@ def _toml_value(text: str) -> Any:
         return text
 
 
-def _toml_text(value: Any) -> str:
+def toml_text(value: Any) -> str:
+    """Write a value as in TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return "[" + ", ".join(_toml_text(part) for part in value) + "]"
+        return "[" + ", ".join(toml_text(part) for part in value) + "]"
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 

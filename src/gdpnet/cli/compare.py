@@ -1,39 +1,22 @@
-"""Commands that compare methods: tune, robustness and tasks."""
+"""Commands that compare methods on noisy graphs: tune and robustness."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from gdpnet.cli.options import (
-    COMPUTING,
-    DATA,
-    MODEL,
-    OUTPUT,
-    ConfigFile,
-    DataDir,
-    Device,
-    DeviceName,
-    Directed,
-    GraphNames,
-    Jobs,
-    Json,
-    Overrides,
-    Records,
-    ReportOnly,
-    Split,
-    SplitName,
-    config_of,
-    names_in,
-    option,
-)
-from gdpnet.cli.output import TrialProgress, print_json, print_scores, print_table
+from gdpnet.cli import options as opt
+from gdpnet.cli.output import TrialProgress, print_scores, print_table
 from gdpnet.data.datasets.known import check_name
 from gdpnet.errors import ConfigError
 
 if TYPE_CHECKING:
+    from gdpnet.benchmark.cases import Setting
     from gdpnet.benchmark.robustness import Row
+    from gdpnet.config import Config
 
 USUAL_METHODS = (
     "gdpnet, gdpnet>gcn, gdpnet>gat, gdpnet>graphsage, "
@@ -56,39 +39,37 @@ def _check_rates(text: str) -> str:
 
 Noise = Annotated[
     str,
-    option(
-        DATA,
+    opt.option(
+        opt.DATA,
+        "--noise KIND",
         "Kind of noise, as in `gdpnet noise`; join several with +, each but the last with a fixed rate, as in "
         "flipped-bits:0.1+prbcd.",
-        metavar="KIND",
     ),
 ]
 Rates = Annotated[
     str,
-    option(DATA, "Comma-separated rates of the noise.", metavar="NUMBERS", callback=_check_rates),
+    opt.option(opt.DATA, "--rates NUMBERS", "Comma-separated rates of the noise.", callback=_check_rates),
 ]
 Methods = Annotated[
-    str,
-    option(MODEL, "Comma-separated methods; all for every method.", metavar="NAMES"),
+    str, opt.option(opt.MODEL, "--methods NAMES", "Comma-separated methods; all for every method.")
 ]
-Seeds = Annotated[int, option(COMPUTING, "Number of seeds.", min=1, metavar="N")]
-FirstSeed = Annotated[int, option(COMPUTING, "First seed.", min=0, metavar="N")]
+Seeds = Annotated[int, opt.option(opt.COMPUTING, "--seeds N", "Number of seeds.", min=1)]
+FirstSeed = Annotated[int, opt.option(opt.COMPUTING, "--first-seed N", "First seed.", min=0)]
 
 
 def tune(
-    dataset: GraphNames,
+    dataset: opt.GraphNames,
     noise: Noise = "random-links",
     rates: Rates = "0,1.0",
-    split: SplitName = Split.paper,
-    data_dir: DataDir = None,
-    directed: Directed = None,
+    split: opt.SplitName = "paper",
+    data_dir: opt.DataDir = None,
+    directed: opt.Directed = None,
     methods: Methods = "all",
-    records: Records = Path("results/settings.jsonl"),
-    as_json: Json = False,
-    seed: Annotated[int, option(COMPUTING, "Seed of noise and training.", min=0, metavar="N")] = 0,
-    jobs: Jobs = 1,
-    device: DeviceName = Device.auto,
-) -> None:
+    records: opt.Records = Path("results/settings.jsonl"),
+    seed: Annotated[int, opt.option(opt.COMPUTING, "--seed N", "Seed of noise and training.", min=0)] = 0,
+    jobs: opt.Jobs = 1,
+    device: opt.DeviceName = "auto",
+) -> dict[str, Any]:
     """Search the hyper-parameters of the baselines, for `gdpnet robustness` to use.
 
     Each method tries twelve candidates and keeps the one with the best mean score on validation nodes over all
@@ -98,24 +79,19 @@ def tune(
     check_names(dataset)
 
     from gdpnet.benchmark.ablations import VARIANTS
-    from gdpnet.benchmark.cases import Setting, check_noise
+    from gdpnet.benchmark.cases import check_noise
     from gdpnet.benchmark.sweep import run_all
     from gdpnet.benchmark.tuning import check_tunable, searched_settings, searches_left
 
     wanted = [name for name in wanted if name not in VARIANTS]  # GDPNet has its settings in TOML files
     check_tunable(wanted)
     check_noise(noise, levels)
-    refuse_untrainable(dataset, data_dir, split.value, seed, device.value, bool(directed))
-    cases = {
-        name: tuple(
-            Setting(name, split.value, noise, rate, seed, data_dir, bool(directed)) for rate in levels
-        )
-        for name in dataset
-    }
-    asked = [(some, config_of(name)) for name, some in cases.items()]
-    left = searches_left(asked, wanted, device.value, records)
+    refuse_untrainable(dataset, data_dir, split, seed, device, bool(directed))
+    cases = cases_of(dataset, noise, levels, [seed], split, data_dir, bool(directed))
+    asked = [(some, opt.config_of(some[0].graph)) for some in cases]
+    left = searches_left(asked, wanted, device, records)
     run_all(left, records, jobs, TrialProgress(len(left)))
-    graphs = {some[0].to_record()["graph"] for some in cases.values()}
+    graphs = {some[0].to_record()["graph"] for some in cases}
     found = {key: one for key, one in searched_settings(records).items() if key[0] in graphs}
     columns = ("graph", "method", "dropout", "weight decay", "learning rate", "width", "layers")
     print_table(
@@ -126,39 +102,37 @@ def tune(
             for key, one in sorted(found.items())
         ],
     )
-    print_json(as_json, {"settings": [{"graph": g, "method": m, **asdict(s)} for (g, m), s in found.items()]})
+    return {"settings": [{"graph": g, "method": m, **asdict(s)} for (g, m), s in found.items()]}
 
 
 def robustness(
-    dataset: GraphNames,
+    dataset: opt.GraphNames,
     noise: Noise = "random-links",
     rates: Rates = "0,0.25,0.5,1.0",
-    split: SplitName = Split.paper,
-    data_dir: DataDir = None,
-    directed: Directed = None,
+    split: opt.SplitName = "paper",
+    data_dir: opt.DataDir = None,
+    directed: opt.Directed = None,
     methods: Methods = USUAL_METHODS,
     tuned: Annotated[
         Path,
-        option(
-            MODEL,
+        opt.option(
+            opt.MODEL,
+            "--tuned FILE",
             "Hyper-parameters found by `gdpnet tune`; baselines that it has none for use their defaults.",
-            metavar="FILE",
         ),
     ] = Path("results/settings.jsonl"),
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    records: Records = Path("results/robustness.jsonl"),
+    config: opt.ConfigFile = None,
+    overrides: opt.Overrides = None,
+    records: opt.Records = Path("results/robustness.jsonl"),
     figures: Annotated[
-        Path | None,
-        option(OUTPUT, "Folder to draw accuracy curves in.", metavar="FOLDER"),
+        Path | None, opt.option(opt.OUTPUT, "--figures FOLDER", "Folder to draw accuracy curves in.")
     ] = None,
-    report_only: ReportOnly = False,
-    as_json: Json = False,
+    report_only: opt.ReportOnly = False,
     seeds: Seeds = 5,
     first_seed: FirstSeed = 0,
-    jobs: Jobs = 1,
-    device: DeviceName = Device.auto,
-) -> None:
+    jobs: opt.Jobs = 1,
+    device: opt.DeviceName = "auto",
+) -> dict[str, Any]:
     """Compare GDPNet with other methods under increasing noise.
 
     Each result is appended to --records. Results that the file holds are not computed again, so an interrupted
@@ -167,31 +141,20 @@ def robustness(
     wanted, levels = _methods_of(methods), rates_of(rates)
     if not report_only:
         check_names(dataset)
-    configs = {name: config_of(name, config, overrides) for name in dataset}
+    configs = [opt.config_of(name, config, overrides) for name in dataset]
 
-    from gdpnet._core.files import plain
-    from gdpnet.benchmark.cases import Setting, check_noise
+    from gdpnet.benchmark.cases import check_noise
     from gdpnet.benchmark.records import read_records
-    from gdpnet.benchmark.robustness import check_methods, plan, summarise
-    from gdpnet.benchmark.sweep import run_all
-    from gdpnet.benchmark.tuning import searched_settings
+    from gdpnet.benchmark.robustness import check_methods, summarise
 
     check_methods(wanted)
     check_noise(noise, levels)
-    units, graphs, found = [], set(), searched_settings(tuned)
-    for name in dataset:
-        cases = [
-            Setting(name, split.value, noise, rate, seed, data_dir, bool(directed))
-            for rate in levels
-            for seed in range(first_seed, first_seed + seeds)
-        ]
-        graph = cases[0].to_record()["graph"]
-        graphs.add(graph)
-        searched = {method: one for (place, method), one in found.items() if place == graph}
-        units += plan(cases, wanted, configs[name], device.value, records, searched)
+    numbers = range(first_seed, first_seed + seeds)
+    cases = cases_of(dataset, noise, levels, numbers, split, data_dir, bool(directed))
+    graphs = {some[0].to_record()["graph"] for some in cases}
     if not report_only:
-        refuse_untrainable(dataset, data_dir, split.value, first_seed, device.value, bool(directed))
-        run_all(units, records, jobs, TrialProgress(len(units)))
+        refuse_untrainable(dataset, data_dir, split, first_seed, device, bool(directed))
+        run_trials(zip(cases, configs, strict=True), wanted, tuned, records, jobs, device)
     rows = [
         row
         for row in summarise(read_records(records))
@@ -203,7 +166,47 @@ def robustness(
         from gdpnet.benchmark.curves import draw_curves
 
         print("figures: " + ", ".join(str(path) for path in draw_curves(rows, figures)))
-    print_json(as_json, {"rows": [plain(row.to_dict()) for row in rows]})
+    return {"rows": [asdict(row) for row in rows]}
+
+
+def cases_of(
+    names: list[str],
+    noise: str,
+    rates: Iterable[float],
+    seeds: Iterable[int],
+    split: str = "paper",
+    data_dir: Path | None = None,
+    directed: bool = False,
+) -> list[tuple[Setting, ...]]:
+    """Return the perturbed graphs of each dataset, one per rate and seed."""
+    from gdpnet.benchmark.cases import Setting
+
+    each = list(product(rates, seeds))
+    return [
+        tuple(Setting(name, split, noise, rate, seed, data_dir, directed) for rate, seed in each)
+        for name in names
+    ]
+
+
+def run_trials(
+    asked: Iterable[tuple[tuple[Setting, ...], Config]],
+    methods: list[str],
+    tuned: Path,
+    records: Path,
+    jobs: int,
+    device: str,
+) -> None:
+    """Run the trials that a file of records lacks, each baseline with the settings that were found for it."""
+    from gdpnet.benchmark.robustness import plan
+    from gdpnet.benchmark.sweep import run_all
+    from gdpnet.benchmark.tuning import searched_settings
+
+    found, units = searched_settings(tuned), []
+    for cases, config in asked:
+        graph = cases[0].to_record()["graph"]
+        searched = {method: one for (place, method), one in found.items() if place == graph}
+        units += plan(cases, methods, config, device, records, searched)
+    run_all(units, records, jobs, TrialProgress(len(units)))
 
 
 def refuse_untrainable(
@@ -228,7 +231,7 @@ def check_names(names: list[str]) -> None:
 
 def _methods_of(text: str) -> list[str]:
     """Return the methods of an option; ``all`` stands for every baseline and the usual methods."""
-    names = names_in(text, "--methods", "method")
+    names = opt.names_in(text, "--methods", "method")
     if "all" not in names:
         return names
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -21,35 +20,10 @@ COLUMN_ROLES = ("source", "target", "weight", "node", "label", "split", "feature
 SUFFIXES = (".csv", ".parquet")
 
 
-class Device(StrEnum):
-    """Where to compute."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-class Split(StrEnum):
-    """How a named dataset is split."""
-
-    paper = "paper"
-    random = "random"
-
-
-class TaskKind(StrEnum):
-    """What a model learns."""
-
-    classification = "classification"
-    multi_label = "multi-label"
-    links = "links"
-    clusters = "clusters"
-
-
-class FeatureKind(StrEnum):
-    """Features of nodes that have none of their own."""
-
-    one_hot = "one-hot"
-    structural = "structural"
+Device = Literal["auto", "cpu", "cuda"]
+Split = Literal["paper", "random"]
+TaskKind = Literal["classification", "multi-label", "links", "clusters"]
+FeatureKind = Literal["one-hot", "structural"]
 
 
 def check_graph(name: str | None) -> str | None:
@@ -80,14 +54,17 @@ def check_columns(words: list[str] | None) -> list[str] | None:
     return words
 
 
-def option(panel: str, help_text: str, *names: str, **more: Any) -> Any:
-    """Declare an option in a group of the help."""
+def option(panel: str, spec: str, help_text: str, **more: Any) -> Any:
+    """Declare an option in a group of the help, its names and value as they are shown there: ``--out FILE``."""
+    names = [word for word in spec.split() if word.startswith("--")]
+    value = spec.split()[len(names) :]
+    more |= {"metavar": value[0]} if value else {}
     return typer.Option(*names, help=help_text, rich_help_panel=panel, **more)
 
 
-def flag(panel: str, help_text: str, *names: str) -> Any:
+def flag(panel: str, name: str, help_text: str, **more: Any) -> Any:
     """Declare an option without a value in a group of the help."""
-    return option(panel, help_text, *names, metavar="")
+    return option(panel, name, help_text, metavar="", **more)
 
 
 GraphName = Annotated[
@@ -109,19 +86,20 @@ OptionalGraph = Annotated[
     ),
 ]
 GraphNames = Annotated[
-    list[str],
-    option(DATA, "Name of a dataset or path of a graph; repeat for several.", "--dataset", metavar="GRAPH"),
+    list[str], option(DATA, "--dataset GRAPH", "Name of a dataset or path of a graph; repeat for several.")
 ]
 RunPath = Annotated[
     Path, typer.Argument(metavar="RUN", callback=check_run, help="Run folder written by `gdpnet train`.")
 ]
-SplitName = Annotated[Split, option(DATA, "Split of a named dataset: fixed, or drawn with the seed.")]
+SplitName = Annotated[
+    Split, option(DATA, "--split", "Split of a named dataset: fixed, or drawn with the seed.")
+]
 DataDir = Annotated[
     Path | None,
     option(
         DATA,
+        "--data-dir FOLDER",
         "Folder of the datasets Planetoid and CitationFull.",
-        metavar="FOLDER",
         show_default="$GDPNET_DATA, else ~/.cache/gdpnet",
     ),
 ]
@@ -129,36 +107,33 @@ ColumnNames = Annotated[
     list[str] | None,
     option(
         DATA,
+        "--column ROLE=NAME",
         f"Name of a column in your tables; repeat for several. Roles: {', '.join(COLUMN_ROLES)} (comma-separated "
         "names).",
-        "--column",
-        metavar="ROLE=NAME",
         callback=check_columns,
     ),
 ]
 Directed = Annotated[
     bool | None,
-    option(
+    flag(
         DATA,
-        "Read edges as directed from source to target, or in both directions.",
         "--directed/--undirected",
-        metavar="",
+        "Read edges as directed from source to target, or in both directions.",
         show_default="as the run was trained, else undirected",
     ),
 ]
 TaskOption = Annotated[
     TaskKind | None,
-    option(MODEL, "What to learn.", "--task", show_default="setting task.kind: classification"),
+    option(MODEL, "--task", "What to learn.", show_default="setting task.kind: classification"),
 ]
 Hops = Annotated[
     int | None,
     option(
         MODEL,
+        "--hops N",
         "Greatest distance of a candidate from its target.",
-        "--hops",
         min=1,
         max=3,
-        metavar="N",
         show_default="setting policy.hops: 1",
     ),
 ]
@@ -166,76 +141,65 @@ FeaturesOption = Annotated[
     FeatureKind | None,
     option(
         MODEL,
+        "--features",
         "Features of a graph that has none: one-hot, or structural features computed from the edges around a node, "
         "which also work for new nodes and other graphs.",
-        "--features",
         show_default="setting features.missing: one-hot",
     ),
 ]
 ConfigFile = Annotated[
-    Path | None, option(MODEL, "TOML file with settings; see `gdpnet settings`.", "--config", metavar="FILE")
+    Path | None, option(MODEL, "--config FILE", "TOML file with settings; see `gdpnet settings`.")
 ]
 Overrides = Annotated[
     list[str] | None,
     option(
-        MODEL,
-        "Change one setting; repeat for several. See `gdpnet settings`.",
-        "--set",
-        metavar="SECTION.KEY=VALUE",
+        MODEL, "--set SECTION.KEY=VALUE", "Change one setting; repeat for several. See `gdpnet settings`."
     ),
 ]
-OutFile = Annotated[Path, option(OUTPUT, "CSV or Parquet file to write.", "--out", metavar="FILE")]
+OutFile = Annotated[Path, option(OUTPUT, "--out FILE", "CSV or Parquet file to write.")]
 ShardedOut = Annotated[
-    Path, option(OUTPUT, "CSV or Parquet file to write; with --shards, a folder.", "--out", metavar="PATH")
+    Path, option(OUTPUT, "--out PATH", "CSV or Parquet file to write; with --shards, a folder.")
 ]
+RunFolderOut = Annotated[Path, option(OUTPUT, "--out FOLDER", "Folder for the run.")]
+NewFolder = Annotated[Path, option(OUTPUT, "--out FOLDER", "New or empty folder to write.")]
 Shards = Annotated[
     bool,
     flag(
         OUTPUT,
+        "--shards",
         "Process the graph in bounded memory and write a folder of Parquet files; run the same command again to "
         "continue after an interruption.",
-        "--shards",
     ),
 ]
 EdgesPerShard = Annotated[
     int | None,
     option(
         OUTPUT,
+        "--shard-edges --edges-a-shard N",
         "Number of edges per shard.",
-        "--shard-edges",
-        "--edges-a-shard",
         min=1,
-        metavar="N",
         show_default="1,048,576; 4,194,304 on a GPU",
     ),
 ]
 NodeIds = Annotated[
     str | None,
-    option(
-        OUTPUT,
-        "Comma-separated ids of the nodes to write.",
-        "--nodes",
-        metavar="IDS",
-        show_default="all nodes",
-    ),
+    option(OUTPUT, "--nodes IDS", "Comma-separated ids of the nodes to write.", show_default="all nodes"),
 ]
 NodeFile = Annotated[
     Path | None,
-    option(
-        OUTPUT, "Text file with the ids of the nodes to write, one per line.", "--nodes-from", metavar="FILE"
-    ),
+    option(OUTPUT, "--nodes-from FILE", "Text file with the ids of the nodes to write, one per line."),
 ]
-Records = Annotated[Path, option(OUTPUT, "JSON Lines file that results are appended to.", metavar="FILE")]
+Records = Annotated[Path, option(OUTPUT, "--records FILE", "JSON Lines file that results are appended to.")]
 ReportOnly = Annotated[
-    bool, flag(OUTPUT, "Run nothing; report the results recorded so far.", "--report-only")
+    bool, flag(OUTPUT, "--report-only", "Run nothing; report the results recorded so far.")
 ]
-Json = Annotated[bool, flag(OUTPUT, "Print the result as one line of JSON at the end of stdout.", "--json")]
+Json = Annotated[bool, flag(OUTPUT, "--json", "Print the result as one line of JSON at the end of stdout.")]
 Seed = Annotated[
     int,
-    option(COMPUTING, "Random seed; the same seed gives the same result.", min=0, max=2**32 - 1, metavar="N"),
+    option(COMPUTING, "--seed N", "Random seed; the same seed gives the same result.", min=0, max=2**32 - 1),
 ]
-Jobs = Annotated[int, option(COMPUTING, "Number of parallel processes.", min=1, metavar="N")]
-DeviceName = Annotated[Device, option(COMPUTING, "Device; auto uses a GPU if there is one.")]
+Jobs = Annotated[int, option(COMPUTING, "--jobs N", "Number of parallel processes.", min=1)]
+DeviceName = Annotated[Device, option(COMPUTING, "--device", "Device; auto uses a GPU if there is one.")]
 
 
 @dataclass(frozen=True)
@@ -247,6 +211,17 @@ class GraphSource:
     """Column name by role, for the roles that have another name than usual."""
     directed: bool | None = None
     """Whether edges keep their direction; None if no option says so."""
+
+    @classmethod
+    def of(
+        cls, data_dir: DataDir = None, columns: ColumnNames = None, directed: Directed = None
+    ) -> GraphSource:
+        """Gather the options that say how to open a graph."""
+        named = dict(word.split("=", 1) for word in columns or [])
+        parts: dict[str, Any] = {
+            role: tuple(name.split(",")) if role == "features" else name for role, name in named.items()
+        }
+        return cls(data_dir, parts, directed)
 
     def to_record(self) -> dict[str, Any]:
         """Return what a run folder stores to open its graph again."""
@@ -269,15 +244,6 @@ class GraphSource:
         return self if self.directed is not None or not record else replace(self, directed=record["directed"])
 
 
-def source_of(data_dir: Path | None, columns: list[str] | None, directed: bool | None) -> GraphSource:
-    """Gather the options that say how to open a graph."""
-    named = dict(word.split("=", 1) for word in columns or [])
-    parts: dict[str, Any] = {
-        role: tuple(name.split(",")) if role == "features" else name for role, name in named.items()
-    }
-    return GraphSource(data_dir, parts, directed)
-
-
 def config_of(
     graph: str,
     file: Path | None = None,
@@ -288,8 +254,8 @@ def config_of(
     """Return the settings: those of the file, else those shipped for the task or graph; then all changes."""
     base = read_config(file) if file is not None else shipped_config(graph)
     if task is not None:
-        shipped = file is None and task in (TaskKind.links, TaskKind.clusters)
-        base = task_config(task.value) if shipped else base.with_values({"task": {"kind": task.value}})
+        shipped = file is None and task in ("links", "clusters")
+        base = task_config(task) if shipped else base.with_values({"task": {"kind": task}})
     return base.with_values(changes or {}).with_overrides(overrides or [])
 
 

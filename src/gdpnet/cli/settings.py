@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gdpnet.cli.options import OUTPUT, Json, flag
-from gdpnet.cli.output import print_json, print_rich
-from gdpnet.config import Config
+from gdpnet.cli import options as opt
+from gdpnet.cli.output import print_rich
+from gdpnet.config import Config, toml_text
 from gdpnet.errors import ConfigError, nearest
 
 
@@ -17,9 +17,9 @@ def settings(
     section: Annotated[
         str | None, typer.Argument(metavar="SECTION", help="Section to show.", show_default="all sections")
     ] = None,
-    markdown: Annotated[bool, flag(OUTPUT, "Print Markdown tables.", "--markdown")] = False,
-    as_json: Json = False,
-) -> None:
+    markdown: Annotated[bool, opt.flag(opt.OUTPUT, "--markdown", "Print Markdown tables.")] = False,
+    as_json: opt.Json = False,
+) -> dict[str, Any]:
     """Show every setting of a model: what it does, its default and its allowed values.
 
     Change settings with --set, as in `gdpnet train cora --out runs/cora --set ppo.discount=0.9`, or in a TOML file
@@ -31,7 +31,7 @@ def settings(
     elif not as_json:
         for one in shown:
             _print_section(one)
-    print_json(as_json, {"sections": shown})
+    return {"sections": shown}
 
 
 def describe_settings(section: str | None = None) -> list[dict[str, Any]]:
@@ -41,11 +41,7 @@ def describe_settings(section: str | None = None) -> list[dict[str, Any]]:
     if section is not None and section not in sections:
         raise ConfigError(f"there is no section '{section}' of settings{nearest(section, sections)}")
     return [
-        {
-            "name": name,
-            "about": type(values).__doc__,
-            "settings": [_describe(item) for item in fields(values)],
-        }
+        {"name": name, "about": type(values).__doc__, "settings": list(map(_describe, fields(values)))}
         for name, values in sections.items()
         if section in (None, name)
     ]
@@ -89,9 +85,7 @@ def _allowed(default: Any, limits: Any) -> str:
 
 def _text(value: Any) -> str:
     """Write a value as in TOML, without quotes."""
-    if isinstance(value, tuple):
-        return "[" + ", ".join(_text(part) for part in value) + "]"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return toml_text(value).replace('"', "")
 
 
 def _print_section(section: dict[str, Any]) -> None:
