@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -380,7 +381,7 @@ class Config:
 
     def with_values(self, values: Mapping[str, Mapping[str, Any]]) -> Config:
         """Return a copy with the values of a nested mapping in place."""
-        sections = {item.name: getattr(self, item.name) for item in fields(self)}
+        sections = dict(vars(self))
         for name, changes in values.items():
             if name not in sections:
                 hint = _RENAMED_HINT.get(name) or nearest(name, sections)
@@ -409,23 +410,18 @@ class Config:
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Return the settings as a nested dictionary of plain values."""
         return {
-            section.name: {
-                item.name: list(value) if isinstance(value, tuple) else value
-                for item in fields(getattr(self, section.name))
-                for value in [getattr(getattr(self, section.name), item.name)]
-            }
-            for section in fields(self)
+            name: {key: list(value) if isinstance(value, tuple) else value for key, value in section.items()}
+            for name, section in dataclasses.asdict(self).items()
         }
 
     def to_toml(self) -> str:
         """Write the settings as TOML, each with its sentence as a comment."""
         lines = []
-        for section in fields(self):
-            values = getattr(self, section.name)
-            lines.append(f"[{section.name}]")
+        for name, section in vars(self).items():
+            lines.append(f"[{name}]")
             lines += [
-                f"{item.name} = {toml_text(getattr(values, item.name))}  # {item.metadata['about']}"
-                for item in fields(values)
+                f"{item.name} = {toml_text(getattr(section, item.name))}  # {item.metadata['about']}"
+                for item in fields(section)
             ]
             lines.append("")
         return "\n".join(lines)
@@ -454,58 +450,11 @@ def task_config(kind: str) -> Config:
     return shipped_config(kind).with_values({"task": {"kind": kind}})
 
 
-_ADDED_IN_0_2: dict[str, dict[str, Any]] = {
-    "training": {
-        "perturbed_graphs": 4,
-        "label_error_deviations": 3.0,
-        "label_error_min_per_class": 20,
-        "label_error_every": 5,
-        "part_fan_out": [256, 4],
-    },
-    "hopwise": {
-        "margin_alone": 2.0,
-        "margin_together": 1.0,
-        "shares": [0.5, 1.0],
-        "max_weights": 20_000_000,
-        "max_values": 100_000_000,
-    },
-    "gcn": {
-        "layers": 3,
-        "weight": 0.5,
-        "learning_rate": 0.01,
-        "weight_decay": 5e-4,
-        "epochs": 300,
-        "patience": 50,
-        "evaluate_every": 10,
-        "min_validation": 100,
-        "max_edges": 500_000,
-        "max_weights": 20_000_000,
-    },
-    "threshold": {
-        "candidates": [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
-        "without_validation": 0.5,
-        "margin": 1.0,
-        "penalty": 1e-3,
-        "steps": 60,
-    },
-    "inference": {"context_episodes": 2},
-    "propagation": {"restart": 0.15, "steps": 10},
-    "links": {
-        "width": 64,
-        "length": 1.8,
-        "hidden": 0.3,
-        "steps": 300,
-        "evaluate_every": 10,
-        "learning_rate": 0.01,
-        "communities": 16,
-        "supervision": 0.3,
-    },
-    "clusters": {"width": 256, "steps": 150, "shuffles": 10, "learning_rate": 1e-3, "restarts": 10},
-}
-"""What 0.1 had as constants. These values are frozen: a model of 0.1 keeps them whatever the defaults become."""
-
 _BEFORE: dict[str, dict[str, Any]] = {"training": {"injected_weight": 0.0}, "reader": {"deep": False}}
-"""Values of settings before they existed, where that is not their default; older than 0.1.0's release."""
+"""Values of settings before they existed, where that is not their default.
+
+A setting whose default changes gets its old one here, so that a model of 0.1 keeps what were constants then.
+"""
 
 _RENAMED = {"doubt": "label_error_gap", "most_nodes": "max_nodes", "both_ways": "symmetrise"}
 _RENAMED_HINT = {"reader": "; its settings are in 'hopwise' and 'gcn' now"}
@@ -528,9 +477,7 @@ def upgrade_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     if new["policy"].get("state") == "circles":
         new["policy"]["state"] = "neighbourhood"
     whole = Config().to_dict()
-    return {
-        name: whole.get(name, {}) | _ADDED_IN_0_2.get(name, {}) | new.get(name, {}) for name in whole | new
-    }
+    return {name: whole.get(name, {}) | new.get(name, {}) for name in whole | new}
 
 
 def _toml_value(text: str) -> Any:
@@ -542,12 +489,8 @@ def _toml_value(text: str) -> Any:
 
 
 def toml_text(value: Any) -> str:
-    """Write a value as in TOML."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return "[" + ", ".join(toml_text(part) for part in value) + "]"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    """Write a value as in TOML, which is as in JSON but for infinity."""
+    return json.dumps(value).replace("Infinity", "inf")
 
 
 def _checked(owner: str, item: dataclasses.Field[Any], value: Any) -> Any:

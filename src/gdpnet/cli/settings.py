@@ -36,8 +36,7 @@ def settings(
 
 def describe_settings(section: str | None = None) -> list[dict[str, Any]]:
     """Return every section of settings, or one of them, as plain values."""
-    config = Config()
-    sections = {item.name: getattr(config, item.name) for item in fields(config)}
+    sections = vars(Config())
     if section is not None and section not in sections:
         raise ConfigError(f"there is no section '{section}' of settings{nearest(section, sections)}")
     return [
