@@ -76,14 +76,6 @@ class Context:
         return number
 
 
-def target_option(options: dict[str, Any] | None) -> Any:
-    """Return the target named by the options of a reset, or None."""
-    unknown = set(options or {}) - {"target"}
-    if unknown:
-        raise ConfigError(f"reset takes the option 'target' only, found '{min(unknown, key=str)}'")
-    return (options or {}).get("target")
-
-
 def make_context(
     model: GDPNet, graph: Graph, *, split: str = "train", reward: RewardSettings | None = None
 ) -> Context:
@@ -141,11 +133,12 @@ def _split_graph(
 
 
 def open_context(
-    context: Context | None,
-    model: GDPNet | str | Path | None,
-    graph: Graph | str | Path | None,
-    split: str,
-    reward: RewardSettings | None,
+    context: Context | None = None,
+    *,
+    model: GDPNet | str | Path | None = None,
+    graph: Graph | str | Path | None = None,
+    split: str = "train",
+    reward: RewardSettings | None = None,
 ) -> Context:
     """Return the given context, or make one; the default graph is the synthetic one."""
     if context is not None:

@@ -7,7 +7,6 @@ candidate was decided on. An episode is over when no slot is open.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import gymnasium
 import numpy as np
@@ -32,14 +31,6 @@ LIMIT = 1000.0
 _TARGET, _ORDER = 11, 12
 
 _SEED_BITS = 0x7FFFFFFF
-
-
-class Result(NamedTuple):
-    """The result of one action per episode."""
-
-    reward: Float[Tensor, "episodes"]
-    invalid: Bool[Tensor, "episodes"]
-    """Whether the action named a slot that is not open, which ends the episode."""
 
 
 class Engine:
@@ -68,21 +59,12 @@ class Engine:
         self.open = torch.zeros_like(self.edge, dtype=torch.bool)
         self.kept = torch.zeros_like(self.open)
         self.sums = encoded.message.new_zeros(episodes, width)
-
-    @property
-    def actions(self) -> int:
-        """Return the number of actions: keep or drop each slot, or end; in a random order drop or keep."""
-        return 2 * self.slots + 1 if self.learned else 2
-
-    @property
-    def target_columns(self) -> int:
-        """Return the number of columns of the target, the first in an observation."""
-        return self.sums.shape[1] + 2 * self.context.extras
-
-    @property
-    def candidate_columns(self) -> int:
-        """Return the number of columns of one candidate."""
-        return self.columns.shape[2] + self.context.extras + self.learned
+        self.actions = 2 * slots + 1 if self.learned else 2
+        """The number of actions: keep or drop each slot, or end; in a random order drop or keep."""
+        self.target_columns = width + 2 * context.extras
+        """The number of columns of the target, the first in an observation."""
+        self.candidate_columns = self.columns.shape[2] + context.extras + self.learned
+        """The number of columns of one candidate."""
 
     @property
     def over(self) -> Bool[Tensor, "episodes"]:
@@ -140,8 +122,14 @@ class Engine:
         self.kept[index], self.sums[index] = False, 0.0
 
     @torch.no_grad()
-    def act(self, action: Int[Tensor, "episodes"]) -> Result:
-        """Decide on one candidate of every episode; an episode that is over does not change and has reward zero."""
+    def act(
+        self, action: Int[Tensor, "episodes"]
+    ) -> tuple[Float[Tensor, "episodes"], Bool[Tensor, "episodes"]]:
+        """Decide on one candidate of every episode; return the rewards, and which actions were invalid.
+
+        An action on a slot that is not open is invalid and ends the episode. An episode that is over does not change
+        and has reward zero.
+        """
         slot, keep = self._decode(action)
         named = slot < self.slots
         slot = slot.clamp(max=self.slots - 1)
@@ -154,7 +142,7 @@ class Engine:
         self.kept[self.rows, slot] |= kept
         self.open[self.rows, slot] = False
         self.open &= valid[:, None]
-        return Result(reward, named & ~valid)
+        return reward, named & ~valid
 
     @torch.no_grad()
     def observe(self) -> Float[Tensor, "episodes columns"]:
