@@ -1,22 +1,24 @@
-"""Commands that compare methods on noisy graphs: tune and robustness."""
+"""Commands that compare methods on noisy graphs: tune, robustness and tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
 
 from gdpnet.cli import options as opt
 from gdpnet.cli.output import TrialProgress, print_scores, print_table
+from gdpnet.config import Config, read_config, task_config
 from gdpnet.data.datasets.known import check_name
 from gdpnet.errors import ConfigError
 
 if TYPE_CHECKING:
     from gdpnet.benchmark.cases import Setting
     from gdpnet.benchmark.robustness import Row
-    from gdpnet.config import Config
 
 USUAL_METHODS = (
     "gdpnet, gdpnet>gcn, gdpnet>gat, gdpnet>graphsage, "
@@ -86,12 +88,12 @@ def tune(
     wanted = [name for name in wanted if name not in VARIANTS]  # GDPNet has its settings in TOML files
     check_tunable(wanted)
     check_noise(noise, levels)
-    refuse_untrainable(dataset, data_dir, split, seed, device, bool(directed))
     cases = cases_of(dataset, noise, levels, [seed], split, data_dir, bool(directed))
-    asked = [(some, opt.config_of(some[0].graph)) for some in cases]
+    refuse_untrainable(cases.values(), device)
+    asked = [(some, opt.config_of(name)) for name, some in cases.items()]
     left = searches_left(asked, wanted, device, records)
     run_all(left, records, jobs, TrialProgress(len(left)))
-    graphs = {some[0].to_record()["graph"] for some in cases}
+    graphs = {some[0].to_record()["graph"] for some in cases.values()}
     found = {key: one for key, one in searched_settings(records).items() if key[0] in graphs}
     columns = ("graph", "method", "dropout", "weight decay", "learning rate", "width", "layers")
     print_table(
@@ -141,7 +143,7 @@ def robustness(
     wanted, levels = _methods_of(methods), rates_of(rates)
     if not report_only:
         check_names(dataset)
-    configs = [opt.config_of(name, config, overrides) for name in dataset]
+    configs = {name: opt.config_of(name, config, overrides) for name in dataset}
 
     from gdpnet.benchmark.cases import check_noise
     from gdpnet.benchmark.records import read_records
@@ -151,21 +153,81 @@ def robustness(
     check_noise(noise, levels)
     numbers = range(first_seed, first_seed + seeds)
     cases = cases_of(dataset, noise, levels, numbers, split, data_dir, bool(directed))
-    graphs = {some[0].to_record()["graph"] for some in cases}
+    graphs = {some[0].to_record()["graph"] for some in cases.values()}
     if not report_only:
-        refuse_untrainable(dataset, data_dir, split, first_seed, device, bool(directed))
-        run_trials(zip(cases, configs, strict=True), wanted, tuned, records, jobs, device)
-    rows = [
-        row
-        for row in summarise(read_records(records))
-        if row.graph in graphs and row.noise == noise and row.rate in levels and row.method in wanted
-    ]
+        refuse_untrainable(cases.values(), device)
+        run_trials(cases, wanted, configs, tuned, records, jobs, device)
+    rows = _rows_of(summarise(read_records(records)), graphs, noise, levels, wanted)
     for name in sorted({row.graph for row in rows}):
         _print_robustness(f"{name}, {noise}", [row for row in rows if row.graph == name])
     if figures is not None:
         from gdpnet.benchmark.curves import draw_curves
 
         print("figures: " + ", ".join(str(path) for path in draw_curves(rows, figures)))
+    return {"rows": [asdict(row) for row in rows]}
+
+
+def tasks(
+    task: Annotated[
+        Literal["links", "clusters"], typer.Argument(metavar="TASK", help="Link prediction or clustering.")
+    ],
+    dataset: opt.GraphNames,
+    noise: Noise = "random-links",
+    rates: Rates = "0,0.5,1.0",
+    data_dir: opt.DataDir = None,
+    methods: Methods = "all",
+    config: opt.ConfigFile = None,
+    overrides: opt.Overrides = None,
+    records: opt.Records = Path("results/tasks.jsonl"),
+    report_only: opt.ReportOnly = False,
+    seeds: Seeds = 5,
+    first_seed: FirstSeed = 0,
+    jobs: opt.Jobs = 1,
+    device: opt.DeviceName = "auto",
+) -> dict[str, Any]:
+    """Compare GDPNet with other methods for link prediction or clustering, under increasing noise.
+
+    Noise is added to training edges only. Each result is appended to --records. Results that the file holds are not
+    computed again, so an interrupted comparison continues when run again.
+    """
+    names, levels = opt.names_in(methods, "--methods", "method"), rates_of(rates)
+    if not report_only:
+        check_names(dataset)
+    base = read_config(config) if config is not None else task_config(task)
+    settings = base.with_overrides(overrides or []).with_values({"task": {"kind": task}})
+
+    from gdpnet._core.device import pick_device
+    from gdpnet.benchmark import unsupervised
+    from gdpnet.benchmark.cases import Setting, check_noise, open_case
+    from gdpnet.benchmark.records import read_records
+    from gdpnet.benchmark.sweep import run_all
+
+    known = unsupervised.known_methods(task)
+    wanted = known if "all" in names else names
+    unsupervised.check_methods(task, wanted)
+    check_noise(noise, levels)
+    pick_device(device)
+    units = [
+        unsupervised.Trial(
+            task, Setting(name, "paper", noise, rate, seed, data_dir), method, settings, device
+        )
+        for name in dataset
+        for seed in range(first_seed, first_seed + seeds)
+        for rate in levels
+        for method in wanted
+    ]
+    if not report_only:
+        for name in dataset:
+            graph = open_case(Setting(name, "paper", noise, 0.0, 0, data_dir))
+            unsupervised.check_servable(task, graph, settings)
+        left = unsupervised.SWEEP.missing(units, records)
+        run_all(left, records, jobs, TrialProgress(len(left)))
+    known_rows = (row for row in unsupervised.summarise(read_records(records)) if row.task == task)
+    rows = _rows_of(known_rows, dataset, noise, levels, wanted)
+    for name in dataset:
+        some = [row for row in rows if row.graph == name]
+        for key, measure in unsupervised.MEASURES[task].items():
+            print_scores(f"{name}, {task}, {noise}: {measure}", some, known, key)
     return {"rows": [asdict(row) for row in rows]}
 
 
@@ -177,20 +239,21 @@ def cases_of(
     split: str = "paper",
     data_dir: Path | None = None,
     directed: bool = False,
-) -> list[tuple[Setting, ...]]:
+) -> dict[str, tuple[Setting, ...]]:
     """Return the perturbed graphs of each dataset, one per rate and seed."""
     from gdpnet.benchmark.cases import Setting
 
     each = list(product(rates, seeds))
-    return [
-        tuple(Setting(name, split, noise, rate, seed, data_dir, directed) for rate, seed in each)
+    return {
+        name: tuple(Setting(name, split, noise, rate, seed, data_dir, directed) for rate, seed in each)
         for name in names
-    ]
+    }
 
 
 def run_trials(
-    asked: Iterable[tuple[tuple[Setting, ...], Config]],
+    cases: dict[str, tuple[Setting, ...]],
     methods: list[str],
+    configs: dict[str, Config],
     tuned: Path,
     records: Path,
     jobs: int,
@@ -202,25 +265,22 @@ def run_trials(
     from gdpnet.benchmark.tuning import searched_settings
 
     found, units = searched_settings(tuned), []
-    for cases, config in asked:
-        graph = cases[0].to_record()["graph"]
+    for name, some in cases.items():
+        graph = some[0].to_record()["graph"]
         searched = {method: one for (place, method), one in found.items() if place == graph}
-        units += plan(cases, methods, config, device, records, searched)
+        units += plan(some, methods, configs[name], device, records, searched)
     run_all(units, records, jobs, TrialProgress(len(units)))
 
 
-def refuse_untrainable(
-    names: list[str], data_dir: Path | None, split: str, seed: int, device: str, directed: bool = False
-) -> None:
+def refuse_untrainable(cases: Iterable[tuple[Setting, ...]], device: str) -> None:
     """Refuse a missing device, and a graph that no method can be trained on, before anything runs."""
     from gdpnet._core.device import pick_device
-    from gdpnet.data.io.open import open_graph
+    from gdpnet.benchmark.cases import open_case
     from gdpnet.training.data import cut_for_training
 
     pick_device(device)
-    for name in names:
-        graph = open_graph(name, data_dir=data_dir, directed=directed, split=split, seed=seed)
-        cut_for_training(graph, seed)
+    for setting, *_ in cases:
+        cut_for_training(open_case(setting), setting.seed)
 
 
 def check_names(names: list[str]) -> None:
@@ -241,6 +301,17 @@ def _methods_of(text: str) -> list[str]:
     return list(dict.fromkeys([*named, *baseline_names(), *USUAL_METHODS.split(", ")]))
 
 
+def _rows_of(
+    rows: Iterable[Any], graphs: Collection[str], noise: str, rates: list[float], methods: Collection[str]
+) -> list[Any]:
+    """Return the rows that a command asked for, of all that its file of records gives."""
+    return [
+        row
+        for row in rows
+        if row.graph in graphs and row.noise == noise and row.rate in rates and row.method in methods
+    ]
+
+
 def _print_robustness(title: str, rows: list[Row]) -> None:
     """Print the scores of one graph, best method under most noise first, and the effect on edges."""
     from gdpnet.benchmark.robustness import LINK_METRICS
@@ -248,7 +319,7 @@ def _print_robustness(title: str, rows: list[Row]) -> None:
     most = max(row.rate for row in rows)
     last = {row.method: row.mean for row in rows if row.rate == most and row.seeds}
     order = sorted({row.method for row in rows}, key=lambda name: (-last.get(name, 0.0), name))
-    print_scores(f"{title}: micro-F1 on test", rows, order, lambda row: (row.mean, row.deviation))
+    print_scores(f"{title}: micro-F1 on test", rows, order)
     judged = sorted((row for row in rows if row.links), key=lambda row: (order.index(row.method), row.rate))
     if judged:
         cells = [(row.method, *row.link_cells) for row in judged]

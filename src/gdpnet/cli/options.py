@@ -228,20 +228,18 @@ class GraphSource:
         folder = None if self.data_dir is None else str(self.data_dir.resolve())
         return {"data_dir": folder, "columns": dict(self.columns), "directed": bool(self.directed)}
 
-    def or_from(self, record: Mapping[str, Any]) -> GraphSource:
-        """Return these options, completed by those of a run's record."""
+    def or_from(self, record: Mapping[str, Any], *, same_graph: bool = True) -> GraphSource:
+        """Return these options, completed by those of a run's record; for another graph by the direction alone."""
         if not record:
             return self
+        directed = record["directed"] if self.directed is None else self.directed
+        if not same_graph:
+            return replace(self, directed=directed)
         columns = {
             role: tuple(name) if isinstance(name, list) else name for role, name in record["columns"].items()
         }
         known_dir = None if record["data_dir"] is None else Path(record["data_dir"])
-        directed = record["directed"] if self.directed is None else self.directed
         return GraphSource(self.data_dir or known_dir, self.columns or columns, directed)
-
-    def directed_as(self, record: Mapping[str, Any]) -> GraphSource:
-        """Return these options, with the direction of a run's record if they do not give one."""
-        return self if self.directed is not None or not record else replace(self, directed=record["directed"])
 
 
 def config_of(

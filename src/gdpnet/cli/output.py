@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from gdpnet._core.files import plain
@@ -67,12 +67,17 @@ def print_metrics(metrics: dict[str, Any]) -> None:
         print(f"  {name.replace('_', ' ')}: {text_of(value)}")
 
 
-def print_scores(
-    title: str, rows: list[Any], order: Iterable[str], score: Callable[[Any], tuple[float, float]]
-) -> None:
-    """Print mean ± standard deviation, one line per method and one column per rate, the best of a column marked."""
+def print_scores(title: str, rows: list[Any], order: Iterable[str], measure: str | None = None) -> None:
+    """Print mean ± standard deviation, one line per method and one column per rate, the best of a column marked.
+
+    Rows with several measures have a dictionary of means and one of deviations; ``measure`` names that to print.
+    """
     cells = {(row.method, row.rate): row for row in rows}
     rates = sorted({row.rate for row in rows})
+
+    def score(row: Any) -> tuple[float, float]:
+        return (row.mean, row.deviation) if measure is None else (row.mean[measure], row.deviation[measure])
+
     best = {
         rate: max((score(r)[0] for r in rows if r.rate == rate and r.seeds), default=0.0) for rate in rates
     }

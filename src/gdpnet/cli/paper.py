@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -62,59 +62,45 @@ def reproduce(
     tables = [name for name in ("table2", "table3") if what in (name, "all")]
     with_figures = what in ("figures", "all")
     if not report_only:
-        refuse_untrainable(names, data_dir, "paper", 0, device)
-
-        from gdpnet.benchmark.paper.tables import TABLES
-
-        if tables:
-            methods = list(dict.fromkeys(method for table in tables for method in TABLES[table]))
-            _run(names, methods, trials, jobs, results, device, data_dir)
-        if with_figures:
-            _run_figures(names, figure_trials, jobs, results, device, data_dir)
+        _run(names, tables, trials, figure_trials if with_figures else 0, jobs, results, device, data_dir)
     return _show(names, tables, results, figures if with_figures else None)
 
 
 def _run(
     names: list[str],
-    methods: list[str],
+    tables: list[str],
     trials: int,
+    figure_trials: int,
     jobs: int,
     results: Path,
     device: str,
     data_dir: Path | None,
-    noise: str = "random-links",
-    rates: Iterable[float] = (0.0,),
 ) -> None:
-    """Run trials as `gdpnet robustness` does, with its file of records; by default without noise."""
-    cases = cases_of(names, noise, rates, range(trials), data_dir=data_dir)
-    asked = [(some, opt.config_of(some[0].graph)) for some in cases]
-    run_trials(asked, methods, results / "settings.jsonl", results / "robustness.jsonl", jobs, device)
+    """Run the trials of tables and figures as `gdpnet robustness` does, with its file of records."""
+    clean = partial(cases_of, names, "random-links", [0.0], data_dir=data_dir)
+    refuse_untrainable(clean([0]).values(), device)
 
-
-def _run_figures(
-    names: list[str], trials: int, jobs: int, results: Path, device: str, data_dir: Path | None
-) -> None:
     from gdpnet.benchmark.paper import figures
     from gdpnet.benchmark.paper.artefacts import CLAIMS, METHODS_DRAWN, artefacts_left
     from gdpnet.benchmark.paper.tables import TABLES
     from gdpnet.benchmark.sweep import run_all
     from gdpnet.benchmark.tuning import searched_settings
 
-    path = results / "portraits.jsonl"
-    left = artefacts_left(
-        [some[0] for some in cases_of(names, "random-links", [0.0], [0], data_dir=data_dir)],
-        [*METHODS_DRAWN, CLAIMS],
-        {name: opt.config_of(name) for name in names},
-        device,
-        path,
-        searched_settings(results / "settings.jsonl"),
-    )
-    run_all(left, path, jobs, TrialProgress(len(left)))
-    variants = [f"gdpnet:discount-{value}" for value in figures.DISCOUNTS]
-    variants += [f"gdpnet:epochs-{value}" for value in figures.EPOCHS]
-    where = (trials, jobs, results, device, data_dir)
-    _run(names, variants, *where)
-    _run(names, list(TABLES["table2"]), *where, "hidden-labels", figures.SHARES)
+    configs, tuned = {name: opt.config_of(name) for name in names}, results / "settings.jsonl"
+    trial_options = (configs, tuned, results / "robustness.jsonl", jobs, device)
+    if tables:
+        methods = list(dict.fromkeys(method for table in tables for method in TABLES[table]))
+        run_trials(clean(range(trials)), methods, *trial_options)
+    if figure_trials:
+        first, path = [some[0] for some in clean([0]).values()], results / "portraits.jsonl"
+        drawn = [*METHODS_DRAWN, CLAIMS]
+        left = artefacts_left(first, drawn, configs, device, path, searched_settings(tuned))
+        run_all(left, path, jobs, TrialProgress(len(left)))
+        variants = [f"gdpnet:discount-{value}" for value in figures.DISCOUNTS]
+        variants += [f"gdpnet:epochs-{value}" for value in figures.EPOCHS]
+        run_trials(clean(range(figure_trials)), variants, *trial_options)
+        hidden = cases_of(names, "hidden-labels", figures.SHARES, range(figure_trials), data_dir=data_dir)
+        run_trials(hidden, list(TABLES["table2"]), *trial_options)
 
 
 def _show(names: list[str], tables: list[str], results: Path, figures: Path | None) -> dict[str, Any]:

@@ -60,9 +60,8 @@ def model_and_graph(
     name = about["graph"] if graph is None else graph
     same = absolute_name(name) == about["graph"]
     split, seed = (about.get("split", "paper"), about["seed"]) if same else ("paper", model.seed)
-    record = about.get("source", {})
-    source = source.or_from(record) if same else source
-    return model, open_named(name, source.directed_as(record), split, seed), name
+    source = source.or_from(about.get("source", {}), same_graph=same)
+    return model, open_named(name, source, split, seed), name
 
 
 def node_numbers(graph: Graph, ids: str | None, file: Path | None) -> Int[Tensor, "asked"] | None:

@@ -33,7 +33,7 @@ def demo(
     print_graph("synthetic", graph)
     if graph.truth is not None:
         print(f"  {int(graph.truth.spurious.sum()):,} of the directed edges are spurious")
-    with EpochProgress(_epochs(settings)) as progress:
+    with EpochProgress(settings.training.warmup + settings.training.epochs) as progress:
         model, metrics = run_demo(graph, settings, seed, device, progress)
     model.save(out / "model.safetensors")
     write_json(out / "metrics.json", metrics)
@@ -100,7 +100,7 @@ def train(
         run = create_run(out, settings, absolute_name(graph), loaded, seed, split, source.to_record())
     print_graph(graph, loaded)
     scored = part_to_score(loaded, part, settings, seed)
-    with EpochProgress(_epochs(settings)) as progress:
+    with EpochProgress(settings.training.warmup + settings.training.epochs) as progress:
         model.fit(part, callbacks=[Checkpoint(run), progress])
     metrics = save_run(model, scored, run)
     print_metrics(metrics)
@@ -122,7 +122,3 @@ def _demo_rows(metrics: dict[str, Any]) -> list[tuple[Any, ...]]:
         ("logistic regression, no graph", metrics["micro_f1_logistic_regression"], *edges({})),
         *((name, values["micro_f1"], *edges(values)) for name, values in metrics["defences"].items()),
     ]
-
-
-def _epochs(settings: Config) -> int:
-    return settings.training.warmup + settings.training.epochs
