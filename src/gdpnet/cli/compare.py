@@ -41,8 +41,7 @@ def _check_rates(text: str) -> str:
 
 Noise = Annotated[
     str,
-    opt.option(
-        opt.DATA,
+    opt.data(
         "--noise KIND",
         "Kind of noise, as in `gdpnet noise`; join several with +, each but the last with a fixed rate, as in "
         "flipped-bits:0.1+prbcd.",
@@ -50,13 +49,11 @@ Noise = Annotated[
 ]
 Rates = Annotated[
     str,
-    opt.option(opt.DATA, "--rates NUMBERS", "Comma-separated rates of the noise.", callback=_check_rates),
+    opt.data("--rates NUMBERS", "Comma-separated rates of the noise.", callback=_check_rates),
 ]
-Methods = Annotated[
-    str, opt.option(opt.MODEL, "--methods NAMES", "Comma-separated methods; all for every method.")
-]
-Seeds = Annotated[int, opt.option(opt.COMPUTING, "--seeds N", "Number of seeds.", min=1)]
-FirstSeed = Annotated[int, opt.option(opt.COMPUTING, "--first-seed N", "First seed.", min=0)]
+Methods = Annotated[str, opt.model("--methods NAMES", "Comma-separated methods; all for every method.")]
+Seeds = Annotated[int, opt.computing("--seeds N", "Number of seeds.", min=1)]
+FirstSeed = Annotated[int, opt.computing("--first-seed N", "First seed.", min=0)]
 
 
 def tune(
@@ -68,7 +65,7 @@ def tune(
     directed: opt.Directed = None,
     methods: Methods = "all",
     records: opt.Records = Path("results/settings.jsonl"),
-    seed: Annotated[int, opt.option(opt.COMPUTING, "--seed N", "Seed of noise and training.", min=0)] = 0,
+    seed: Annotated[int, opt.computing("--seed N", "Seed of noise and training.", min=0)] = 0,
     jobs: opt.Jobs = 1,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
@@ -117,8 +114,7 @@ def robustness(
     methods: Methods = USUAL_METHODS,
     tuned: Annotated[
         Path,
-        opt.option(
-            opt.MODEL,
+        opt.model(
             "--tuned FILE",
             "Hyper-parameters found by `gdpnet tune`; baselines that it has none for use their defaults.",
         ),
@@ -127,7 +123,7 @@ def robustness(
     overrides: opt.Overrides = None,
     records: opt.Records = Path("results/robustness.jsonl"),
     figures: Annotated[
-        Path | None, opt.option(opt.OUTPUT, "--figures FOLDER", "Folder to draw accuracy curves in.")
+        Path | None, opt.output("--figures FOLDER", "Folder to draw accuracy curves in.")
     ] = None,
     report_only: opt.ReportOnly = False,
     seeds: Seeds = 5,

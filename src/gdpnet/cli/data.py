@@ -74,8 +74,7 @@ def noise(
     *,
     kinds: Annotated[
         list[str],
-        opt.option(
-            opt.DATA,
+        opt.data(
             "--kind KIND=RATE",
             f"Kind of noise and its rate; repeat for several. Kinds: {', '.join(NOISE_KINDS)}.",
             callback=_check_kinds,
@@ -91,14 +90,13 @@ def noise(
 
     The folder is a graph that every other command reads.
     """
-    from gdpnet._core.device import pick_device
     from gdpnet._core.files import check_new
+    from gdpnet.benchmark.cases import noises_on
     from gdpnet.cli.runs import open_named
-    from gdpnet.data.noise.adversarial import attacks
     from gdpnet.data.noise.folder import count_changes, write_noisy
-    from gdpnet.data.noise.registry import NOISES, check_rate, corrupt_all
+    from gdpnet.data.noise.registry import check_rate, corrupt_all
 
-    noises = NOISES | attacks(pick_device(device))
+    noises = noises_on(device)
     steps = [(kind, float(rate)) for kind, _, rate in (word.partition("=") for word in kinds)]
     for kind, rate in steps:
         check_rate(kind, rate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -67,6 +68,9 @@ def flag(panel: str, name: str, help_text: str, **more: Any) -> Any:
     return option(panel, name, help_text, metavar="", **more)
 
 
+data, model, output, computing = (partial(option, panel) for panel in (DATA, MODEL, OUTPUT, COMPUTING))
+"""Declare an option in that group."""
+
 GraphName = Annotated[
     str,
     typer.Argument(
@@ -86,18 +90,15 @@ OptionalGraph = Annotated[
     ),
 ]
 GraphNames = Annotated[
-    list[str], option(DATA, "--dataset GRAPH", "Name of a dataset or path of a graph; repeat for several.")
+    list[str], data("--dataset GRAPH", "Name of a dataset or path of a graph; repeat for several.")
 ]
 RunPath = Annotated[
     Path, typer.Argument(metavar="RUN", callback=check_run, help="Run folder written by `gdpnet train`.")
 ]
-SplitName = Annotated[
-    Split, option(DATA, "--split", "Split of a named dataset: fixed, or drawn with the seed.")
-]
+SplitName = Annotated[Split, data("--split", "Split of a named dataset: fixed, or drawn with the seed.")]
 DataDir = Annotated[
     Path | None,
-    option(
-        DATA,
+    data(
         "--data-dir FOLDER",
         "Folder of the datasets Planetoid and CitationFull.",
         show_default="$GDPNET_DATA, else ~/.cache/gdpnet",
@@ -105,8 +106,7 @@ DataDir = Annotated[
 ]
 ColumnNames = Annotated[
     list[str] | None,
-    option(
-        DATA,
+    data(
         "--column ROLE=NAME",
         f"Name of a column in your tables; repeat for several. Roles: {', '.join(COLUMN_ROLES)} (comma-separated "
         "names).",
@@ -124,12 +124,11 @@ Directed = Annotated[
 ]
 TaskOption = Annotated[
     TaskKind | None,
-    option(MODEL, "--task", "What to learn.", show_default="setting task.kind: classification"),
+    model("--task", "What to learn.", show_default="setting task.kind: classification"),
 ]
 Hops = Annotated[
     int | None,
-    option(
-        MODEL,
+    model(
         "--hops N",
         "Greatest distance of a candidate from its target.",
         min=1,
@@ -139,29 +138,22 @@ Hops = Annotated[
 ]
 FeaturesOption = Annotated[
     FeatureKind | None,
-    option(
-        MODEL,
+    model(
         "--features",
         "Features of a graph that has none: one-hot, or structural features computed from the edges around a node, "
         "which also work for new nodes and other graphs.",
         show_default="setting features.missing: one-hot",
     ),
 ]
-ConfigFile = Annotated[
-    Path | None, option(MODEL, "--config FILE", "TOML file with settings; see `gdpnet settings`.")
-]
+ConfigFile = Annotated[Path | None, model("--config FILE", "TOML file with settings; see `gdpnet settings`.")]
 Overrides = Annotated[
     list[str] | None,
-    option(
-        MODEL, "--set SECTION.KEY=VALUE", "Change one setting; repeat for several. See `gdpnet settings`."
-    ),
+    model("--set SECTION.KEY=VALUE", "Change one setting; repeat for several. See `gdpnet settings`."),
 ]
-OutFile = Annotated[Path, option(OUTPUT, "--out FILE", "CSV or Parquet file to write.")]
-ShardedOut = Annotated[
-    Path, option(OUTPUT, "--out PATH", "CSV or Parquet file to write; with --shards, a folder.")
-]
-RunFolderOut = Annotated[Path, option(OUTPUT, "--out FOLDER", "Folder for the run.")]
-NewFolder = Annotated[Path, option(OUTPUT, "--out FOLDER", "New or empty folder to write.")]
+OutFile = Annotated[Path, output("--out FILE", "CSV or Parquet file to write.")]
+ShardedOut = Annotated[Path, output("--out PATH", "CSV or Parquet file to write; with --shards, a folder.")]
+RunFolderOut = Annotated[Path, output("--out FOLDER", "Folder for the run.")]
+NewFolder = Annotated[Path, output("--out FOLDER", "New or empty folder to write.")]
 Shards = Annotated[
     bool,
     flag(
@@ -173,8 +165,7 @@ Shards = Annotated[
 ]
 EdgesPerShard = Annotated[
     int | None,
-    option(
-        OUTPUT,
+    output(
         "--shard-edges --edges-a-shard N",
         "Number of edges per shard.",
         min=1,
@@ -183,23 +174,23 @@ EdgesPerShard = Annotated[
 ]
 NodeIds = Annotated[
     str | None,
-    option(OUTPUT, "--nodes IDS", "Comma-separated ids of the nodes to write.", show_default="all nodes"),
+    output("--nodes IDS", "Comma-separated ids of the nodes to write.", show_default="all nodes"),
 ]
 NodeFile = Annotated[
     Path | None,
-    option(OUTPUT, "--nodes-from FILE", "Text file with the ids of the nodes to write, one per line."),
+    output("--nodes-from FILE", "Text file with the ids of the nodes to write, one per line."),
 ]
-Records = Annotated[Path, option(OUTPUT, "--records FILE", "JSON Lines file that results are appended to.")]
+Records = Annotated[Path, output("--records FILE", "JSON Lines file that results are appended to.")]
 ReportOnly = Annotated[
     bool, flag(OUTPUT, "--report-only", "Run nothing; report the results recorded so far.")
 ]
 Json = Annotated[bool, flag(OUTPUT, "--json", "Print the result as one line of JSON at the end of stdout.")]
 Seed = Annotated[
     int,
-    option(COMPUTING, "--seed N", "Random seed; the same seed gives the same result.", min=0, max=2**32 - 1),
+    computing("--seed N", "Random seed; the same seed gives the same result.", min=0, max=2**32 - 1),
 ]
-Jobs = Annotated[int, option(COMPUTING, "--jobs N", "Number of parallel processes.", min=1)]
-DeviceName = Annotated[Device, option(COMPUTING, "--device", "Device; auto uses a GPU if there is one.")]
+Jobs = Annotated[int, computing("--jobs N", "Number of parallel processes.", min=1)]
+DeviceName = Annotated[Device, computing("--device", "Device; auto uses a GPU if there is one.")]
 
 
 @dataclass(frozen=True)

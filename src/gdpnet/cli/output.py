@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gdpnet._core.files import plain
 
@@ -18,23 +18,24 @@ if TYPE_CHECKING:
     from gdpnet.training.state import Epoch
 
 
-def print_table(title: str, header: Iterable[str], rows: Iterable[Iterable[Any]], *, text: int = 1) -> None:
-    """Print a table; the first ``text`` columns are left-aligned, the others, numbers, are right-aligned."""
+def print_table(
+    title: str, header: Iterable[str], rows: Iterable[Iterable[Any]], *, text: int = 1, fold: bool = False
+) -> None:
+    """Print a table, 120 columns wide if stdout is not a terminal.
+
+    The first ``text`` columns are left-aligned, the others, numbers, are right-aligned. ``fold`` breaks words that
+    are too long, instead of cutting them off.
+    """
+    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
     for number, name in enumerate(header):
-        table.add_column(name, justify="left" if number < text else "right")
+        justify: Literal["left", "right"] = "left" if number < text else "right"
+        table.add_column(name, justify=justify, overflow="fold" if fold else "ellipsis")
     for row in rows:
         table.add_row(*(text_of(cell) for cell in row))
-    print_rich(table)
-
-
-def print_rich(content: Any) -> None:
-    """Print something rich renders, 120 columns wide if stdout is not a terminal."""
-    from rich.console import Console
-
-    Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 120).print(content)
+    Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
 
 
 def text_of(value: Any) -> str:

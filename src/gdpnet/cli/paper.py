@@ -34,21 +34,19 @@ def reproduce(
     ],
     datasets: Annotated[
         str,
-        opt.option(opt.DATA, "--datasets NAMES", "Comma-separated datasets.", callback=_check_datasets),
+        opt.data("--datasets NAMES", "Comma-separated datasets.", callback=_check_datasets),
     ] = "cora,pubmed,dblp,citeseer",
     data_dir: opt.DataDir = None,
-    results: Annotated[
-        Path, opt.option(opt.OUTPUT, "--results FOLDER", "Folder of records to append to.")
-    ] = Path("results"),
-    figures: Annotated[Path, opt.option(opt.OUTPUT, "--figures FOLDER", "Folder for the figures.")] = Path(
+    results: Annotated[Path, opt.output("--results FOLDER", "Folder of records to append to.")] = Path(
+        "results"
+    ),
+    figures: Annotated[Path, opt.output("--figures FOLDER", "Folder for the figures.")] = Path(
         "results/figures"
     ),
     report_only: opt.ReportOnly = False,
-    trials: Annotated[
-        int, opt.option(opt.COMPUTING, "--trials N", "Trials per method of a table.", min=1)
-    ] = 15,
+    trials: Annotated[int, opt.computing("--trials N", "Trials per method of a table.", min=1)] = 15,
     figure_trials: Annotated[
-        int, opt.option(opt.COMPUTING, "--figure-trials N", "Trials per point of a curve.", min=1)
+        int, opt.computing("--figure-trials N", "Trials per point of a curve.", min=1)
     ] = 3,
     jobs: opt.Jobs = 1,
     device: opt.DeviceName = "auto",
@@ -143,14 +141,11 @@ def _cell_record(cell: Cell) -> dict[str, Any]:
 
 def report(
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder of records.")] = Path("results"),
-    out: Annotated[Path, opt.option(opt.OUTPUT, "--out FILE", "HTML file to write.")] = Path("report.html"),
-    markdown: Annotated[
-        Path | None, opt.option(opt.OUTPUT, "--markdown FILE", "Markdown file to write too.")
-    ] = None,
+    out: Annotated[Path, opt.output("--out FILE", "HTML file to write.")] = Path("report.html"),
+    markdown: Annotated[Path | None, opt.output("--markdown FILE", "Markdown file to write too.")] = None,
     figures: Annotated[
         Path | None,
-        opt.option(
-            opt.OUTPUT,
+        opt.output(
             "--figures FOLDER",
             "Folder for the figures.",
             show_default="figures beside the report",

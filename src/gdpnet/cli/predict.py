@@ -27,7 +27,7 @@ def evaluate(
     graph: opt.OptionalGraph = None,
     *,
     split: Annotated[
-        ScoredSplit, opt.option(opt.DATA, "--split", "Nodes to score on (ignored for tasks without labels).")
+        ScoredSplit, opt.data("--split", "Nodes to score on (ignored for tasks without labels).")
     ] = "test",
     source: opt.GraphSource,
     device: opt.DeviceName = "auto",
@@ -54,8 +54,7 @@ def predict(
     source: opt.GraphSource,
     pairs: Annotated[
         Path | None,
-        opt.option(
-            opt.DATA,
+        opt.data(
             "--pairs FILE",
             "CSV or Parquet table of node pairs, with columns source and target (link prediction only).",
         ),
@@ -140,8 +139,7 @@ def denoise(
     source: opt.GraphSource,
     threshold: Annotated[
         float | None,
-        opt.option(
-            opt.OUTPUT,
+        opt.output(
             "--threshold P",
             "Smallest keep probability of a kept edge, from 0 to 1.",
             show_default="chosen on validation nodes in training",
@@ -187,7 +185,7 @@ def denoise(
 def explain(
     run: opt.RunPath,
     graph: opt.GraphName,
-    node: Annotated[str, opt.option(opt.DATA, "--node ID", "Id of the node.")],
+    node: Annotated[str, opt.data("--node ID", "Id of the node.")],
     source: opt.GraphSource,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gdpnet.cli import options as opt
-from gdpnet.cli.output import print_rich
+from gdpnet.cli.output import print_table
 from gdpnet.config import Config, toml_text
 from gdpnet.errors import ConfigError, nearest
 
@@ -30,7 +30,12 @@ def settings(
         print(settings_markdown(section), end="")
     elif not as_json:
         for one in shown:
-            _print_section(one)
+            title = f"[{one['name']}] {one['about']}".replace("[", r"\[")
+            rows = [
+                (item["name"], _text(item["default"]).replace("[", r"\["), item["allowed"], item["about"])
+                for item in one["settings"]
+            ]
+            print_table(title, ("setting", "default", "allowed", "description"), rows, text=4, fold=True)
     return {"sections": shown}
 
 
@@ -85,15 +90,3 @@ def _allowed(default: Any, limits: Any) -> str:
 def _text(value: Any) -> str:
     """Write a value as in TOML, without quotes."""
     return toml_text(value).replace('"', "")
-
-
-def _print_section(section: dict[str, Any]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=f"[{section['name']}] {section['about']}".replace("[", r"\["), title_justify="left")
-    for name in ("setting", "default", "allowed", "description"):
-        table.add_column(name, overflow="fold")
-    for item in section["settings"]:
-        table.add_row(item["name"], escape(_text(item["default"])), item["allowed"], item["about"])
-    print_rich(table)
