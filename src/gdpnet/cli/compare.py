@@ -48,8 +48,7 @@ Noise = Annotated[
     ),
 ]
 Rates = Annotated[
-    str,
-    opt.data("--rates NUMBERS", "Comma-separated rates of the noise.", callback=_check_rates),
+    str, opt.data("--rates NUMBERS", "Comma-separated rates of the noise.", callback=_check_rates)
 ]
 Methods = Annotated[str, opt.model("--methods NAMES", "Comma-separated methods; all for every method.")]
 Seeds = Annotated[int, opt.computing("--seeds N", "Number of seeds.", min=1)]

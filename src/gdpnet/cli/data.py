@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from gdpnet.cli import options as opt
@@ -26,7 +27,7 @@ NOISE_KINDS = (
     "grbcd",
 )
 
-GRAPH = "Generated graph"
+_size = partial(opt.option, "Generated graph")
 
 
 def datasets(data_dir: opt.DataDir = None) -> dict[str, Any]:
@@ -115,21 +116,15 @@ def noise(
 
 def generate(
     *,
-    nodes: Annotated[int, opt.option(GRAPH, "--nodes N", "Number of nodes.", min=10)] = 10_000,
+    nodes: Annotated[int, _size("--nodes N", "Number of nodes.", min=10)] = 10_000,
     edges: Annotated[
-        int,
-        opt.option(GRAPH, "--edges N", "Number of directed edges; an undirected edge counts twice.", min=0),
+        int, _size("--edges N", "Number of directed edges; an undirected edge counts twice.", min=0)
     ] = 200_000,
-    features: Annotated[
-        int, opt.option(GRAPH, "--features N", "Number of features per node; 0 for none.", min=0)
-    ] = 32,
+    features: Annotated[int, _size("--features N", "Number of features per node; 0 for none.", min=0)] = 32,
     classes: Annotated[
-        int,
-        opt.option(GRAPH, "--classes N", "Number of classes, which are also the communities.", min=2),
+        int, _size("--classes N", "Number of classes, which are also the communities.", min=2)
     ] = 8,
-    noise: Annotated[
-        float, opt.option(GRAPH, "--noise N", "Share of the edges that are spurious.", min=0, max=1)
-    ] = 0.2,
+    noise: Annotated[float, _size("--noise N", "Share of the edges that are spurious.", min=0, max=1)] = 0.2,
     out: opt.NewFolder,
     seed: opt.Seed = 0,
 ) -> dict[str, Any]:

@@ -123,8 +123,7 @@ Directed = Annotated[
     ),
 ]
 TaskOption = Annotated[
-    TaskKind | None,
-    model("--task", "What to learn.", show_default="setting task.kind: classification"),
+    TaskKind | None, model("--task", "What to learn.", show_default="setting task.kind: classification")
 ]
 Hops = Annotated[
     int | None,
@@ -173,12 +172,10 @@ EdgesPerShard = Annotated[
     ),
 ]
 NodeIds = Annotated[
-    str | None,
-    output("--nodes IDS", "Comma-separated ids of the nodes to write.", show_default="all nodes"),
+    str | None, output("--nodes IDS", "Comma-separated ids of the nodes to write.", show_default="all nodes")
 ]
 NodeFile = Annotated[
-    Path | None,
-    output("--nodes-from FILE", "Text file with the ids of the nodes to write, one per line."),
+    Path | None, output("--nodes-from FILE", "Text file with the ids of the nodes to write, one per line.")
 ]
 Records = Annotated[Path, output("--records FILE", "JSON Lines file that results are appended to.")]
 ReportOnly = Annotated[
@@ -186,8 +183,7 @@ ReportOnly = Annotated[
 ]
 Json = Annotated[bool, flag(OUTPUT, "--json", "Print the result as one line of JSON at the end of stdout.")]
 Seed = Annotated[
-    int,
-    computing("--seed N", "Random seed; the same seed gives the same result.", min=0, max=2**32 - 1),
+    int, computing("--seed N", "Random seed; the same seed gives the same result.", min=0, max=2**32 - 1)
 ]
 Jobs = Annotated[int, computing("--jobs N", "Number of parallel processes.", min=1)]
 DeviceName = Annotated[Device, computing("--device", "Device; auto uses a GPU if there is one.")]

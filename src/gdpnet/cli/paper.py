@@ -33,8 +33,7 @@ def reproduce(
         typer.Argument(metavar="WHAT", help="Part of the paper's evaluation."),
     ],
     datasets: Annotated[
-        str,
-        opt.data("--datasets NAMES", "Comma-separated datasets.", callback=_check_datasets),
+        str, opt.data("--datasets NAMES", "Comma-separated datasets.", callback=_check_datasets)
     ] = "cora,pubmed,dblp,citeseer",
     data_dir: opt.DataDir = None,
     results: Annotated[Path, opt.output("--results FOLDER", "Folder of records to append to.")] = Path(

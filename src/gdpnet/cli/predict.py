@@ -19,15 +19,13 @@ if TYPE_CHECKING:
     from gdpnet.inference.explain import Explanation
 
 
-ScoredSplit = Literal["train", "validation", "test"]
-
-
 def evaluate(
     run: opt.RunPath,
     graph: opt.OptionalGraph = None,
     *,
     split: Annotated[
-        ScoredSplit, opt.data("--split", "Nodes to score on (ignored for tasks without labels).")
+        Literal["train", "validation", "test"],
+        opt.data("--split", "Nodes to score on (ignored for tasks without labels)."),
     ] = "test",
     source: opt.GraphSource,
     device: opt.DeviceName = "auto",
@@ -164,19 +162,13 @@ def denoise(
 
     model, loaded, name = model_and_graph(run, graph, device, source)
     about = {"run": str(run), "graph": name, "out": str(out)}
+    options: dict[str, Any] = {"threshold": threshold, "symmetric": not one_way, "all_edges": all_edges}
     if shards:
         metrics = denoise_to(
-            model.trained_,
-            loaded,
-            out,
-            threshold=threshold,
-            symmetric=not one_way,
-            all_edges=all_edges,
-            edges_per_shard=edges_per_shard,
-            progress=ShardProgress(),
+            model.trained_, loaded, out, **options, edges_per_shard=edges_per_shard, progress=ShardProgress()
         )
     else:
-        chosen, metrics = _write_edges(model, loaded, out, threshold, not one_way, all_edges)
+        chosen, metrics = _write_edges(model, loaded, out, **options)
         about |= chosen
     print_metrics(metrics)
     return about | metrics

@@ -22,7 +22,6 @@ from gdpnet.data.io.files import Columns
 from gdpnet.data.io.open import open_graph
 from gdpnet.errors import ConfigError
 from gdpnet.estimator import GDPNet
-from gdpnet.inference.result import SuspectedLabel
 from gdpnet.training.checkpoint import RunFolder, check_same_graph, open_run
 from gdpnet.training.data import part_for_scoring
 
@@ -124,9 +123,8 @@ def _report_suspected(model: GDPNet, run: RunFolder) -> dict[str, int]:
     """Write and count the suspected label errors, if there are any."""
     if not model.suspected_labels_:
         return {}
-    columns = zip(*model.suspected_labels_, strict=True)
-    table = {name: list(column) for name, column in zip(SuspectedLabel._fields, columns, strict=True)}
-    write_table(pa.table(table), run.suspected)
+    table = pa.Table.from_pylist([one._asdict() for one in model.suspected_labels_])
+    write_table(table, run.suspected)
     count = len(model.suspected_labels_)
     print(
         f"note: {count:,} training labels are suspected to be wrong and were not used after the warm-up, see "

@@ -36,9 +36,6 @@ QUICK_CONFIG = Config().with_values(
 )
 """Settings of the default classifier, which takes two seconds to fit on the synthetic graph."""
 
-TARGET_SPLITS = ("train", "validation", "test")
-"""Splits whose nodes may be targets."""
-
 
 @dataclass(frozen=True)
 class Context:
@@ -86,8 +83,8 @@ def make_context(
     other splits are targets on the whole graph, encoded by the first fold model. With two hops, the message of a
     neighbour is the mean over the neighbours that the model's policy selects for it, or over all without a policy.
     """
-    if split not in TARGET_SPLITS:
-        raise ConfigError(f"split must be one of {', '.join(TARGET_SPLITS)}, found '{split}'")
+    if split not in SPLITS[1:]:
+        raise ConfigError(f"split must be one of {', '.join(SPLITS[1:])}, found '{split}'")
     model.predictor(graph)  # refuses a graph with other feature columns
     if model.config_.task.kind != "classification":
         raise ConfigError(

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import gymnasium
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -76,15 +74,6 @@ class Engine:
         """Return the total weight of the neighbours that each episode has kept."""
         return (self.kept * self.weight).sum(dim=1)
 
-    def spaces(self) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
-        """Return the observation space and the action space of one episode."""
-        rows = self.slots if self.learned else 1
-        size = self.target_columns + rows * self.candidate_columns
-        return (
-            gymnasium.spaces.Box(-LIMIT, LIMIT, (size,), np.float32),
-            gymnasium.spaces.Discrete(self.actions),
-        )
-
     def reseed(self, seeds: Sequence[int | None]) -> None:
         """Restart the random numbers of the rows that get a seed; the others continue.
 
@@ -103,11 +92,11 @@ class Engine:
             # in double precision: in single precision a product with many targets could round up to their number
             target = context.targets[(uniforms(key, 0).double() * context.targets.numel()).long()]
         edge = _assign_slots(context.prepared, target, key, self.slots)
-        filled, row = edge >= 0, target + context.row_shift[target]
-        encoded = context.view.encode(_episodes_of(context, target, edge))
+        filled, episodes = edge >= 0, _episodes_of(context, target, edge)
+        encoded = context.view.encode(episodes)
         owner = filled.nonzero()[:, 0]
-        label = context.labels[target[owner]]
-        score = score_alone(context.view, context.reward, row[owner], label, encoded.message, encoded.counted)
+        row, label = episodes.target_row[owner], context.labels[target[owner]]
+        score = score_alone(context.view, context.reward, row, label, encoded.message, encoded.counted)
         for table, rows in (
             (self.message, encoded.message),
             (self.columns, self._fixed_columns(encoded)),

@@ -17,7 +17,7 @@ from torch import Tensor
 from gdpnet.config import RewardSettings
 from gdpnet.data.graph import Graph
 from gdpnet.envs.context import Context, open_context
-from gdpnet.envs.engine import Engine
+from gdpnet.envs.engine import LIMIT, Engine
 from gdpnet.errors import ConfigError
 from gdpnet.estimator import GDPNet
 
@@ -43,9 +43,11 @@ class NeighbourSelectionVector(VectorEnv):
     ) -> None:
         self.context = open_context(context, **setup)
         self.num_envs, self.render_mode = num_envs, render_mode
-        self._engine = Engine(self.context, order, max_candidates, num_envs)
+        self._engine = engine = Engine(self.context, order, max_candidates, num_envs)
         self._seeded = False
-        self.single_observation_space, self.single_action_space = self._engine.spaces()
+        size = engine.target_columns + (max_candidates if engine.learned else 1) * engine.candidate_columns
+        self.single_observation_space = gymnasium.spaces.Box(-LIMIT, LIMIT, (size,), np.float32)
+        self.single_action_space = gymnasium.spaces.Discrete(engine.actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
