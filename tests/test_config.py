@@ -1,10 +1,11 @@
 """Settings: the defaults of the paper, round trips, and errors that name what is wrong."""
 
 import dataclasses
+import math
 
 import pytest
 
-from gdpnet.config import Config, PPOSettings, read_config, shipped_config
+from gdpnet.config import Config, PPOSettings, read_config, shipped_config, upgrade_settings
 from gdpnet.errors import ConfigError
 
 # --- values ---
@@ -48,7 +49,7 @@ CHANGED = Config().with_values(
     {
         "policy": {"hidden": [7, 5], "order": "random", "early_stop": False},
         "ppo": {"learning_rate": 1e-7, "discount": 0.1 + 0.2},
-        "reward": {"kind": "paper"},
+        "reward": {"kind": "paper", "clip": math.inf},
         "inference": {"mode": "greedy"},
     }
 )
@@ -183,3 +184,62 @@ def test_a_config_file_that_is_not_there_is_refused_by_name(tmp_path):
         read_config(tmp_path / "none.toml")
     sentence = f"cannot read the config file {tmp_path / 'none.toml'}: No such file or directory"
     assert str(refusal.value) == sentence
+
+
+# --- settings of 0.1 ---
+
+CONSTANTS_OF_0_1 = {
+    "training": {
+        "perturbed_graphs": 4,
+        "label_error_deviations": 3.0,
+        "label_error_min_per_class": 20,
+        "label_error_every": 5,
+        "part_fan_out": [256, 4],
+    },
+    "hopwise": {
+        "margin_alone": 2.0,
+        "margin_together": 1.0,
+        "shares": [0.5, 1.0],
+        "max_weights": 20_000_000,
+        "max_values": 100_000_000,
+    },
+    "gcn": {
+        "layers": 3,
+        "weight": 0.5,
+        "learning_rate": 0.01,
+        "weight_decay": 5e-4,
+        "epochs": 300,
+        "patience": 50,
+        "evaluate_every": 10,
+        "min_validation": 100,
+        "max_edges": 500_000,
+        "max_weights": 20_000_000,
+    },
+    "threshold": {
+        "candidates": [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+        "without_validation": 0.5,
+        "margin": 1.0,
+        "penalty": 1e-3,
+        "steps": 60,
+    },
+    "inference": {"context_episodes": 2},
+    "propagation": {"restart": 0.15, "steps": 10},
+    "links": {
+        "width": 64,
+        "length": 1.8,
+        "hidden": 0.3,
+        "steps": 300,
+        "evaluate_every": 10,
+        "learning_rate": 0.01,
+        "communities": 16,
+        "supervision": 0.3,
+    },
+    "clusters": {"width": 256, "steps": 150, "shuffles": 10, "learning_rate": 1e-3, "restarts": 10},
+}
+"""What 0.1 had as constants and 0.2 made settings."""
+
+
+def test_a_model_of_0_1_keeps_what_were_constants_then_whatever_the_defaults_become():
+    new = upgrade_settings({"policy": {"hops": 1}, "reader": {"use": True, "deep": True}})
+    for section, values in CONSTANTS_OF_0_1.items():
+        assert {name: new[section][name] for name in values} == values

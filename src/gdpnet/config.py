@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -23,7 +24,13 @@ def setting(
     choices: tuple[str, ...] = (),
     any_length: bool = False,
 ) -> Any:
-    """Declare one setting: its default, its description, and its valid values."""
+    """Declare one setting: its default, its description, and its valid values.
+
+    Unless ``low`` says otherwise, a whole number is at least 1 and any other number at least 0.
+    """
+    first = default[0] if isinstance(default, tuple) else default
+    if low is None and not isinstance(first, bool | str):
+        low = 1 if isinstance(first, int) else 0.0
     limits = {"low": low, "high": high, "choices": choices, "any_length": any_length}
     return field(default=default, metadata={"about": about, **limits})
 
@@ -59,7 +66,7 @@ class FeaturesSettings(Section):
 class PolicySettings(Section):
     """The policy network, its observation, and how an episode runs."""
 
-    hidden: tuple[int, int] = setting((64, 36), "widths of the two hidden layers", low=1)
+    hidden: tuple[int, int] = setting((64, 36), "widths of the two hidden layers")
     state: str = setting(
         "trust",
         "input of the policy beside the representations of both nodes: nothing (paper), agreement of features and "
@@ -70,20 +77,17 @@ class PolicySettings(Section):
     hops: int = setting(
         1,
         "greatest distance of a candidate from its target; if above 1, the distance is part of the observation",
-        low=1,
         high=3,
     )
     far_candidates: int = setting(
-        32,
-        "maximum number of candidates per target beyond its direct neighbours, sampled uniformly once",
-        low=1,
+        32, "maximum number of candidates per target beyond its direct neighbours, sampled uniformly once"
     )
     order: str = setting(
         "learned", "order of the decisions: drawn by the policy, or at random", choices=("learned", "random")
     )
     early_stop: bool = setting(True, "let the policy end an episode before all neighbours are decided on")
     max_candidates: int = setting(
-        256, "maximum number of candidates per episode; a target with more gets several episodes", low=1
+        256, "maximum number of candidates per episode; a target with more gets several episodes"
     )
 
 
@@ -104,10 +108,7 @@ class RewardSettings(Section):
         choices=("hit", "probability"),
     )
     folds: int = setting(
-        3,
-        "number of folds for cross-fitted scores of training nodes; 1 switches cross-fitting off",
-        low=1,
-        high=20,
+        3, "number of folds for cross-fitted scores of training nodes; 1 switches cross-fitting off", high=20
     )
     clip: float = setting(2.0, "largest absolute value of a marginal reward", low=1e-6)
 
@@ -116,43 +117,42 @@ class RewardSettings(Section):
 class PPOSettings(Section):
     """Training of the policy with proximal policy optimisation."""
 
-    discount: float = setting(0.95, "discount factor of future rewards", low=0.0, high=1.0)
+    discount: float = setting(0.95, "discount factor of future rewards", high=1.0)
     advantage: str = setting(
         "exact",
         "immediate part of the advantage: from the sampled action, or the exact expectation over keep and drop",
         choices=("sampled", "exact"),
     )
-    learning_rate: float = setting(0.003, "learning rate", low=0.0)
-    weight_decay: float = setting(1e-3, "L2 penalty", low=0.0)
-    passes: int = setting(4, "passes over each rollout", low=1)
-    batch_size: int = setting(256, "targets per update", low=1)
-    max_targets: int = setting(4096, "maximum number of targets per epoch, sampled anew in each", low=1)
-    rollout_targets: int = setting(2048, "targets per rollout, played before the policy is updated", low=1)
-    clip: float = setting(0.2, "clip range of the importance ratio", low=0.0)
+    learning_rate: float = setting(0.003, "learning rate")
+    weight_decay: float = setting(1e-3, "L2 penalty")
+    passes: int = setting(4, "passes over each rollout")
+    batch_size: int = setting(256, "targets per update")
+    max_targets: int = setting(4096, "maximum number of targets per epoch, sampled anew in each")
+    rollout_targets: int = setting(2048, "targets per rollout, played before the policy is updated")
+    clip: float = setting(0.2, "clip range of the importance ratio")
     kl_limit: float = setting(
-        0.05, "largest mean KL divergence between the policy of the rollout and its update", low=0.0
+        0.05, "largest mean KL divergence between the policy of the rollout and its update"
     )
-    entropy: float = setting(0.0, "weight of the entropy bonus", low=0.0)
+    entropy: float = setting(0.0, "weight of the entropy bonus")
 
 
 @dataclass(frozen=True)
 class RepresentationSettings(Section):
     """The aggregator and its training."""
 
-    width: int = setting(128, "width of the representations", low=1)
+    width: int = setting(128, "width of the representations")
     hops: int = setting(
         2,
         "message of a neighbour: its own features (1), or the mean over itself and its selected neighbours (2)",
-        low=1,
         high=2,
     )
     self_weight: bool = setting(False, "use a separate weight matrix for the node itself")
-    dropout: float = setting(0.5, "dropout rate of inputs and hidden units", low=0.0, high=0.99)
-    learning_rate: float = setting(0.003, "learning rate", low=0.0)
-    weight_decay: float = setting(5e-4, "L2 penalty", low=0.0)
-    passes: int = setting(2, "passes over the training nodes per epoch", low=1)
-    batch_size: int = setting(256, "training nodes per step", low=1)
-    max_steps: int = setting(30, "maximum number of steps per epoch", low=1)
+    dropout: float = setting(0.5, "dropout rate of inputs and hidden units", high=0.99)
+    learning_rate: float = setting(0.003, "learning rate")
+    weight_decay: float = setting(5e-4, "L2 penalty")
+    passes: int = setting(2, "passes over the training nodes per epoch")
+    batch_size: int = setting(256, "training nodes per step")
+    max_steps: int = setting(30, "maximum number of steps per epoch")
 
 
 @dataclass(frozen=True)
@@ -163,29 +163,28 @@ class HopwiseSettings(Section):
         True,
         "fit the head, and add it to the ensemble if that improves accuracy on nodes held out of training",
     )
-    dropout: float = setting(0.5, "dropout rate of inputs and hidden units", low=0.0, high=0.99)
-    learning_rate: float = setting(0.005, "learning rate", low=0.0)
-    weight_decay: float = setting(5e-5, "L2 penalty", low=0.0)
-    batch_size: int = setting(1024, "nodes per step", low=1)
-    steps: int = setting(1000, "maximum number of steps", low=1)
-    evaluate_every: int = setting(50, "steps between two evaluations on held-out nodes", low=1)
-    patience: int = setting(250, "steps without improvement before fitting stops", low=1)
+    dropout: float = setting(0.5, "dropout rate of inputs and hidden units", high=0.99)
+    learning_rate: float = setting(0.005, "learning rate")
+    weight_decay: float = setting(5e-5, "L2 penalty")
+    batch_size: int = setting(1024, "nodes per step")
+    steps: int = setting(1000, "maximum number of steps")
+    evaluate_every: int = setting(50, "steps between two evaluations on held-out nodes")
+    patience: int = setting(250, "steps without improvement before fitting stops")
     margin_alone: float = setting(
-        2.0, "standard deviations by which the head must beat the aggregator to replace it", low=0.0
+        2.0, "standard deviations by which the head must beat the aggregator to replace it"
     )
     margin_together: float = setting(
-        1.0, "standard deviations by which the mean of both must beat the aggregator to be used", low=0.0
+        1.0, "standard deviations by which the mean of both must beat the aggregator to be used"
     )
     shares: tuple[float, ...] = setting(
         (0.5, 1.0),
         "shares of the aggregator's weight that are tried for the head; 1 replaces the aggregator",
-        low=0.0,
         high=1.0,
         any_length=True,
     )
-    max_weights: int = setting(20_000_000, "a head with more weights than this is not fitted", low=1)
+    max_weights: int = setting(20_000_000, "a head with more weights than this is not fitted")
     max_values: int = setting(
-        100_000_000, "the head is not fitted if the features of one hop hold more values than this", low=1
+        100_000_000, "the head is not fitted if the features of one hop hold more values than this"
     )
 
 
@@ -197,18 +196,18 @@ class GCNSettings(Section):
         True, "fit the head, and add it to the ensemble if validation accuracy does not get worse"
     )
     layers: int = setting(3, "number of convolutions", low=2)
-    weight: float = setting(0.5, "weight of the head in the ensemble", low=0.0, high=1.0)
-    dropout: float = setting(0.5, "dropout rate of every layer's inputs", low=0.0, high=0.99)
-    learning_rate: float = setting(0.01, "learning rate", low=0.0)
-    weight_decay: float = setting(5e-4, "L2 penalty", low=0.0)
-    epochs: int = setting(300, "maximum number of epochs", low=1)
-    patience: int = setting(50, "epochs without improvement before fitting stops", low=1)
-    evaluate_every: int = setting(10, "epochs between two checks of the patience", low=1)
+    weight: float = setting(0.5, "weight of the head in the ensemble", high=1.0)
+    dropout: float = setting(0.5, "dropout rate of every layer's inputs", high=0.99)
+    learning_rate: float = setting(0.01, "learning rate")
+    weight_decay: float = setting(5e-4, "L2 penalty")
+    epochs: int = setting(300, "maximum number of epochs")
+    patience: int = setting(50, "epochs without improvement before fitting stops")
+    evaluate_every: int = setting(10, "epochs between two checks of the patience")
     min_validation: int = setting(
-        100, "minimum number of validation nodes; with fewer the head is not fitted", low=1
+        100, "minimum number of validation nodes; with fewer the head is not fitted"
     )
-    max_edges: int = setting(500_000, "the head is not fitted to a graph with more edges than this", low=1)
-    max_weights: int = setting(20_000_000, "a head with more weights than this is not fitted", low=1)
+    max_edges: int = setting(500_000, "the head is not fitted to a graph with more edges than this")
+    max_weights: int = setting(20_000_000, "a head with more weights than this is not fitted")
 
 
 @dataclass(frozen=True)
@@ -218,60 +217,51 @@ class ThresholdSettings(Section):
     candidates: tuple[float, ...] = setting(
         (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
         "thresholds that are tried; keeping every edge is always tried too",
-        low=0.0,
         high=1.0,
         any_length=True,
     )
     without_validation: float = setting(
         0.5, "threshold used if there are no validation nodes", low=0.01, high=1.0
     )
-    margin: float = setting(
-        1.0, "standard deviations by which a threshold must beat keeping every edge", low=0.0
-    )
-    penalty: float = setting(1e-3, "L2 penalty of the linear classifier that scores a threshold", low=0.0)
-    steps: int = setting(60, "L-BFGS iterations of that classifier", low=1)
+    margin: float = setting(1.0, "standard deviations by which a threshold must beat keeping every edge")
+    penalty: float = setting(1e-3, "L2 penalty of the linear classifier that scores a threshold")
+    steps: int = setting(60, "L-BFGS iterations of that classifier")
 
 
 @dataclass(frozen=True)
 class TrainingSettings(Section):
     """Alternation of the two phases, and the choice of the best epoch."""
 
-    epochs: int = setting(60, "maximum number of epochs, each with both phases", low=1)
+    epochs: int = setting(60, "maximum number of epochs, each with both phases")
     warmup: int = setting(10, "epochs of the aggregator on all neighbours before the policy starts", low=0)
     settle: int = setting(0, "epochs of the policy before one may be chosen as the best", low=0)
     patience: int = setting(
-        20,
-        "epochs without improvement, in validation F1 or injected-edge AUC, before training stops",
-        low=1,
+        20, "epochs without improvement, in validation F1 or injected-edge AUC, before training stops"
     )
     injected: float = setting(
         0.5,
         "random edges injected into a copy of the training graph, as a share of its edges; the policy is trained on "
         "the copy too",
-        low=0.0,
     )
     injected_weight: float = setting(
-        0.5,
-        "weight of the injected-edge AUC relative to validation F1 in the choice of the best epoch",
-        low=0.0,
+        0.5, "weight of the injected-edge AUC relative to validation F1 in the choice of the best epoch"
     )
     perturbed_graphs: int = setting(
-        4, "number of training graph copies with injected edges, used by the epochs in turn", low=1
+        4, "number of training graph copies with injected edges, used by the epochs in turn"
     )
     label_error_gap: float = setting(
         0.1,
         "training labels are checked for errors if the cross-fitted accuracy on training nodes is lower than on "
         "validation nodes by more than this; 1 switches the check off",
-        low=0.0,
         high=1.0,
     )
     label_error_deviations: float = setting(
-        3.0, "smallest such gap in standard deviations of the two accuracies", low=0.0
+        3.0, "smallest such gap in standard deviations of the two accuracies"
     )
     label_error_min_per_class: int = setting(
-        20, "average number of training labels per class below which labels are not checked", low=1
+        20, "average number of training labels per class below which labels are not checked"
     )
-    label_error_every: int = setting(5, "epochs between two checks once labels are suspected", low=1)
+    label_error_every: int = setting(5, "epochs between two checks once labels are suspected")
     max_nodes: int = setting(
         100_000,
         "maximum number of nodes to train on; of a larger graph, a part around randomly sampled labelled nodes is "
@@ -279,7 +269,7 @@ class TrainingSettings(Section):
         low=10,
     )
     part_fan_out: tuple[int, int] = setting(
-        (256, 4), "neighbours sampled per node for that part, in the first and in the second hop", low=1
+        (256, 4), "neighbours sampled per node for that part, in the first and in the second hop"
     )
     selection: bool = setting(True, "train the policy; if false, all neighbours are kept")
 
@@ -293,9 +283,9 @@ class InferenceSettings(Section):
         "one greedy episode that keeps neighbours above probability 0.5, or the mean over sampled episodes",
         choices=("greedy", "sampled"),
     )
-    episodes: int = setting(8, "sampled episodes per target", low=1)
+    episodes: int = setting(8, "sampled episodes per target")
     context_episodes: int = setting(
-        2, "maximum number of sampled episodes per node for the neighbourhood means around a target", low=1
+        2, "maximum number of sampled episodes per node for the neighbourhood means around a target"
     )
     symmetrise: bool = setting(
         False, "average the two keep probabilities of an edge, one from each end, before aggregating"
@@ -318,17 +308,15 @@ class TaskSettings(Section):
         "links.communities",
         low=0,
     )
-    rank: int = setting(128, "dimensions that features are reduced to for the tasks without labels", low=1)
-    refresh: int = setting(
-        5, "epochs between two updates of clusters or communities on the kept edges", low=1
-    )
+    rank: int = setting(128, "dimensions that features are reduced to for the tasks without labels")
+    refresh: int = setting(5, "epochs between two updates of clusters or communities on the kept edges")
 
 
 @dataclass(frozen=True)
 class PropagationSettings(Section):
     """Personalised PageRank over weighted edges, used by the tasks without labels."""
 
-    restart: float = setting(0.15, "restart probability", low=0.0, high=1.0)
+    restart: float = setting(0.15, "restart probability", high=1.0)
     steps: int = setting(10, "power iterations", low=0)
 
 
@@ -336,15 +324,15 @@ class PropagationSettings(Section):
 class LinksSettings(Section):
     """Link prediction: the encoder whose inner products score pairs, and its training signal."""
 
-    width: int = setting(64, "width of the embeddings", low=1)
-    length: float = setting(1.8, "norm of the rows before propagation", low=0.0)
+    width: int = setting(64, "width of the embeddings")
+    length: float = setting(1.8, "norm of the rows before propagation")
     hidden: float = setting(0.3, "share of the edges hidden per step, to be predicted", low=0.01, high=1.0)
-    steps: int = setting(300, "training steps", low=1)
-    evaluate_every: int = setting(10, "steps between two evaluations on validation pairs", low=1)
-    learning_rate: float = setting(0.01, "learning rate", low=0.0)
-    communities: int = setting(16, "communities if task.clusters is 0", low=1)
+    steps: int = setting(300, "training steps")
+    evaluate_every: int = setting(10, "steps between two evaluations on validation pairs")
+    learning_rate: float = setting(0.01, "learning rate")
+    communities: int = setting(16, "communities if task.clusters is 0")
     supervision: float = setting(
-        0.3, "share of the edges taken out of the graph to supervise the policy", low=0.0, high=1.0
+        0.3, "share of the edges taken out of the graph to supervise the policy", high=1.0
     )
 
 
@@ -352,11 +340,11 @@ class LinksSettings(Section):
 class ClustersSettings(Section):
     """Clustering: k-means on embeddings of Deep Graph Infomax."""
 
-    width: int = setting(256, "width of the embeddings", low=1)
-    steps: int = setting(150, "training steps of the encoder", low=1)
-    shuffles: int = setting(10, "shuffled copies of the features, used in turn", low=1)
-    learning_rate: float = setting(1e-3, "learning rate of the encoder", low=0.0)
-    restarts: int = setting(10, "random starts of k-means", low=1)
+    width: int = setting(256, "width of the embeddings")
+    steps: int = setting(150, "training steps of the encoder")
+    shuffles: int = setting(10, "shuffled copies of the features, used in turn")
+    learning_rate: float = setting(1e-3, "learning rate of the encoder")
+    restarts: int = setting(10, "random starts of k-means")
 
 
 @dataclass(frozen=True)
@@ -380,7 +368,7 @@ class Config:
 
     def with_values(self, values: Mapping[str, Mapping[str, Any]]) -> Config:
         """Return a copy with the values of a nested mapping in place."""
-        sections = {item.name: getattr(self, item.name) for item in fields(self)}
+        sections = dict(vars(self))
         for name, changes in values.items():
             if name not in sections:
                 hint = _RENAMED_HINT.get(name) or nearest(name, sections)
@@ -409,23 +397,18 @@ class Config:
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Return the settings as a nested dictionary of plain values."""
         return {
-            section.name: {
-                item.name: list(value) if isinstance(value, tuple) else value
-                for item in fields(getattr(self, section.name))
-                for value in [getattr(getattr(self, section.name), item.name)]
-            }
-            for section in fields(self)
+            name: {key: list(value) if isinstance(value, tuple) else value for key, value in section.items()}
+            for name, section in dataclasses.asdict(self).items()
         }
 
     def to_toml(self) -> str:
         """Write the settings as TOML, each with its sentence as a comment."""
         lines = []
-        for section in fields(self):
-            values = getattr(self, section.name)
-            lines.append(f"[{section.name}]")
+        for name, section in vars(self).items():
+            lines.append(f"[{name}]")
             lines += [
-                f"{item.name} = {_toml_text(getattr(values, item.name))}  # {item.metadata['about']}"
-                for item in fields(values)
+                f"{item.name} = {toml_text(getattr(section, item.name))}  # {item.metadata['about']}"
+                for item in fields(section)
             ]
             lines.append("")
         return "\n".join(lines)
@@ -454,58 +437,11 @@ def task_config(kind: str) -> Config:
     return shipped_config(kind).with_values({"task": {"kind": kind}})
 
 
-_ADDED_IN_0_2: dict[str, dict[str, Any]] = {
-    "training": {
-        "perturbed_graphs": 4,
-        "label_error_deviations": 3.0,
-        "label_error_min_per_class": 20,
-        "label_error_every": 5,
-        "part_fan_out": [256, 4],
-    },
-    "hopwise": {
-        "margin_alone": 2.0,
-        "margin_together": 1.0,
-        "shares": [0.5, 1.0],
-        "max_weights": 20_000_000,
-        "max_values": 100_000_000,
-    },
-    "gcn": {
-        "layers": 3,
-        "weight": 0.5,
-        "learning_rate": 0.01,
-        "weight_decay": 5e-4,
-        "epochs": 300,
-        "patience": 50,
-        "evaluate_every": 10,
-        "min_validation": 100,
-        "max_edges": 500_000,
-        "max_weights": 20_000_000,
-    },
-    "threshold": {
-        "candidates": [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
-        "without_validation": 0.5,
-        "margin": 1.0,
-        "penalty": 1e-3,
-        "steps": 60,
-    },
-    "inference": {"context_episodes": 2},
-    "propagation": {"restart": 0.15, "steps": 10},
-    "links": {
-        "width": 64,
-        "length": 1.8,
-        "hidden": 0.3,
-        "steps": 300,
-        "evaluate_every": 10,
-        "learning_rate": 0.01,
-        "communities": 16,
-        "supervision": 0.3,
-    },
-    "clusters": {"width": 256, "steps": 150, "shuffles": 10, "learning_rate": 1e-3, "restarts": 10},
-}
-"""What 0.1 had as constants. These values are frozen: a model of 0.1 keeps them whatever the defaults become."""
-
 _BEFORE: dict[str, dict[str, Any]] = {"training": {"injected_weight": 0.0}, "reader": {"deep": False}}
-"""Values of settings before they existed, where that is not their default; older than 0.1.0's release."""
+"""Values of settings before they existed, where that is not their default.
+
+A setting whose default changes gets its old one here, so that a model of 0.1 keeps what were constants then.
+"""
 
 _RENAMED = {"doubt": "label_error_gap", "most_nodes": "max_nodes", "both_ways": "symmetrise"}
 _RENAMED_HINT = {"reader": "; its settings are in 'hopwise' and 'gcn' now"}
@@ -528,9 +464,7 @@ def upgrade_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     if new["policy"].get("state") == "circles":
         new["policy"]["state"] = "neighbourhood"
     whole = Config().to_dict()
-    return {
-        name: whole.get(name, {}) | _ADDED_IN_0_2.get(name, {}) | new.get(name, {}) for name in whole | new
-    }
+    return {name: whole.get(name, {}) | new.get(name, {}) for name in whole | new}
 
 
 def _toml_value(text: str) -> Any:
@@ -541,12 +475,9 @@ def _toml_value(text: str) -> Any:
         return text
 
 
-def _toml_text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return "[" + ", ".join(_toml_text(part) for part in value) + "]"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+def toml_text(value: Any) -> str:
+    """Write a value as in TOML, which is as in JSON but for infinity."""
+    return json.dumps(value).replace("Infinity", "inf")
 
 
 def _checked(owner: str, item: dataclasses.Field[Any], value: Any) -> Any:
@@ -577,7 +508,7 @@ def _number(name: str, value: Any, default: int | float, limits: Mapping[str, An
     if isinstance(value, bool) or not isinstance(value, allowed) or math.isnan(value):
         raise ConfigError(f"{name} must be {kind}, found {value!r}")
     low, high = limits["low"], limits["high"]
-    if (low is not None and value < low) or (high is not None and value > high):
+    if value < low or (high is not None and value > high):
         bounds = f"at least {low}" if high is None else f"between {low} and {high}"
         raise ConfigError(f"{name} must be {bounds}, found {value!r}")
     return type(default)(value)

@@ -4,6 +4,7 @@ import inspect
 import json
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -180,7 +181,7 @@ def test_names_that_the_help_lists_are_those_that_the_package_knows():
     assert [field.name for field in fields(Columns)] == list(COLUMN_ROLES)
     assert SUFFIXES == tables.SUFFIXES
     choices = {item.metadata["choices"] for item in (*fields(TaskSettings), *fields(FeaturesSettings))}
-    assert {tuple(TaskKind), tuple(FeatureKind)} <= choices
+    assert {get_args(TaskKind), get_args(FeatureKind)} <= choices
 
 
 # --- bad input ---

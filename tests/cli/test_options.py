@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from gdpnet.cli.inputs import open_named
-from gdpnet.cli.options import GraphSource, TaskKind, config_of, source_of
+from gdpnet.cli.options import GraphSource, config_of
+from gdpnet.cli.runs import open_named
 from gdpnet.config import Config, shipped_config, task_config
 from helpers.small import write_folder
 
@@ -28,16 +28,16 @@ def test_a_run_of_version_0_1_is_opened_with_all_its_column_names(tmp_path):
 
 
 def test_column_names_are_read_by_role():
-    source = source_of(None, ["label=topic", "features=f1,f4"], None)
+    source = GraphSource.of(None, ["label=topic", "features=f1,f4"], None)
     assert source.columns == {"label": "topic", "features": ("f1", "f4")}
 
 
 def test_settings_come_from_the_file_else_from_those_shipped_then_from_options(tmp_path):
     assert config_of("citeseer") == shipped_config("citeseer")
-    assert config_of("cora", task=TaskKind.links) == task_config("links")
+    assert config_of("cora", task="links") == task_config("links")
     (tmp_path / "mine.toml").write_text("[ppo]\ndiscount = 0.5\n")
     changes = {"policy": {"hops": 2}}
-    found = config_of("citeseer", tmp_path / "mine.toml", ["ppo.passes=7"], TaskKind.clusters, changes)
+    found = config_of("citeseer", tmp_path / "mine.toml", ["ppo.passes=7"], "clusters", changes)
     assert found == Config().with_values(
         {"ppo": {"discount": 0.5, "passes": 7}, "task": {"kind": "clusters"}, "policy": {"hops": 2}}
     )

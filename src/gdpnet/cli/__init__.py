@@ -14,30 +14,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from typer.main import get_command
 
     from gdpnet.cli.app import app
-    from gdpnet.errors import GDPNetError
 
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
         code = get_command(app).main(words or ["--help"], prog_name="gdpnet", standalone_mode=False)
-    except GDPNetError as error:
-        if debug:
-            raise
-        return _fail(str(error))
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
         return 0
-    except OSError as error:
-        if debug:
-            raise
-        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except Exception as error:
-        # typer raises its own usage errors, which carry their sentence in `format_message`
-        if debug or not hasattr(error, "format_message"):
+        sentence = _sentence_of(error)
+        if debug or sentence is None:
             raise
-        return _fail(error.format_message())
+        print(f"gdpnet: {' '.join(sentence.split())}", file=sys.stderr)
+        return 2
     if code == INTERRUPTED:
         print(
             "gdpnet: interrupted; finished work is saved: continue train with --resume, and other commands by "
@@ -52,6 +44,13 @@ def run() -> None:
     sys.exit(main())
 
 
-def _fail(sentence: str) -> int:
-    print(f"gdpnet: {' '.join(sentence.split())}", file=sys.stderr)
-    return 2
+def _sentence_of(error: Exception) -> str | None:
+    """Return what to tell the user; None for a mistake of the program."""
+    from gdpnet.errors import GDPNetError
+
+    if isinstance(error, GDPNetError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    # typer raises its own usage errors, which carry their sentence in `format_message`
+    return error.format_message() if hasattr(error, "format_message") else None

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import getdoc
-from typing import Annotated
+from functools import wraps
+from inspect import Parameter, getdoc, signature
+from typing import Annotated, Any
 
 import typer
 
 from gdpnet._core.version import __version__
-from gdpnet.cli import compare, data, paper, predict, settings, tasks, train
+from gdpnet.cli import compare, data, paper, predict, settings, train
+from gdpnet.cli.options import COMPUTING, GraphSource, Json
+from gdpnet.cli.output import print_json
 
-_COMMANDS: dict[str, dict[Callable[..., None], str]] = {
+_COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
     "Train a model": {
         train.demo: "gdpnet demo --out runs/demo",
         train.train: "gdpnet train cora --out runs/cora",
@@ -32,7 +35,7 @@ _COMMANDS: dict[str, dict[Callable[..., None], str]] = {
     "Compare methods": {
         compare.tune: "gdpnet tune --dataset cora --methods gcn,gat",
         compare.robustness: "gdpnet robustness --dataset cora --rates 0,1.0 --seeds 3",
-        tasks.tasks: "gdpnet tasks links --dataset cora --seeds 3",
+        compare.tasks: "gdpnet tasks links --dataset cora --seeds 3",
         paper.reproduce: "gdpnet reproduce table2 --datasets cora --trials 3",
         paper.report: "gdpnet report results --out report.html",
     },
@@ -54,7 +57,33 @@ def _add_commands() -> None:
             paragraphs = (getdoc(command) or "").split("\n\n")
             text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
             epilog = f"Example: [bold]{example}[/bold]"
-            app.command(help=text, epilog=epilog, rich_help_panel=panel)(command)
+            app.command(help=text, epilog=epilog, rich_help_panel=panel)(_with_shared_options(command))
+
+
+def _with_shared_options(command: Callable[..., Any]) -> Callable[..., None]:
+    """Return a command as typer takes it: with the options of its ``source`` one by one, and with --json.
+
+    A command returns its record, which --json prints. One that prints less with --json takes the option itself.
+    """
+    own, shared = (signature(each, eval_str=True).parameters for each in (command, GraphSource.of))
+    options: list[Parameter] = []
+    for name, one in own.items():
+        options += shared.values() if name == "source" else [one]
+    if "as_json" not in own:
+        panels = [one.annotation.__metadata__[0].rich_help_panel for one in options] + [COMPUTING]
+        as_json = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=Json)
+        options.insert(panels.index(COMPUTING), as_json)
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        wanted = given["as_json"] if "as_json" in own else given.pop("as_json")
+        if "source" in own:
+            given["source"] = GraphSource.of(**{name: given.pop(name) for name in shared})
+        print_json(wanted, command(**given))
+
+    keyword_only = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in options]
+    run.__signature__ = signature(command).replace(parameters=keyword_only)  # type: ignore[attr-defined]
+    return run
 
 
 def _show_version(wanted: bool) -> bool:

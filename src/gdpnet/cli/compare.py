@@ -1,38 +1,23 @@
-"""Commands that compare methods: tune, robustness and tasks."""
+"""Commands that compare methods on noisy graphs: tune, robustness and tasks."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from gdpnet.cli.options import (
-    COMPUTING,
-    DATA,
-    MODEL,
-    OUTPUT,
-    ConfigFile,
-    DataDir,
-    Device,
-    DeviceName,
-    Directed,
-    GraphNames,
-    Jobs,
-    Json,
-    Overrides,
-    Records,
-    ReportOnly,
-    Split,
-    SplitName,
-    config_of,
-    names_in,
-    option,
-)
-from gdpnet.cli.output import TrialProgress, print_json, print_scores, print_table
+import typer
+
+from gdpnet.cli import options as opt
+from gdpnet.cli.output import TrialProgress, print_scores, print_table
+from gdpnet.config import Config, read_config, task_config
 from gdpnet.data.datasets.known import check_name
 from gdpnet.errors import ConfigError
 
 if TYPE_CHECKING:
+    from gdpnet.benchmark.cases import Setting
     from gdpnet.benchmark.robustness import Row
 
 USUAL_METHODS = (
@@ -56,39 +41,33 @@ def _check_rates(text: str) -> str:
 
 Noise = Annotated[
     str,
-    option(
-        DATA,
+    opt.data(
+        "--noise KIND",
         "Kind of noise, as in `gdpnet noise`; join several with +, each but the last with a fixed rate, as in "
         "flipped-bits:0.1+prbcd.",
-        metavar="KIND",
     ),
 ]
 Rates = Annotated[
-    str,
-    option(DATA, "Comma-separated rates of the noise.", metavar="NUMBERS", callback=_check_rates),
+    str, opt.data("--rates NUMBERS", "Comma-separated rates of the noise.", callback=_check_rates)
 ]
-Methods = Annotated[
-    str,
-    option(MODEL, "Comma-separated methods; all for every method.", metavar="NAMES"),
-]
-Seeds = Annotated[int, option(COMPUTING, "Number of seeds.", min=1, metavar="N")]
-FirstSeed = Annotated[int, option(COMPUTING, "First seed.", min=0, metavar="N")]
+Methods = Annotated[str, opt.model("--methods NAMES", "Comma-separated methods; all for every method.")]
+Seeds = Annotated[int, opt.computing("--seeds N", "Number of seeds.", min=1)]
+FirstSeed = Annotated[int, opt.computing("--first-seed N", "First seed.", min=0)]
 
 
 def tune(
-    dataset: GraphNames,
+    dataset: opt.GraphNames,
     noise: Noise = "random-links",
     rates: Rates = "0,1.0",
-    split: SplitName = Split.paper,
-    data_dir: DataDir = None,
-    directed: Directed = None,
+    split: opt.SplitName = "paper",
+    data_dir: opt.DataDir = None,
+    directed: opt.Directed = None,
     methods: Methods = "all",
-    records: Records = Path("results/settings.jsonl"),
-    as_json: Json = False,
-    seed: Annotated[int, option(COMPUTING, "Seed of noise and training.", min=0, metavar="N")] = 0,
-    jobs: Jobs = 1,
-    device: DeviceName = Device.auto,
-) -> None:
+    records: opt.Records = Path("results/settings.jsonl"),
+    seed: Annotated[int, opt.computing("--seed N", "Seed of noise and training.", min=0)] = 0,
+    jobs: opt.Jobs = 1,
+    device: opt.DeviceName = "auto",
+) -> dict[str, Any]:
     """Search the hyper-parameters of the baselines, for `gdpnet robustness` to use.
 
     Each method tries twelve candidates and keeps the one with the best mean score on validation nodes over all
@@ -98,22 +77,17 @@ def tune(
     check_names(dataset)
 
     from gdpnet.benchmark.ablations import VARIANTS
-    from gdpnet.benchmark.cases import Setting, check_noise
+    from gdpnet.benchmark.cases import check_noise
     from gdpnet.benchmark.sweep import run_all
     from gdpnet.benchmark.tuning import check_tunable, searched_settings, searches_left
 
     wanted = [name for name in wanted if name not in VARIANTS]  # GDPNet has its settings in TOML files
     check_tunable(wanted)
     check_noise(noise, levels)
-    refuse_untrainable(dataset, data_dir, split.value, seed, device.value, bool(directed))
-    cases = {
-        name: tuple(
-            Setting(name, split.value, noise, rate, seed, data_dir, bool(directed)) for rate in levels
-        )
-        for name in dataset
-    }
-    asked = [(some, config_of(name)) for name, some in cases.items()]
-    left = searches_left(asked, wanted, device.value, records)
+    cases = cases_of(dataset, noise, levels, [seed], split, data_dir, bool(directed))
+    refuse_untrainable(cases.values(), device)
+    asked = [(some, opt.config_of(name)) for name, some in cases.items()]
+    left = searches_left(asked, wanted, device, records)
     run_all(left, records, jobs, TrialProgress(len(left)))
     graphs = {some[0].to_record()["graph"] for some in cases.values()}
     found = {key: one for key, one in searched_settings(records).items() if key[0] in graphs}
@@ -126,39 +100,36 @@ def tune(
             for key, one in sorted(found.items())
         ],
     )
-    print_json(as_json, {"settings": [{"graph": g, "method": m, **asdict(s)} for (g, m), s in found.items()]})
+    return {"settings": [{"graph": g, "method": m, **asdict(s)} for (g, m), s in found.items()]}
 
 
 def robustness(
-    dataset: GraphNames,
+    dataset: opt.GraphNames,
     noise: Noise = "random-links",
     rates: Rates = "0,0.25,0.5,1.0",
-    split: SplitName = Split.paper,
-    data_dir: DataDir = None,
-    directed: Directed = None,
+    split: opt.SplitName = "paper",
+    data_dir: opt.DataDir = None,
+    directed: opt.Directed = None,
     methods: Methods = USUAL_METHODS,
     tuned: Annotated[
         Path,
-        option(
-            MODEL,
+        opt.model(
+            "--tuned FILE",
             "Hyper-parameters found by `gdpnet tune`; baselines that it has none for use their defaults.",
-            metavar="FILE",
         ),
     ] = Path("results/settings.jsonl"),
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    records: Records = Path("results/robustness.jsonl"),
+    config: opt.ConfigFile = None,
+    overrides: opt.Overrides = None,
+    records: opt.Records = Path("results/robustness.jsonl"),
     figures: Annotated[
-        Path | None,
-        option(OUTPUT, "Folder to draw accuracy curves in.", metavar="FOLDER"),
+        Path | None, opt.output("--figures FOLDER", "Folder to draw accuracy curves in.")
     ] = None,
-    report_only: ReportOnly = False,
-    as_json: Json = False,
+    report_only: opt.ReportOnly = False,
     seeds: Seeds = 5,
     first_seed: FirstSeed = 0,
-    jobs: Jobs = 1,
-    device: DeviceName = Device.auto,
-) -> None:
+    jobs: opt.Jobs = 1,
+    device: opt.DeviceName = "auto",
+) -> dict[str, Any]:
     """Compare GDPNet with other methods under increasing noise.
 
     Each result is appended to --records. Results that the file holds are not computed again, so an interrupted
@@ -167,57 +138,144 @@ def robustness(
     wanted, levels = _methods_of(methods), rates_of(rates)
     if not report_only:
         check_names(dataset)
-    configs = {name: config_of(name, config, overrides) for name in dataset}
+    configs = {name: opt.config_of(name, config, overrides) for name in dataset}
 
-    from gdpnet._core.files import plain
-    from gdpnet.benchmark.cases import Setting, check_noise
+    from gdpnet.benchmark.cases import check_noise
     from gdpnet.benchmark.records import read_records
-    from gdpnet.benchmark.robustness import check_methods, plan, summarise
-    from gdpnet.benchmark.sweep import run_all
-    from gdpnet.benchmark.tuning import searched_settings
+    from gdpnet.benchmark.robustness import check_methods, summarise
 
     check_methods(wanted)
     check_noise(noise, levels)
-    units, graphs, found = [], set(), searched_settings(tuned)
-    for name in dataset:
-        cases = [
-            Setting(name, split.value, noise, rate, seed, data_dir, bool(directed))
-            for rate in levels
-            for seed in range(first_seed, first_seed + seeds)
-        ]
-        graph = cases[0].to_record()["graph"]
-        graphs.add(graph)
-        searched = {method: one for (place, method), one in found.items() if place == graph}
-        units += plan(cases, wanted, configs[name], device.value, records, searched)
+    numbers = range(first_seed, first_seed + seeds)
+    cases = cases_of(dataset, noise, levels, numbers, split, data_dir, bool(directed))
+    graphs = {some[0].to_record()["graph"] for some in cases.values()}
     if not report_only:
-        refuse_untrainable(dataset, data_dir, split.value, first_seed, device.value, bool(directed))
-        run_all(units, records, jobs, TrialProgress(len(units)))
-    rows = [
-        row
-        for row in summarise(read_records(records))
-        if row.graph in graphs and row.noise == noise and row.rate in levels and row.method in wanted
-    ]
+        refuse_untrainable(cases.values(), device)
+        run_trials(cases, wanted, configs, tuned, records, jobs, device)
+    rows = _rows_of(summarise(read_records(records)), graphs, noise, levels, wanted)
     for name in sorted({row.graph for row in rows}):
         _print_robustness(f"{name}, {noise}", [row for row in rows if row.graph == name])
     if figures is not None:
         from gdpnet.benchmark.curves import draw_curves
 
         print("figures: " + ", ".join(str(path) for path in draw_curves(rows, figures)))
-    print_json(as_json, {"rows": [plain(row.to_dict()) for row in rows]})
+    return {"rows": [asdict(row) for row in rows]}
 
 
-def refuse_untrainable(
-    names: list[str], data_dir: Path | None, split: str, seed: int, device: str, directed: bool = False
+def tasks(
+    task: Annotated[
+        Literal["links", "clusters"], typer.Argument(metavar="TASK", help="Link prediction or clustering.")
+    ],
+    dataset: opt.GraphNames,
+    noise: Noise = "random-links",
+    rates: Rates = "0,0.5,1.0",
+    data_dir: opt.DataDir = None,
+    methods: Methods = "all",
+    config: opt.ConfigFile = None,
+    overrides: opt.Overrides = None,
+    records: opt.Records = Path("results/tasks.jsonl"),
+    report_only: opt.ReportOnly = False,
+    seeds: Seeds = 5,
+    first_seed: FirstSeed = 0,
+    jobs: opt.Jobs = 1,
+    device: opt.DeviceName = "auto",
+) -> dict[str, Any]:
+    """Compare GDPNet with other methods for link prediction or clustering, under increasing noise.
+
+    Noise is added to training edges only. Each result is appended to --records. Results that the file holds are not
+    computed again, so an interrupted comparison continues when run again.
+    """
+    names, levels = opt.names_in(methods, "--methods", "method"), rates_of(rates)
+    if not report_only:
+        check_names(dataset)
+    base = read_config(config) if config is not None else task_config(task)
+    settings = base.with_overrides(overrides or []).with_values({"task": {"kind": task}})
+
+    from gdpnet._core.device import pick_device
+    from gdpnet.benchmark import unsupervised
+    from gdpnet.benchmark.cases import Setting, check_noise, open_case
+    from gdpnet.benchmark.records import read_records
+    from gdpnet.benchmark.sweep import run_all
+
+    known = unsupervised.known_methods(task)
+    wanted = known if "all" in names else names
+    unsupervised.check_methods(task, wanted)
+    check_noise(noise, levels)
+    pick_device(device)
+    units = [
+        unsupervised.Trial(
+            task, Setting(name, "paper", noise, rate, seed, data_dir), method, settings, device
+        )
+        for name in dataset
+        for seed in range(first_seed, first_seed + seeds)
+        for rate in levels
+        for method in wanted
+    ]
+    if not report_only:
+        for name in dataset:
+            graph = open_case(Setting(name, "paper", noise, 0.0, 0, data_dir))
+            unsupervised.check_servable(task, graph, settings)
+        left = unsupervised.SWEEP.missing(units, records)
+        run_all(left, records, jobs, TrialProgress(len(left)))
+    known_rows = (row for row in unsupervised.summarise(read_records(records)) if row.task == task)
+    rows = _rows_of(known_rows, dataset, noise, levels, wanted)
+    for name in dataset:
+        some = [row for row in rows if row.graph == name]
+        for key, measure in unsupervised.MEASURES[task].items():
+            print_scores(f"{name}, {task}, {noise}: {measure}", some, known, key)
+    return {"rows": [asdict(row) for row in rows]}
+
+
+def cases_of(
+    names: list[str],
+    noise: str,
+    rates: Iterable[float],
+    seeds: Iterable[int],
+    split: str = "paper",
+    data_dir: Path | None = None,
+    directed: bool = False,
+) -> dict[str, tuple[Setting, ...]]:
+    """Return the perturbed graphs of each dataset, one per rate and seed."""
+    from gdpnet.benchmark.cases import Setting
+
+    each = list(product(rates, seeds))
+    return {
+        name: tuple(Setting(name, split, noise, rate, seed, data_dir, directed) for rate, seed in each)
+        for name in names
+    }
+
+
+def run_trials(
+    cases: dict[str, tuple[Setting, ...]],
+    methods: list[str],
+    configs: dict[str, Config],
+    tuned: Path,
+    records: Path,
+    jobs: int,
+    device: str,
 ) -> None:
+    """Run the trials that a file of records lacks, each baseline with the settings that were found for it."""
+    from gdpnet.benchmark.robustness import plan
+    from gdpnet.benchmark.sweep import run_all
+    from gdpnet.benchmark.tuning import searched_settings
+
+    found, units = searched_settings(tuned), []
+    for name, some in cases.items():
+        graph = some[0].to_record()["graph"]
+        searched = {method: one for (place, method), one in found.items() if place == graph}
+        units += plan(some, methods, configs[name], device, records, searched)
+    run_all(units, records, jobs, TrialProgress(len(units)))
+
+
+def refuse_untrainable(cases: Iterable[tuple[Setting, ...]], device: str) -> None:
     """Refuse a missing device, and a graph that no method can be trained on, before anything runs."""
     from gdpnet._core.device import pick_device
-    from gdpnet.data.io.open import open_graph
+    from gdpnet.benchmark.cases import open_case
     from gdpnet.training.data import cut_for_training
 
     pick_device(device)
-    for name in names:
-        graph = open_graph(name, data_dir=data_dir, directed=directed, split=split, seed=seed)
-        cut_for_training(graph, seed)
+    for setting, *_ in cases:
+        cut_for_training(open_case(setting), setting.seed)
 
 
 def check_names(names: list[str]) -> None:
@@ -228,7 +286,7 @@ def check_names(names: list[str]) -> None:
 
 def _methods_of(text: str) -> list[str]:
     """Return the methods of an option; ``all`` stands for every baseline and the usual methods."""
-    names = names_in(text, "--methods", "method")
+    names = opt.names_in(text, "--methods", "method")
     if "all" not in names:
         return names
 
@@ -238,6 +296,17 @@ def _methods_of(text: str) -> list[str]:
     return list(dict.fromkeys([*named, *baseline_names(), *USUAL_METHODS.split(", ")]))
 
 
+def _rows_of(
+    rows: Iterable[Any], graphs: Collection[str], noise: str, rates: list[float], methods: Collection[str]
+) -> list[Any]:
+    """Return the rows that a command asked for, of all that its file of records gives."""
+    return [
+        row
+        for row in rows
+        if row.graph in graphs and row.noise == noise and row.rate in rates and row.method in methods
+    ]
+
+
 def _print_robustness(title: str, rows: list[Row]) -> None:
     """Print the scores of one graph, best method under most noise first, and the effect on edges."""
     from gdpnet.benchmark.robustness import LINK_METRICS
@@ -245,7 +314,7 @@ def _print_robustness(title: str, rows: list[Row]) -> None:
     most = max(row.rate for row in rows)
     last = {row.method: row.mean for row in rows if row.rate == most and row.seeds}
     order = sorted({row.method for row in rows}, key=lambda name: (-last.get(name, 0.0), name))
-    print_scores(f"{title}: micro-F1 on test", rows, order, lambda row: (row.mean, row.deviation))
+    print_scores(f"{title}: micro-F1 on test", rows, order)
     judged = sorted((row for row in rows if row.links), key=lambda row: (order.index(row.method), row.rate))
     if judged:
         cells = [(row.method, *row.link_cells) for row in judged]

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import Annotated, Any
 
-from gdpnet.cli.options import (
-    DATA,
-    OUTPUT,
-    ColumnNames,
-    DataDir,
-    Device,
-    DeviceName,
-    Directed,
-    GraphName,
-    Json,
-    Seed,
-    Split,
-    SplitName,
-    option,
-    source_of,
-)
-from gdpnet.cli.output import print_graph, print_json, print_metrics, print_table
+from gdpnet.cli import options as opt
+from gdpnet.cli.output import print_graph, print_metrics, print_table
 from gdpnet.config import shipped_config
 from gdpnet.data.datasets.known import DATASETS, is_present
 from gdpnet.errors import ConfigError, GraphError, nearest
@@ -42,29 +27,18 @@ NOISE_KINDS = (
     "grbcd",
 )
 
-NewFolder = Annotated[
-    Path,
-    option(OUTPUT, "New or empty folder to write.", "--out", metavar="FOLDER"),
-]
-GRAPH = "Generated graph"
+_size = partial(opt.option, "Generated graph")
 
 
-def datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
+def datasets(data_dir: opt.DataDir = None) -> dict[str, Any]:
     """List the datasets that are known by name, with their sizes and whether their files are here."""
+    counts = ("nodes", "links", "features", "classes", "train")
     rows: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "nodes": known.nodes,
-            "links": known.links,
-            "features": known.features,
-            "classes": known.classes,
-            "train": known.train,
-            "discount": shipped_config(name).ppo.discount,
-            "here": is_present(name, data_dir),
-        }
+        {"name": name}
+        | {count: getattr(known, count) for count in counts}
+        | {"discount": shipped_config(name).ppo.discount, "here": is_present(name, data_dir)}
         for name, known in DATASETS.items()
     ]
-    counts = ("nodes", "links", "features", "classes", "train")
     cells = [
         (
             row["name"],
@@ -80,7 +54,7 @@ def datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
     print(
         "Each has 500 validation and 1,000 test nodes. 'synthetic' is a generated graph whose noise is known."
     )
-    print_json(as_json, {"datasets": rows})
+    return {"datasets": rows}
 
 
 def _check_kinds(words: list[str]) -> list[str]:
@@ -97,44 +71,38 @@ def _check_kinds(words: list[str]) -> list[str]:
 
 
 def noise(
-    graph: GraphName,
+    graph: opt.GraphName,
     *,
     kinds: Annotated[
         list[str],
-        option(
-            DATA,
+        opt.data(
+            "--kind KIND=RATE",
             f"Kind of noise and its rate; repeat for several. Kinds: {', '.join(NOISE_KINDS)}.",
-            "--kind",
-            metavar="KIND=RATE",
             callback=_check_kinds,
         ),
     ],
-    split: SplitName = Split.paper,
-    data_dir: DataDir = None,
-    columns: ColumnNames = None,
-    directed: Directed = None,
-    out: NewFolder,
-    as_json: Json = False,
-    seed: Seed = 0,
-    device: DeviceName = Device.auto,
-) -> None:
+    split: opt.SplitName = "paper",
+    source: opt.GraphSource,
+    out: opt.NewFolder,
+    seed: opt.Seed = 0,
+    device: opt.DeviceName = "auto",
+) -> dict[str, Any]:
     """Add noise to a graph and write the result, with a list of all changes, to a new folder.
 
     The folder is a graph that every other command reads.
     """
-    from gdpnet._core.device import pick_device
     from gdpnet._core.files import check_new
-    from gdpnet.cli.inputs import open_named
-    from gdpnet.data.noise.adversarial import attacks
+    from gdpnet.benchmark.cases import noises_on
+    from gdpnet.cli.runs import open_named
     from gdpnet.data.noise.folder import count_changes, write_noisy
-    from gdpnet.data.noise.registry import NOISES, check_rate, corrupt_all
+    from gdpnet.data.noise.registry import check_rate, corrupt_all
 
-    noises = NOISES | attacks(pick_device(device.value))
+    noises = noises_on(device)
     steps = [(kind, float(rate)) for kind, _, rate in (word.partition("=") for word in kinds)]
     for kind, rate in steps:
         check_rate(kind, rate)
     check_new(out)
-    loaded = open_named(graph, source_of(data_dir, columns, directed), split.value, seed)
+    loaded = open_named(graph, source, split, seed)
     print_graph(graph, loaded)
     noisy = corrupt_all(loaded, steps, seed, noises)
     about = {"graph": graph, "seed": seed, "kinds": [{"kind": kind, "rate": rate} for kind, rate in steps]}
@@ -143,30 +111,23 @@ def noise(
     print(f"noisy graph: {out}" + ("; train on it with --directed" if noisy.graph.is_directed else ""))
     print(f"the same with the true labels and edges: {out / 'graph.npz'}")
     print(f"all changes: {out / 'changes.parquet'}")
-    print_json(as_json, about | {"out": str(out)} | count_changes(noisy))
+    return about | {"out": str(out)} | count_changes(noisy)
 
 
 def generate(
     *,
-    nodes: Annotated[int, option(GRAPH, "Number of nodes.", min=10, metavar="N")] = 10_000,
+    nodes: Annotated[int, _size("--nodes N", "Number of nodes.", min=10)] = 10_000,
     edges: Annotated[
-        int,
-        option(GRAPH, "Number of directed edges; an undirected edge counts twice.", min=0, metavar="N"),
+        int, _size("--edges N", "Number of directed edges; an undirected edge counts twice.", min=0)
     ] = 200_000,
-    features: Annotated[
-        int, option(GRAPH, "Number of features per node; 0 for none.", min=0, metavar="N")
-    ] = 32,
+    features: Annotated[int, _size("--features N", "Number of features per node; 0 for none.", min=0)] = 32,
     classes: Annotated[
-        int,
-        option(GRAPH, "Number of classes, which are also the communities.", min=2, metavar="N"),
+        int, _size("--classes N", "Number of classes, which are also the communities.", min=2)
     ] = 8,
-    noise: Annotated[
-        float, option(GRAPH, "Share of the edges that are spurious.", min=0, max=1, metavar="N")
-    ] = 0.2,
-    out: NewFolder,
-    as_json: Json = False,
-    seed: Seed = 0,
-) -> None:
+    noise: Annotated[float, _size("--noise N", "Share of the edges that are spurious.", min=0, max=1)] = 0.2,
+    out: opt.NewFolder,
+    seed: opt.Seed = 0,
+) -> dict[str, Any]:
     """Generate a graph of any size, with heavy-tailed degrees and known spurious edges, as a store on disk."""
     from gdpnet._core.files import check_new
     from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
@@ -176,33 +137,28 @@ def generate(
     check_new(out)
     generate_store(settings, seed, out)
     print_graph(str(out), open_store(out))
-    print_json(as_json, {"out": str(out), "nodes": nodes, "edges": edges // 2 * 2, "seed": seed})
+    return {"out": str(out), "nodes": nodes, "edges": edges // 2 * 2, "seed": seed}
 
 
 def store(
-    graph: GraphName,
+    graph: opt.GraphName,
     *,
-    split: SplitName = Split.paper,
-    data_dir: DataDir = None,
-    columns: ColumnNames = None,
-    directed: Directed = None,
-    out: NewFolder,
-    as_json: Json = False,
-    seed: Seed = 0,
-) -> None:
+    split: opt.SplitName = "paper",
+    source: opt.GraphSource,
+    out: opt.NewFolder,
+    seed: opt.Seed = 0,
+) -> dict[str, Any]:
     """Write a graph as a store: a folder of plain arrays that are memory-mapped instead of read.
 
     Every command takes a store as a graph, so graphs may be larger than memory.
     """
     from gdpnet._core.files import check_new
-    from gdpnet.cli.inputs import open_named
+    from gdpnet.cli.runs import open_named
     from gdpnet.data.io.store import write_store
 
     check_new(out)
-    loaded = open_named(graph, source_of(data_dir, columns, directed), split.value, seed)
+    loaded = open_named(graph, source, split, seed)
     print_graph(graph, loaded)
     write_store(loaded, out)
     print(f"store: {out}")
-    print_json(
-        as_json, {"graph": graph, "out": str(out), "nodes": loaded.num_nodes, "edges": loaded.num_edges}
-    )
+    return {"graph": graph, "out": str(out), "nodes": loaded.num_nodes, "edges": loaded.num_edges}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -21,35 +21,10 @@ COLUMN_ROLES = ("source", "target", "weight", "node", "label", "split", "feature
 SUFFIXES = (".csv", ".parquet")
 
 
-class Device(StrEnum):
-    """Where to compute."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-class Split(StrEnum):
-    """How a named dataset is split."""
-
-    paper = "paper"
-    random = "random"
-
-
-class TaskKind(StrEnum):
-    """What a model learns."""
-
-    classification = "classification"
-    multi_label = "multi-label"
-    links = "links"
-    clusters = "clusters"
-
-
-class FeatureKind(StrEnum):
-    """Features of nodes that have none of their own."""
-
-    one_hot = "one-hot"
-    structural = "structural"
+Device = Literal["auto", "cpu", "cuda"]
+Split = Literal["paper", "random"]
+TaskKind = Literal["classification", "multi-label", "links", "clusters"]
+FeatureKind = Literal["one-hot", "structural"]
 
 
 def check_graph(name: str | None) -> str | None:
@@ -80,15 +55,21 @@ def check_columns(words: list[str] | None) -> list[str] | None:
     return words
 
 
-def option(panel: str, help_text: str, *names: str, **more: Any) -> Any:
-    """Declare an option in a group of the help."""
+def option(panel: str, spec: str, help_text: str, **more: Any) -> Any:
+    """Declare an option in a group of the help, its names and value as they are shown there: ``--out FILE``."""
+    names = [word for word in spec.split() if word.startswith("--")]
+    value = spec.split()[len(names) :]
+    more |= {"metavar": value[0]} if value else {}
     return typer.Option(*names, help=help_text, rich_help_panel=panel, **more)
 
 
-def flag(panel: str, help_text: str, *names: str) -> Any:
+def flag(panel: str, name: str, help_text: str, **more: Any) -> Any:
     """Declare an option without a value in a group of the help."""
-    return option(panel, help_text, *names, metavar="")
+    return option(panel, name, help_text, metavar="", **more)
 
+
+data, model, output, computing = (partial(option, panel) for panel in (DATA, MODEL, OUTPUT, COMPUTING))
+"""Declare an option in that group."""
 
 GraphName = Annotated[
     str,
@@ -109,133 +90,103 @@ OptionalGraph = Annotated[
     ),
 ]
 GraphNames = Annotated[
-    list[str],
-    option(DATA, "Name of a dataset or path of a graph; repeat for several.", "--dataset", metavar="GRAPH"),
+    list[str], data("--dataset GRAPH", "Name of a dataset or path of a graph; repeat for several.")
 ]
 RunPath = Annotated[
     Path, typer.Argument(metavar="RUN", callback=check_run, help="Run folder written by `gdpnet train`.")
 ]
-SplitName = Annotated[Split, option(DATA, "Split of a named dataset: fixed, or drawn with the seed.")]
+SplitName = Annotated[Split, data("--split", "Split of a named dataset: fixed, or drawn with the seed.")]
 DataDir = Annotated[
     Path | None,
-    option(
-        DATA,
+    data(
+        "--data-dir FOLDER",
         "Folder of the datasets Planetoid and CitationFull.",
-        metavar="FOLDER",
         show_default="$GDPNET_DATA, else ~/.cache/gdpnet",
     ),
 ]
 ColumnNames = Annotated[
     list[str] | None,
-    option(
-        DATA,
+    data(
+        "--column ROLE=NAME",
         f"Name of a column in your tables; repeat for several. Roles: {', '.join(COLUMN_ROLES)} (comma-separated "
         "names).",
-        "--column",
-        metavar="ROLE=NAME",
         callback=check_columns,
     ),
 ]
 Directed = Annotated[
     bool | None,
-    option(
+    flag(
         DATA,
-        "Read edges as directed from source to target, or in both directions.",
         "--directed/--undirected",
-        metavar="",
+        "Read edges as directed from source to target, or in both directions.",
         show_default="as the run was trained, else undirected",
     ),
 ]
 TaskOption = Annotated[
-    TaskKind | None,
-    option(MODEL, "What to learn.", "--task", show_default="setting task.kind: classification"),
+    TaskKind | None, model("--task", "What to learn.", show_default="setting task.kind: classification")
 ]
 Hops = Annotated[
     int | None,
-    option(
-        MODEL,
+    model(
+        "--hops N",
         "Greatest distance of a candidate from its target.",
-        "--hops",
         min=1,
         max=3,
-        metavar="N",
         show_default="setting policy.hops: 1",
     ),
 ]
 FeaturesOption = Annotated[
     FeatureKind | None,
-    option(
-        MODEL,
+    model(
+        "--features",
         "Features of a graph that has none: one-hot, or structural features computed from the edges around a node, "
         "which also work for new nodes and other graphs.",
-        "--features",
         show_default="setting features.missing: one-hot",
     ),
 ]
-ConfigFile = Annotated[
-    Path | None, option(MODEL, "TOML file with settings; see `gdpnet settings`.", "--config", metavar="FILE")
-]
+ConfigFile = Annotated[Path | None, model("--config FILE", "TOML file with settings; see `gdpnet settings`.")]
 Overrides = Annotated[
     list[str] | None,
-    option(
-        MODEL,
-        "Change one setting; repeat for several. See `gdpnet settings`.",
-        "--set",
-        metavar="SECTION.KEY=VALUE",
-    ),
+    model("--set SECTION.KEY=VALUE", "Change one setting; repeat for several. See `gdpnet settings`."),
 ]
-OutFile = Annotated[Path, option(OUTPUT, "CSV or Parquet file to write.", "--out", metavar="FILE")]
-ShardedOut = Annotated[
-    Path, option(OUTPUT, "CSV or Parquet file to write; with --shards, a folder.", "--out", metavar="PATH")
-]
+OutFile = Annotated[Path, output("--out FILE", "CSV or Parquet file to write.")]
+ShardedOut = Annotated[Path, output("--out PATH", "CSV or Parquet file to write; with --shards, a folder.")]
+RunFolderOut = Annotated[Path, output("--out FOLDER", "Folder for the run.")]
+NewFolder = Annotated[Path, output("--out FOLDER", "New or empty folder to write.")]
 Shards = Annotated[
     bool,
     flag(
         OUTPUT,
+        "--shards",
         "Process the graph in bounded memory and write a folder of Parquet files; run the same command again to "
         "continue after an interruption.",
-        "--shards",
     ),
 ]
 EdgesPerShard = Annotated[
     int | None,
-    option(
-        OUTPUT,
+    output(
+        "--shard-edges --edges-a-shard N",
         "Number of edges per shard.",
-        "--shard-edges",
-        "--edges-a-shard",
         min=1,
-        metavar="N",
         show_default="1,048,576; 4,194,304 on a GPU",
     ),
 ]
 NodeIds = Annotated[
-    str | None,
-    option(
-        OUTPUT,
-        "Comma-separated ids of the nodes to write.",
-        "--nodes",
-        metavar="IDS",
-        show_default="all nodes",
-    ),
+    str | None, output("--nodes IDS", "Comma-separated ids of the nodes to write.", show_default="all nodes")
 ]
 NodeFile = Annotated[
-    Path | None,
-    option(
-        OUTPUT, "Text file with the ids of the nodes to write, one per line.", "--nodes-from", metavar="FILE"
-    ),
+    Path | None, output("--nodes-from FILE", "Text file with the ids of the nodes to write, one per line.")
 ]
-Records = Annotated[Path, option(OUTPUT, "JSON Lines file that results are appended to.", metavar="FILE")]
+Records = Annotated[Path, output("--records FILE", "JSON Lines file that results are appended to.")]
 ReportOnly = Annotated[
-    bool, flag(OUTPUT, "Run nothing; report the results recorded so far.", "--report-only")
+    bool, flag(OUTPUT, "--report-only", "Run nothing; report the results recorded so far.")
 ]
-Json = Annotated[bool, flag(OUTPUT, "Print the result as one line of JSON at the end of stdout.", "--json")]
+Json = Annotated[bool, flag(OUTPUT, "--json", "Print the result as one line of JSON at the end of stdout.")]
 Seed = Annotated[
-    int,
-    option(COMPUTING, "Random seed; the same seed gives the same result.", min=0, max=2**32 - 1, metavar="N"),
+    int, computing("--seed N", "Random seed; the same seed gives the same result.", min=0, max=2**32 - 1)
 ]
-Jobs = Annotated[int, option(COMPUTING, "Number of parallel processes.", min=1, metavar="N")]
-DeviceName = Annotated[Device, option(COMPUTING, "Device; auto uses a GPU if there is one.")]
+Jobs = Annotated[int, computing("--jobs N", "Number of parallel processes.", min=1)]
+DeviceName = Annotated[Device, computing("--device", "Device; auto uses a GPU if there is one.")]
 
 
 @dataclass(frozen=True)
@@ -248,34 +199,34 @@ class GraphSource:
     directed: bool | None = None
     """Whether edges keep their direction; None if no option says so."""
 
+    @classmethod
+    def of(
+        cls, data_dir: DataDir = None, columns: ColumnNames = None, directed: Directed = None
+    ) -> GraphSource:
+        """Gather the options that say how to open a graph."""
+        named = dict(word.split("=", 1) for word in columns or [])
+        parts: dict[str, Any] = {
+            role: tuple(name.split(",")) if role == "features" else name for role, name in named.items()
+        }
+        return cls(data_dir, parts, directed)
+
     def to_record(self) -> dict[str, Any]:
         """Return what a run folder stores to open its graph again."""
         folder = None if self.data_dir is None else str(self.data_dir.resolve())
         return {"data_dir": folder, "columns": dict(self.columns), "directed": bool(self.directed)}
 
-    def or_from(self, record: Mapping[str, Any]) -> GraphSource:
-        """Return these options, completed by those of a run's record."""
+    def or_from(self, record: Mapping[str, Any], *, same_graph: bool = True) -> GraphSource:
+        """Return these options, completed by those of a run's record; for another graph by the direction alone."""
         if not record:
             return self
+        directed = record["directed"] if self.directed is None else self.directed
+        if not same_graph:
+            return replace(self, directed=directed)
         columns = {
             role: tuple(name) if isinstance(name, list) else name for role, name in record["columns"].items()
         }
         known_dir = None if record["data_dir"] is None else Path(record["data_dir"])
-        directed = record["directed"] if self.directed is None else self.directed
         return GraphSource(self.data_dir or known_dir, self.columns or columns, directed)
-
-    def directed_as(self, record: Mapping[str, Any]) -> GraphSource:
-        """Return these options, with the direction of a run's record if they do not give one."""
-        return self if self.directed is not None or not record else replace(self, directed=record["directed"])
-
-
-def source_of(data_dir: Path | None, columns: list[str] | None, directed: bool | None) -> GraphSource:
-    """Gather the options that say how to open a graph."""
-    named = dict(word.split("=", 1) for word in columns or [])
-    parts: dict[str, Any] = {
-        role: tuple(name.split(",")) if role == "features" else name for role, name in named.items()
-    }
-    return GraphSource(data_dir, parts, directed)
 
 
 def config_of(
@@ -288,8 +239,8 @@ def config_of(
     """Return the settings: those of the file, else those shipped for the task or graph; then all changes."""
     base = read_config(file) if file is not None else shipped_config(graph)
     if task is not None:
-        shipped = file is None and task in (TaskKind.links, TaskKind.clusters)
-        base = task_config(task.value) if shipped else base.with_values({"task": {"kind": task.value}})
+        shipped = file is None and task in ("links", "clusters")
+        base = task_config(task) if shipped else base.with_values({"task": {"kind": task}})
     return base.with_values(changes or {}).with_overrides(overrides or [])
 
 

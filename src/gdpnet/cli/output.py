@@ -6,8 +6,8 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
 
 from gdpnet._core.files import plain
 
@@ -18,23 +18,24 @@ if TYPE_CHECKING:
     from gdpnet.training.state import Epoch
 
 
-def print_table(title: str, header: Iterable[str], rows: Iterable[Iterable[Any]], *, text: int = 1) -> None:
-    """Print a table; the first ``text`` columns are left-aligned, the others, numbers, are right-aligned."""
+def print_table(
+    title: str, header: Iterable[str], rows: Iterable[Iterable[Any]], *, text: int = 1, fold: bool = False
+) -> None:
+    """Print a table, 120 columns wide if stdout is not a terminal.
+
+    The first ``text`` columns are left-aligned, the others, numbers, are right-aligned. ``fold`` breaks words that
+    are too long, instead of cutting them off.
+    """
+    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
     for number, name in enumerate(header):
-        table.add_column(name, justify="left" if number < text else "right")
+        justify: Literal["left", "right"] = "left" if number < text else "right"
+        table.add_column(name, justify=justify, overflow="fold" if fold else "ellipsis")
     for row in rows:
         table.add_row(*(text_of(cell) for cell in row))
-    print_rich(table)
-
-
-def print_rich(content: Any) -> None:
-    """Print something rich renders, 120 columns wide if stdout is not a terminal."""
-    from rich.console import Console
-
-    Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 120).print(content)
+    Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
 
 
 def text_of(value: Any) -> str:
@@ -67,12 +68,17 @@ def print_metrics(metrics: dict[str, Any]) -> None:
         print(f"  {name.replace('_', ' ')}: {text_of(value)}")
 
 
-def print_scores(
-    title: str, rows: list[Any], order: Iterable[str], score: Callable[[Any], tuple[float, float]]
-) -> None:
-    """Print mean ± standard deviation, one line per method and one column per rate, the best of a column marked."""
+def print_scores(title: str, rows: list[Any], order: Iterable[str], measure: str | None = None) -> None:
+    """Print mean ± standard deviation, one line per method and one column per rate, the best of a column marked.
+
+    Rows with several measures have a dictionary of means and one of deviations; ``measure`` names that to print.
+    """
     cells = {(row.method, row.rate): row for row in rows}
     rates = sorted({row.rate for row in rows})
+
+    def score(row: Any) -> tuple[float, float]:
+        return (row.mean, row.deviation) if measure is None else (row.mean[measure], row.deviation[measure])
+
     best = {
         rate: max((score(r)[0] for r in rows if r.rate == rate and r.seeds), default=0.0) for rate in rates
     }

@@ -3,35 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from gdpnet.cli.options import (
-    DATA,
-    OUTPUT,
-    SUFFIXES,
-    ColumnNames,
-    DataDir,
-    Device,
-    DeviceName,
-    Directed,
-    EdgesPerShard,
-    GraphName,
-    Json,
-    NodeFile,
-    NodeIds,
-    OptionalGraph,
-    OutFile,
-    RunPath,
-    ShardedOut,
-    Shards,
-    check_table_file,
-    flag,
-    option,
-    source_of,
-)
-from gdpnet.cli.output import ShardProgress, print_graph, print_json, print_metrics, print_table
+from gdpnet.cli import options as opt
+from gdpnet.cli.output import ShardProgress, print_graph, print_metrics, print_table
 from gdpnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,81 +19,67 @@ if TYPE_CHECKING:
     from gdpnet.inference.explain import Explanation
 
 
-class ScoredSplit(StrEnum):
-    """Nodes to score on."""
-
-    train = "train"
-    validation = "validation"
-    test = "test"
-
-
 def evaluate(
-    run: RunPath,
-    graph: OptionalGraph = None,
+    run: opt.RunPath,
+    graph: opt.OptionalGraph = None,
+    *,
     split: Annotated[
-        ScoredSplit,
-        option(DATA, "Nodes to score on (ignored for tasks without labels)."),
-    ] = ScoredSplit.test,
-    data_dir: DataDir = None,
-    columns: ColumnNames = None,
-    directed: Directed = None,
-    as_json: Json = False,
-    device: DeviceName = Device.auto,
-) -> None:
+        Literal["train", "validation", "test"],
+        opt.data("--split", "Nodes to score on (ignored for tasks without labels)."),
+    ] = "test",
+    source: opt.GraphSource,
+    device: opt.DeviceName = "auto",
+) -> dict[str, Any]:
     """Score a trained model on a graph, and describe the graph that it cleans.
 
     Link prediction is scored on 5 % of the edges, hidden for it; on the training graph these are the validation
     edges. Clusters are scored on all labelled nodes.
     """
     from gdpnet.benchmark.evaluation import evaluate as evaluate_model
-    from gdpnet.cli.inputs import model_and_graph
+    from gdpnet.cli.runs import model_and_graph
 
-    model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
+    model, loaded, name = model_and_graph(run, graph, device, source)
     print_graph(name, loaded)
-    metrics = evaluate_model(model.predictor(loaded), split.value)
+    metrics = evaluate_model(model.predictor(loaded), split)
     print_metrics(metrics)
-    print_json(as_json, {"run": str(run), "graph": name} | metrics)
+    return {"run": str(run), "graph": name} | metrics
 
 
 def predict(
-    run: RunPath,
-    graph: OptionalGraph = None,
-    data_dir: DataDir = None,
-    columns: ColumnNames = None,
-    directed: Directed = None,
+    run: opt.RunPath,
+    graph: opt.OptionalGraph = None,
+    *,
+    source: opt.GraphSource,
     pairs: Annotated[
         Path | None,
-        option(
-            DATA,
+        opt.data(
+            "--pairs FILE",
             "CSV or Parquet table of node pairs, with columns source and target (link prediction only).",
-            metavar="FILE",
         ),
     ] = None,
-    out: OutFile = Path("predictions.parquet"),
-    nodes: NodeIds = None,
-    nodes_from: NodeFile = None,
-    as_json: Json = False,
-    device: DeviceName = Device.auto,
-) -> None:
+    out: opt.OutFile = Path("predictions.parquet"),
+    nodes: opt.NodeIds = None,
+    nodes_from: opt.NodeFile = None,
+    device: opt.DeviceName = "auto",
+) -> dict[str, Any]:
     """Write the predicted class, labels or cluster of each node, and the probability of each class.
 
     For link prediction, write the probability of an edge for each pair in --pairs. Nodes may be new to the model.
     """
-    check_table_file(out)
+    opt.check_table_file(out)
     if pairs is not None:
-        check_table_file(pairs, "--pairs")
+        opt.check_table_file(pairs, "--pairs")
         if nodes is not None or nodes_from is not None:
             raise ConfigError("--pairs names pairs of nodes: leave --nodes and --nodes-from out")
 
-    from gdpnet.cli.inputs import model_and_graph, node_numbers
+    from gdpnet.cli.runs import model_and_graph, node_numbers
 
-    model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
+    model, loaded, name = model_and_graph(run, graph, device, source)
     about = {"run": str(run), "graph": name, "out": str(out)}
     if pairs is not None or model.config_.task.kind == "links":
         count = _write_pairs(model, loaded, pairs, out)
         print(f"{count:,} pairs written to {out}")
-        print_json(as_json, about | {"pairs": count})
-        return
+        return about | {"pairs": count}
     asked = node_numbers(loaded, nodes, nodes_from)
     predictor = model.predictor(loaded)
     table = {"predicted": predictor.predict(asked)}
@@ -126,32 +88,30 @@ def predict(
         table |= {f"p_{label}": column for label, column in zip(model.classes_, probability.T, strict=True)}
     count = _write_nodes(loaded, asked, table, out)
     print(f"{count:,} predictions written to {out}")
-    print_json(as_json, about | {"nodes": count})
+    return about | {"nodes": count}
 
 
 def embed(
-    run: RunPath,
-    graph: OptionalGraph = None,
-    data_dir: DataDir = None,
-    columns: ColumnNames = None,
-    directed: Directed = None,
-    out: ShardedOut = Path("embeddings.parquet"),
-    nodes: NodeIds = None,
-    nodes_from: NodeFile = None,
-    shards: Shards = False,
-    edges_per_shard: EdgesPerShard = None,
-    as_json: Json = False,
-    device: DeviceName = Device.auto,
-) -> None:
+    run: opt.RunPath,
+    graph: opt.OptionalGraph = None,
+    *,
+    source: opt.GraphSource,
+    out: opt.ShardedOut = Path("embeddings.parquet"),
+    nodes: opt.NodeIds = None,
+    nodes_from: opt.NodeFile = None,
+    shards: opt.Shards = False,
+    edges_per_shard: opt.EdgesPerShard = None,
+    device: opt.DeviceName = "auto",
+) -> dict[str, Any]:
     """Write the embedding of each node. Nodes may be new to the model."""
     _check_out(out, shards)
     if shards and (nodes is not None or nodes_from is not None):
         raise ConfigError("--shards writes all nodes: leave --nodes and --nodes-from out")
 
-    from gdpnet.cli.inputs import model_and_graph, node_numbers
+    from gdpnet.cli.runs import model_and_graph, node_numbers
     from gdpnet.inference.streaming import embed_to
 
-    model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
+    model, loaded, name = model_and_graph(run, graph, device, source)
     about = {"run": str(run), "graph": name, "out": str(out)}
     if shards:
         written = embed_to(
@@ -167,73 +127,64 @@ def embed(
         )
         written = {"nodes": count}
     print(f"{count:,} embeddings of width {width} written to {out}")
-    print_json(as_json, about | written)
+    return about | written
 
 
 def denoise(
-    run: RunPath,
-    graph: OptionalGraph = None,
-    data_dir: DataDir = None,
-    columns: ColumnNames = None,
-    directed: Directed = None,
+    run: opt.RunPath,
+    graph: opt.OptionalGraph = None,
+    *,
+    source: opt.GraphSource,
     threshold: Annotated[
         float | None,
-        option(
-            OUTPUT,
+        opt.output(
+            "--threshold P",
             "Smallest keep probability of a kept edge, from 0 to 1.",
-            metavar="P",
             show_default="chosen on validation nodes in training",
         ),
     ] = None,
     one_way: Annotated[
-        bool,
-        flag(OUTPUT, "Decide on the two directions of an edge separately.", "--one-way"),
+        bool, opt.flag(opt.OUTPUT, "--one-way", "Decide on the two directions of an edge separately.")
     ] = False,
     all_edges: Annotated[
-        bool,
-        flag(OUTPUT, "Write all edges, with a column that says which are kept.", "--all"),
+        bool, opt.flag(opt.OUTPUT, "--all", "Write all edges, with a column that says which are kept.")
     ] = False,
-    out: ShardedOut = Path("edges.parquet"),
-    shards: Shards = False,
-    edges_per_shard: EdgesPerShard = None,
-    as_json: Json = False,
-    device: DeviceName = Device.auto,
-) -> None:
+    out: opt.ShardedOut = Path("edges.parquet"),
+    shards: opt.Shards = False,
+    edges_per_shard: opt.EdgesPerShard = None,
+    device: opt.DeviceName = "auto",
+) -> dict[str, Any]:
     """Write the cleaned graph as an edge list with the keep probability of each edge."""
     _check_out(out, shards)
 
-    from gdpnet.cli.inputs import model_and_graph
+    from gdpnet.cli.runs import model_and_graph
     from gdpnet.inference.streaming import denoise_to
 
-    model, loaded, name = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
+    model, loaded, name = model_and_graph(run, graph, device, source)
     about = {"run": str(run), "graph": name, "out": str(out)}
+    options: dict[str, Any] = {"threshold": threshold, "symmetric": not one_way, "all_edges": all_edges}
     if shards:
-        options: dict[str, Any] = {"threshold": threshold, "symmetric": not one_way, "all_edges": all_edges}
         metrics = denoise_to(
             model.trained_, loaded, out, **options, edges_per_shard=edges_per_shard, progress=ShardProgress()
         )
-        print_metrics(metrics)
-        print_json(as_json, about | metrics)
-        return
-    chosen, metrics = _write_edges(model, loaded, out, threshold, not one_way, all_edges)
+    else:
+        chosen, metrics = _write_edges(model, loaded, out, **options)
+        about |= chosen
     print_metrics(metrics)
-    print_json(as_json, about | chosen | metrics)
+    return about | metrics
 
 
 def explain(
-    run: RunPath,
-    graph: GraphName,
-    node: Annotated[str, option(DATA, "Id of the node.", "--node", metavar="ID")],
-    data_dir: DataDir = None,
-    columns: ColumnNames = None,
-    directed: Directed = None,
-    as_json: Json = False,
-    device: DeviceName = Device.auto,
-) -> None:
+    run: opt.RunPath,
+    graph: opt.GraphName,
+    node: Annotated[str, opt.data("--node ID", "Id of the node.")],
+    source: opt.GraphSource,
+    device: opt.DeviceName = "auto",
+) -> dict[str, Any]:
     """Show which neighbours of a node were kept, in order of the decisions, and what each contributed."""
-    from gdpnet.cli.inputs import model_and_graph
+    from gdpnet.cli.runs import model_and_graph
 
-    model, loaded, _ = model_and_graph(run, graph, device, source_of(data_dir, columns, directed))
+    model, loaded, _ = model_and_graph(run, graph, device, source)
     found = model.explain(loaded, node)
     predicted = {
         "links": "neighbours predicted to be in community",
@@ -246,7 +197,7 @@ def explain(
     print_table("decisions in order", *_decision_table(found, weighted=loaded.edge_weight is not None))
     if found.ended_early:
         print("the policy ended the episode before all neighbours were reached")
-    print_json(as_json, dataclasses.asdict(found))
+    return dataclasses.asdict(found)
 
 
 def _decision_table(found: Explanation, *, weighted: bool) -> tuple[list[str], list[list[Any]]]:
@@ -324,6 +275,6 @@ def _writable(ids: np.ndarray) -> np.ndarray:
 def _check_out(path: Path, shards: bool) -> None:
     """Refuse a file or folder that cannot be written, before anything is computed."""
     if not shards:
-        check_table_file(path)
-    elif path.suffix in SUFFIXES:
+        opt.check_table_file(path)
+    elif path.suffix in opt.SUFFIXES:
         raise ConfigError(f"with --shards --out must be a folder, found the file name '{path.name}'")

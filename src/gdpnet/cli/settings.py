@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gdpnet.cli.options import OUTPUT, Json, flag
-from gdpnet.cli.output import print_json, print_rich
-from gdpnet.config import Config
+from gdpnet.cli import options as opt
+from gdpnet.cli.output import print_table
+from gdpnet.config import Config, toml_text
 from gdpnet.errors import ConfigError, nearest
 
 
@@ -17,9 +17,9 @@ def settings(
     section: Annotated[
         str | None, typer.Argument(metavar="SECTION", help="Section to show.", show_default="all sections")
     ] = None,
-    markdown: Annotated[bool, flag(OUTPUT, "Print Markdown tables.", "--markdown")] = False,
-    as_json: Json = False,
-) -> None:
+    markdown: Annotated[bool, opt.flag(opt.OUTPUT, "--markdown", "Print Markdown tables.")] = False,
+    as_json: opt.Json = False,
+) -> dict[str, Any]:
     """Show every setting of a model: what it does, its default and its allowed values.
 
     Change settings with --set, as in `gdpnet train cora --out runs/cora --set ppo.discount=0.9`, or in a TOML file
@@ -30,22 +30,22 @@ def settings(
         print(settings_markdown(section), end="")
     elif not as_json:
         for one in shown:
-            _print_section(one)
-    print_json(as_json, {"sections": shown})
+            title = f"[{one['name']}] {one['about']}".replace("[", r"\[")
+            rows = [
+                (item["name"], _text(item["default"]).replace("[", r"\["), item["allowed"], item["about"])
+                for item in one["settings"]
+            ]
+            print_table(title, ("setting", "default", "allowed", "description"), rows, text=4, fold=True)
+    return {"sections": shown}
 
 
 def describe_settings(section: str | None = None) -> list[dict[str, Any]]:
     """Return every section of settings, or one of them, as plain values."""
-    config = Config()
-    sections = {item.name: getattr(config, item.name) for item in fields(config)}
+    sections = vars(Config())
     if section is not None and section not in sections:
         raise ConfigError(f"there is no section '{section}' of settings{nearest(section, sections)}")
     return [
-        {
-            "name": name,
-            "about": type(values).__doc__,
-            "settings": [_describe(item) for item in fields(values)],
-        }
+        {"name": name, "about": type(values).__doc__, "settings": list(map(_describe, fields(values)))}
         for name, values in sections.items()
         if section in (None, name)
     ]
@@ -89,18 +89,4 @@ def _allowed(default: Any, limits: Any) -> str:
 
 def _text(value: Any) -> str:
     """Write a value as in TOML, without quotes."""
-    if isinstance(value, tuple):
-        return "[" + ", ".join(_text(part) for part in value) + "]"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _print_section(section: dict[str, Any]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=f"[{section['name']}] {section['about']}".replace("[", r"\["), title_justify="left")
-    for name in ("setting", "default", "allowed", "description"):
-        table.add_column(name, overflow="fold")
-    for item in section["settings"]:
-        table.add_row(item["name"], escape(_text(item["default"])), item["allowed"], item["about"])
-    print_rich(table)
+    return toml_text(value).replace('"', "")

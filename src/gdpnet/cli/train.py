@@ -5,45 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from gdpnet.cli.options import (
-    OUTPUT,
-    ColumnNames,
-    ConfigFile,
-    DataDir,
-    Device,
-    DeviceName,
-    Directed,
-    FeaturesOption,
-    GraphName,
-    Hops,
-    Json,
-    Overrides,
-    Seed,
-    Split,
-    SplitName,
-    TaskOption,
-    config_of,
-    flag,
-    option,
-    source_of,
-)
-from gdpnet.cli.output import EpochProgress, print_graph, print_json, print_metrics, print_table
+from gdpnet.cli import options as opt
+from gdpnet.cli.output import EpochProgress, print_graph, print_metrics, print_table
 from gdpnet.config import Config
 from gdpnet.errors import ConfigError, RunFolderError
 
-RunFolderOut = Annotated[Path, option(OUTPUT, "Folder for the run.", "--out", metavar="FOLDER")]
-
 
 def demo(
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    out: RunFolderOut = Path("runs/demo"),
-    as_json: Json = False,
-    seed: Seed = 0,
-    device: DeviceName = Device.auto,
-) -> None:
+    config: opt.ConfigFile = None,
+    overrides: opt.Overrides = None,
+    out: opt.RunFolderOut = Path("runs/demo"),
+    seed: opt.Seed = 0,
+    device: opt.DeviceName = "auto",
+) -> dict[str, Any]:
     """Train on a generated graph whose noise is known, and report how much of the noise is removed."""
-    settings = config_of("synthetic", config, overrides)
+    settings = opt.config_of("synthetic", config, overrides)
 
     from gdpnet._core.files import write_json
     from gdpnet.benchmark.demo import run_demo
@@ -57,8 +33,8 @@ def demo(
     print_graph("synthetic", graph)
     if graph.truth is not None:
         print(f"  {int(graph.truth.spurious.sum()):,} of the directed edges are spurious")
-    with EpochProgress(_epochs(settings)) as progress:
-        model, metrics = run_demo(graph, settings, seed, device.value, progress)
+    with EpochProgress(settings.training.warmup + settings.training.epochs) as progress:
+        model, metrics = run_demo(graph, settings, seed, device, progress)
     model.save(out / "model.safetensors")
     write_json(out / "metrics.json", metrics)
     figures = draw_run(model.predictor(graph), out / "figures")
@@ -71,69 +47,64 @@ def demo(
     )
     print(f"cleaned graph: {metrics['threshold_reason']}")
     print("figures: " + ", ".join(str(path) for path in figures))
-    print_json(as_json, metrics)
+    return metrics
 
 
 def train(
-    graph: GraphName,
+    graph: opt.GraphName,
     *,
-    split: SplitName = Split.paper,
-    data_dir: DataDir = None,
-    columns: ColumnNames = None,
-    directed: Directed = None,
-    task: TaskOption = None,
-    hops: Hops = None,
-    features: FeaturesOption = None,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    out: RunFolderOut,
-    resume: Annotated[bool, flag(OUTPUT, "Continue the run in --out.", "--resume")] = False,
-    as_json: Json = False,
-    seed: Seed = 0,
-    device: DeviceName = Device.auto,
-) -> None:
+    split: opt.SplitName = "paper",
+    source: opt.GraphSource,
+    task: opt.TaskOption = None,
+    hops: opt.Hops = None,
+    features: opt.FeaturesOption = None,
+    config: opt.ConfigFile = None,
+    overrides: opt.Overrides = None,
+    out: opt.RunFolderOut,
+    resume: Annotated[bool, opt.flag(opt.OUTPUT, "--resume", "Continue the run in --out.")] = False,
+    seed: opt.Seed = 0,
+    device: opt.DeviceName = "auto",
+) -> dict[str, Any]:
     """Train a model on a graph and save it in a run folder, with its settings, history, scores and figures.
 
     Interrupted training continues with --resume.
     """
-    source = source_of(data_dir, columns, directed)
     changes: dict[str, dict[str, Any]] = {} if hops is None else {"policy": {"hops": hops}}
-    changes |= {} if features is None else {"features": {"missing": features.value}}
+    changes |= {} if features is None else {"features": {"missing": features}}
     if resume and (config is not None or overrides or task is not None or changes):
         raise ConfigError(
             "--resume continues with the run's own settings: leave out --config, --set, --task, --hops and --features"
         )
-    settings = Config() if resume else config_of(graph, config, overrides, task, changes)
+    settings = Config() if resume else opt.config_of(graph, config, overrides, task, changes)
 
     from gdpnet._core.device import pick_device
-    from gdpnet.cli.inputs import absolute_name, open_named
-    from gdpnet.cli.runs import continue_run, part_to_score, save_run
+    from gdpnet.cli.runs import absolute_name, continue_run, open_named, part_to_score, save_run
     from gdpnet.estimator import GDPNet
     from gdpnet.training.checkpoint import Checkpoint, create_run
     from gdpnet.training.fit_model import TASKS
 
-    pick_device(device.value)
+    pick_device(device)
     if resume:
         run, settings, loaded, seed = continue_run(out, graph, source)
     else:
-        loaded = open_named(graph, source, split.value, seed)
+        loaded = open_named(graph, source, split, seed)
         if features is not None and loaded.has_features:
             raise ConfigError(
                 f"--features is for graphs without features: leave it out, this graph has {loaded.num_features}"
             )
-    model = GDPNet.from_config(settings, seed=seed, device=device.value)
+    model = GDPNet.from_config(settings, seed=seed, device=device)
     # may refuse the graph, so it comes before a folder is made
     part = TASKS[settings.task.kind].part_of(loaded, settings, seed)
     if not resume:
-        run = create_run(out, settings, absolute_name(graph), loaded, seed, split.value, source.to_record())
+        run = create_run(out, settings, absolute_name(graph), loaded, seed, split, source.to_record())
     print_graph(graph, loaded)
     scored = part_to_score(loaded, part, settings, seed)
-    with EpochProgress(_epochs(settings)) as progress:
+    with EpochProgress(settings.training.warmup + settings.training.epochs) as progress:
         model.fit(part, callbacks=[Checkpoint(run), progress])
     metrics = save_run(model, scored, run)
     print_metrics(metrics)
     print(f"run folder: {run.path}")
-    print_json(as_json, {"run": str(run.path), "graph": graph, "seed": seed} | metrics)
+    return {"run": str(run.path), "graph": graph, "seed": seed} | metrics
 
 
 def _demo_rows(metrics: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -150,7 +121,3 @@ def _demo_rows(metrics: dict[str, Any]) -> list[tuple[Any, ...]]:
         ("logistic regression, no graph", metrics["micro_f1_logistic_regression"], *edges({})),
         *((name, values["micro_f1"], *edges(values)) for name, values in metrics["defences"].items()),
     ]
-
-
-def _epochs(settings: Config) -> int:
-    return settings.training.warmup + settings.training.epochs

@@ -15,8 +15,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 from gdpnet.envs.context import Context, make_context
-from gdpnet.envs.env import NeighbourSelection
-from gdpnet.envs.vector_env import NeighbourSelectionVector
+from gdpnet.envs.env import NeighbourSelection, NeighbourSelectionVector
 
 ENVIRONMENT = "gdpnet/NeighbourSelection-v0"
 """The id of the environment in Gymnasium, single and vectorised."""
@@ -24,7 +23,7 @@ ENVIRONMENT = "gdpnet/NeighbourSelection-v0"
 gymnasium.register(
     ENVIRONMENT,
     entry_point="gdpnet.envs.env:NeighbourSelection",
-    vector_entry_point="gdpnet.envs.vector_env:NeighbourSelectionVector",
+    vector_entry_point="gdpnet.envs.env:NeighbourSelectionVector",
 )
 
 __all__ = ["ENVIRONMENT", "Context", "NeighbourSelection", "NeighbourSelectionVector", "make_context"]

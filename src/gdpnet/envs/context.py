@@ -36,9 +36,6 @@ QUICK_CONFIG = Config().with_values(
 )
 """Settings of the default classifier, which takes two seconds to fit on the synthetic graph."""
 
-TARGET_SPLITS = ("train", "validation", "test")
-"""Splits whose nodes may be targets."""
-
 
 @dataclass(frozen=True)
 class Context:
@@ -76,14 +73,6 @@ class Context:
         return number
 
 
-def target_option(options: dict[str, Any] | None) -> Any:
-    """Return the target named by the options of a reset, or None."""
-    unknown = set(options or {}) - {"target"}
-    if unknown:
-        raise ConfigError(f"reset takes the option 'target' only, found '{min(unknown, key=str)}'")
-    return (options or {}).get("target")
-
-
 def make_context(
     model: GDPNet, graph: Graph, *, split: str = "train", reward: RewardSettings | None = None
 ) -> Context:
@@ -94,8 +83,8 @@ def make_context(
     other splits are targets on the whole graph, encoded by the first fold model. With two hops, the message of a
     neighbour is the mean over the neighbours that the model's policy selects for it, or over all without a policy.
     """
-    if split not in TARGET_SPLITS:
-        raise ConfigError(f"split must be one of {', '.join(TARGET_SPLITS)}, found '{split}'")
+    if split not in SPLITS[1:]:
+        raise ConfigError(f"split must be one of {', '.join(SPLITS[1:])}, found '{split}'")
     model.predictor(graph)  # refuses a graph with other feature columns
     if model.config_.task.kind != "classification":
         raise ConfigError(
@@ -141,11 +130,12 @@ def _split_graph(
 
 
 def open_context(
-    context: Context | None,
-    model: GDPNet | str | Path | None,
-    graph: Graph | str | Path | None,
-    split: str,
-    reward: RewardSettings | None,
+    context: Context | None = None,
+    *,
+    model: GDPNet | str | Path | None = None,
+    graph: Graph | str | Path | None = None,
+    split: str = "train",
+    reward: RewardSettings | None = None,
 ) -> Context:
     """Return the given context, or make one; the default graph is the synthetic one."""
     if context is not None:

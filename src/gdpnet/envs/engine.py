@@ -7,10 +7,7 @@ candidate was decided on. An episode is over when no slot is open.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-import gymnasium
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -32,14 +29,6 @@ LIMIT = 1000.0
 _TARGET, _ORDER = 11, 12
 
 _SEED_BITS = 0x7FFFFFFF
-
-
-class Result(NamedTuple):
-    """The result of one action per episode."""
-
-    reward: Float[Tensor, "episodes"]
-    invalid: Bool[Tensor, "episodes"]
-    """Whether the action named a slot that is not open, which ends the episode."""
 
 
 class Engine:
@@ -68,21 +57,12 @@ class Engine:
         self.open = torch.zeros_like(self.edge, dtype=torch.bool)
         self.kept = torch.zeros_like(self.open)
         self.sums = encoded.message.new_zeros(episodes, width)
-
-    @property
-    def actions(self) -> int:
-        """Return the number of actions: keep or drop each slot, or end; in a random order drop or keep."""
-        return 2 * self.slots + 1 if self.learned else 2
-
-    @property
-    def target_columns(self) -> int:
-        """Return the number of columns of the target, the first in an observation."""
-        return self.sums.shape[1] + 2 * self.context.extras
-
-    @property
-    def candidate_columns(self) -> int:
-        """Return the number of columns of one candidate."""
-        return self.columns.shape[2] + self.context.extras + self.learned
+        self.actions = 2 * slots + 1 if self.learned else 2
+        """The number of actions: keep or drop each slot, or end; in a random order drop or keep."""
+        self.target_columns = width + 2 * context.extras
+        """The number of columns of the target, the first in an observation."""
+        self.candidate_columns = self.columns.shape[2] + context.extras + self.learned
+        """The number of columns of one candidate."""
 
     @property
     def over(self) -> Bool[Tensor, "episodes"]:
@@ -93,15 +73,6 @@ class Engine:
     def counts(self) -> Float[Tensor, "episodes"]:
         """Return the total weight of the neighbours that each episode has kept."""
         return (self.kept * self.weight).sum(dim=1)
-
-    def spaces(self) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
-        """Return the observation space and the action space of one episode."""
-        rows = self.slots if self.learned else 1
-        size = self.target_columns + rows * self.candidate_columns
-        return (
-            gymnasium.spaces.Box(-LIMIT, LIMIT, (size,), np.float32),
-            gymnasium.spaces.Discrete(self.actions),
-        )
 
     def reseed(self, seeds: Sequence[int | None]) -> None:
         """Restart the random numbers of the rows that get a seed; the others continue.
@@ -121,11 +92,11 @@ class Engine:
             # in double precision: in single precision a product with many targets could round up to their number
             target = context.targets[(uniforms(key, 0).double() * context.targets.numel()).long()]
         edge = _assign_slots(context.prepared, target, key, self.slots)
-        filled, row = edge >= 0, target + context.row_shift[target]
-        encoded = context.view.encode(_episodes_of(context, target, edge))
+        filled, episodes = edge >= 0, _episodes_of(context, target, edge)
+        encoded = context.view.encode(episodes)
         owner = filled.nonzero()[:, 0]
-        label = context.labels[target[owner]]
-        score = score_alone(context.view, context.reward, row[owner], label, encoded.message, encoded.counted)
+        row, label = episodes.target_row[owner], context.labels[target[owner]]
+        score = score_alone(context.view, context.reward, row, label, encoded.message, encoded.counted)
         for table, rows in (
             (self.message, encoded.message),
             (self.columns, self._fixed_columns(encoded)),
@@ -140,8 +111,14 @@ class Engine:
         self.kept[index], self.sums[index] = False, 0.0
 
     @torch.no_grad()
-    def act(self, action: Int[Tensor, "episodes"]) -> Result:
-        """Decide on one candidate of every episode; an episode that is over does not change and has reward zero."""
+    def act(
+        self, action: Int[Tensor, "episodes"]
+    ) -> tuple[Float[Tensor, "episodes"], Bool[Tensor, "episodes"]]:
+        """Decide on one candidate of every episode; return the rewards, and which actions were invalid.
+
+        An action on a slot that is not open is invalid and ends the episode. An episode that is over does not change
+        and has reward zero.
+        """
         slot, keep = self._decode(action)
         named = slot < self.slots
         slot = slot.clamp(max=self.slots - 1)
@@ -154,7 +131,7 @@ class Engine:
         self.kept[self.rows, slot] |= kept
         self.open[self.rows, slot] = False
         self.open &= valid[:, None]
-        return Result(reward, named & ~valid)
+        return reward, named & ~valid
 
     @torch.no_grad()
     def observe(self) -> Float[Tensor, "episodes columns"]:

@@ -26,9 +26,13 @@ from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.data.schema import as_read
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.networks import Networks
-from gdpnet.inference.reduce import fit_basis, reduce_features
 from gdpnet.inference.threshold import KEEP_ALL, Choice
-from gdpnet.inference.unsupervised import propagated_features, propagation_over
+from gdpnet.inference.unsupervised import (
+    fit_basis,
+    propagated_features,
+    propagation_over,
+    reduce_features,
+)
 from gdpnet.representation.infomax import Encoder, fit_encoder
 from gdpnet.representation.tasks import Clustering, Partners
 from gdpnet.training.data import TrainingData, cut_into_folds
