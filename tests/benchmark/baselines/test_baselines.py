@@ -12,18 +12,24 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from torch_geometric.transforms import GDC
 
 from gdpnet.benchmark.baselines import link_predictors, pro_gnn
-from gdpnet.benchmark.baselines.diffusion import gdc_graph
-from gdpnet.benchmark.baselines.fastgcn import Importance, draw_layer, sampled_product, within_reach
 from gdpnet.benchmark.baselines.fitting import Settings, Side, fit_network, inputs_of, make_task
-from gdpnet.benchmark.baselines.gnnguard import trust_of
 from gdpnet.benchmark.baselines.link_predictors import LINK_PREDICTORS
-from gdpnet.benchmark.baselines.low_rank import low_rank_links, low_rank_mean
 from gdpnet.benchmark.baselines.methods import METHODS, run_method, run_task
 from gdpnet.benchmark.baselines.networks import GAT, gcn, graphsage
 from gdpnet.benchmark.baselines.propagation import Links, neighbour_mean, symmetric_mean
-from gdpnet.benchmark.baselines.sampling import Block, batch_logits, draw_blocks, sample_neighbours
+from gdpnet.benchmark.baselines.rewiring import gdc_graph, low_rank_links, low_rank_mean
+from gdpnet.benchmark.baselines.robust import neighbourhoods_of, soft_median, trust_of
+from gdpnet.benchmark.baselines.sampling import (
+    Block,
+    Importance,
+    batch_logits,
+    draw_blocks,
+    draw_layer,
+    sample_neighbours,
+    sampled_product,
+    within_reach,
+)
 from gdpnet.benchmark.baselines.search import CANDIDATES, DEPTHS, is_whole, search_tasks
-from gdpnet.benchmark.baselines.soft_median import neighbourhoods_of, soft_median
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
@@ -161,9 +167,9 @@ def test_gat_attends_as_torch_geometric_does_and_a_weight_of_zero_removes_an_edg
     network = GAT(inputs, Settings(layers=1, heads=1)).eval()
     side = Side(torch.randn(6, graph.num_features), Links.of(random_graph(1), CPU))
     reference = GATConv(graph.num_features, 3, heads=1).eval()
-    layer = network.attention[0]
+    layer = network.layers[0]
     with torch.no_grad():
-        reference.lin.weight.copy_(network.weights[0].T)
+        reference.lin.weight.copy_(layer.weight.T)
         reference.att_src.copy_(layer.att_src)
         reference.att_dst.copy_(layer.att_dst)
     edge_index = torch.stack([side.links.neighbour, side.links.target])
@@ -245,7 +251,7 @@ def test_a_block_names_the_upper_nodes_among_the_lower(graph):
 
 @pytest.mark.parametrize("dense", [0, 1_000])
 def test_a_low_rank_mean_equals_that_of_the_dense_matrix(graph, monkeypatch, dense):
-    monkeypatch.setattr("gdpnet.benchmark.baselines.low_rank._DENSE_NODES", dense)
+    monkeypatch.setattr("gdpnet.benchmark.baselines.rewiring._DENSE_NODES", dense)
     adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.double)
     adjacency[graph.target, graph.neighbour] = 1.0
     left, size, right = torch.linalg.svd(adjacency)

@@ -19,6 +19,7 @@ from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError
+from helpers.setups import CPU
 
 pytestmark = pytest.mark.slow  # nearly every test trains a model
 
@@ -81,7 +82,7 @@ def test_a_graph_without_edges_or_with_all_of_them_gets_equal_scores():
 
 def test_labels_teach_which_edges_stay_within_a_class(graph):
     task = make_task(graph, 0)
-    train, whole = supervised_scores(task, 0, settings=QUICK)
+    train, whole = supervised_scores(task, 0, CPU, QUICK)
     assert train.shape == (task.train.num_edges,)
     same = (graph.truth.clean_labels[graph.target] == graph.truth.clean_labels[graph.neighbour]).numpy()
     assert roc_auc_score(same, whole.numpy()) > 0.7
@@ -92,7 +93,7 @@ def test_labels_teach_which_edges_stay_within_a_class(graph):
 def test_if_all_edges_stay_within_a_class_scores_are_equal():
     label = torch.arange(12) % 2
     graph = Graph.build([list(range(10)), list(range(2, 12))], torch.eye(12), label, split=[1] * 8 + [2] * 4)
-    train, whole = supervised_scores(make_task(graph, 0), 0, settings=Settings(epochs=1))
+    train, whole = supervised_scores(make_task(graph, 0), 0, CPU, Settings(epochs=1))
     assert bool((train == 1).all())
     assert bool((whole == 1).all())
 

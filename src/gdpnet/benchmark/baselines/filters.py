@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,25 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor
 
 from gdpnet._core.csr import sum_by_owner, symmetrise
-from gdpnet.benchmark.baselines.fitting import Settings, Task, fit_network, inputs_of
+from gdpnet.benchmark.baselines.fitting import (
+    Build,
+    Fitted,
+    Run,
+    Settings,
+    Task,
+    choose,
+    fit_network,
+    inputs_of,
+)
 from gdpnet.benchmark.baselines.networks import mlp
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.pair_features import pair_features
 from gdpnet.errors import ConfigError, nearest
+
+KEPT_SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
+"""Shares of edges that a filter may keep, tried on validation."""
 
 SIMILARITIES = ("cosine", "jaccard")
 """The kinds of `similarity_scores`."""
@@ -33,6 +46,9 @@ FOLDS = 5
 
 _ENOUGH_EDGES = 20_000
 """To a training graph of fewer edges random links are added more than once, up to five times."""
+
+Scores = Callable[[Task, int, torch.device], tuple[Tensor, Tensor]]
+"""Score the edges of the training graph and of the whole graph."""
 
 Scorer = Callable[[Graph], Float[Tensor, "edges"]]
 """A fitted filter: return one score per edge of a graph, the same for both directions of a link."""
@@ -52,6 +68,14 @@ def similarity_scores(graph: Graph, kind: str = "cosine") -> Float[Tensor, "edge
     # the cosine of two rows of ones and zeros is |A ∩ B| / sqrt(|A| |B|)
     shared = pair_features(present, "pairs")[:, 0] * (of_target * of_neighbour).sqrt()
     return shared / (of_target + of_neighbour - shared).clamp(min=1.0)
+
+
+def similarity(kind: str) -> Scores:
+    """Score the training and the whole graph by the similarity of features."""
+    return lambda task, seed, device: (
+        similarity_scores(task.train, kind),
+        similarity_scores(task.whole, kind),
+    )
 
 
 def structural_scorer(train_graph: Graph, seed: int = 0) -> Scorer:
@@ -77,8 +101,9 @@ def structural_scorer(train_graph: Graph, seed: int = 0) -> Scorer:
     )
 
 
+@lru_cache(maxsize=2)
 def supervised_scores(
-    task: Task, seed: int = 0, device: torch.device | None = None, settings: Settings | None = None
+    task: Task, seed: int, device: torch.device, settings: Settings | None = None
 ) -> tuple[Float[Tensor, "train_edges"], Float[Tensor, "edges"]]:
     """Learn from labels which edges join two nodes of one class; score the training and the whole graph.
 
@@ -87,9 +112,7 @@ def supervised_scores(
     prediction of a training node comes from a fold model that never saw its label; other nodes have the mean of
     all fold models.
     """
-    train, whole = _cross_fitted_probabilities(
-        task, seed, device or torch.device("cpu"), settings or Settings()
-    )
+    train, whole = _cross_fitted_probabilities(task, seed, device, settings or Settings())
     table, whole_table = _label_table(task.train, train), _label_table(task.whole, whole)
     known = torch.zeros(task.train.num_nodes, dtype=torch.bool)
     known[task.targets] = True
@@ -102,6 +125,33 @@ def supervised_scores(
         symmetrise(_probability(model, table), task.train.reverse),
         symmetrise(_probability(model, whole_table), task.whole.reverse),
     )
+
+
+@lru_cache(maxsize=2)
+def structural_scores(task: Task, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Score the training and the whole graph by trees that learned to tell their edges from random ones."""
+    scorer = structural_scorer(task.train, seed)
+    return scorer(task.train), scorer(task.whole)
+
+
+def filtered(build: Build, scores: Scores) -> Run:
+    """Score all edges, keep the best share of them in both graphs, and train a network; the share is chosen."""
+
+    def run(task: Task, seed: int, device: torch.device, settings: Settings) -> Fitted:
+        inputs, both = inputs_of(task, device), scores(task, seed, device)
+
+        def fit(share: float) -> Fitted:
+            kept = [kept_share(score, share) for score in both]
+            links = (
+                side.links.with_weight(side.links.weight * stays.to(device))
+                for side, stays in zip((inputs.train, inputs.whole), kept, strict=True)
+            )
+            fitted = fit_network(build, inputs.with_links(*links), settings, seed)
+            return replace(fitted, keep_score=both[1], kept=kept[1])
+
+        return choose("kept_share", KEPT_SHARES, settings, fit)
+
+    return run
 
 
 def kept_share(score: Float[Tensor, "edges"], share: float) -> Bool[Tensor, "edges"]:

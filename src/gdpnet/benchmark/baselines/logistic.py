@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from sklearn.linear_model import LogisticRegression
-from torch import Tensor
 
-from gdpnet.data.features import SparseRows, normalise
-from gdpnet.data.graph import Graph
+from gdpnet.benchmark.baselines.fitting import Fitted, Settings, Task
+from gdpnet.data.features import normalise, to_numpy
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
 """Inverse penalties, tried on validation; of equals the smallest is taken."""
 
 
-def logistic_logits(
-    graph: Graph, train: np.ndarray, validation: np.ndarray
-) -> tuple[Float[Tensor, "nodes classes"], float, float]:
-    """Return the log-probabilities of all nodes, micro-F1 on the validation nodes, and the chosen penalty."""
-    features, label = normalise(graph.features, "l2"), graph.labels.numpy()
-    table = features.to_scipy() if isinstance(features, SparseRows) else features.numpy()
+def logistic(task: Task, seed: int, device: torch.device, settings: Settings) -> Fitted:
+    """Fit logistic regression, which uses neither the seed nor the settings; the penalty is chosen."""
+    graph, train, validation = task.whole, task.seen[task.targets].numpy(), task.validation.numpy()
+    table, label = to_numpy(normalise(graph.features, "l2")), graph.labels.numpy()
     # some BLAS raise the flag on finite numbers; scikit-learn refuses all others
     with np.errstate(invalid="ignore"):
         models = [
@@ -33,4 +29,5 @@ def logistic_logits(
     logits = torch.full((graph.num_nodes, graph.num_classes), float(np.log(np.finfo(np.float32).tiny)))
     found = torch.from_numpy(models[best].predict_log_proba(table)).float()
     logits[:, torch.from_numpy(models[best].classes_)] = found
-    return logits, float(scores[best]) if known else float("nan"), PENALTIES[best]
+    score = float(scores[best]) if known else float("nan")
+    return Fitted(logits, score, float("nan"), 0, chosen={"inverse_penalty": PENALTIES[best]})
