@@ -15,7 +15,7 @@ import torch
 
 from gdpnet._core.version import __version__
 from gdpnet.benchmark.ablations import current_name
-from gdpnet.config import Config, upgrade_settings
+from gdpnet.config import upgrade_settings
 from gdpnet.errors import GDPNetError
 
 Record = dict[str, Any]
@@ -23,19 +23,19 @@ Record = dict[str, Any]
 _ALWAYS = ("graph", "method", "seed", "metrics", "config", "commit")
 
 
-def make_record(kind: str, config: Config | Record, seed: int, metrics: Record, **about: Any) -> Record:
-    """Return one trial as a record."""
+def make_record(stub: Record, device: str, metrics: Record) -> Record:
+    """Return one trial as a record; the stub has what identifies it, its seed and its settings."""
     return {
-        "kind": kind,
-        **about,
-        "seed": seed,
+        **{name: value for name, value in stub.items() if name not in ("seed", "config")},
+        "device": device,
+        "seed": stub["seed"],
         "metrics": metrics,
         "version": __version__,
         "commit": _commit(),
         "torch": torch.__version__,
         "numba": _version_of("numba"),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "config": config.to_dict() if isinstance(config, Config) else config,
+        "config": stub["config"],
     }
 
 

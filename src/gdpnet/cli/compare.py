@@ -200,10 +200,10 @@ def robustness(
     for name in sorted({row.graph for row in rows}):
         _print_robustness(f"{name}, {noise}", [row for row in rows if row.graph == name])
     if figures is not None:
-        from gdpnet.benchmark.curves import draw_curves
+        from gdpnet.benchmark.figures import draw_curves
 
         print("figures: " + ", ".join(str(path) for path in draw_curves(rows, figures)))
-    print_json(as_json, {"rows": [plain(row.to_dict()) for row in rows]})
+    print_json(as_json, {"rows": [plain(asdict(row)) for row in rows]})
 
 
 def refuse_untrainable(
@@ -232,10 +232,10 @@ def _methods_of(text: str) -> list[str]:
     if "all" not in names:
         return names
 
-    from gdpnet.benchmark.robustness import baseline_names
+    from gdpnet.benchmark.baselines.methods import METHODS
 
     named = (name for name in names if name != "all")
-    return list(dict.fromkeys([*named, *baseline_names(), *USUAL_METHODS.split(", ")]))
+    return list(dict.fromkeys([*named, *METHODS, *USUAL_METHODS.split(", ")]))
 
 
 def _print_robustness(title: str, rows: list[Row]) -> None:

@@ -42,7 +42,7 @@ class What(StrEnum):
 
 def _check_datasets(text: str) -> str:
     """Refuse a dataset that the paper does not use."""
-    from gdpnet.benchmark.paper.reported import DATASETS
+    from gdpnet.benchmark.paper.tables import DATASETS
 
     for name in names_in(text, "--datasets", "dataset"):
         if name not in DATASETS:
@@ -189,7 +189,7 @@ def _show(names: list[str], tables: list[str], results: Path, figures: Path | No
 
 def _table_rows(table: Table, names: list[str]) -> list[tuple[str, ...]]:
     """Return two rows per method: our scores, and those of the paper."""
-    from gdpnet.benchmark.paper.reported import NAMES
+    from gdpnet.benchmark.paper.tables import NAMES
 
     rows = []
     for method in table.methods:

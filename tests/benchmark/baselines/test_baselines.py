@@ -29,7 +29,7 @@ from gdpnet.benchmark.baselines.sampling import (
     sampled_product,
     within_reach,
 )
-from gdpnet.benchmark.baselines.search import CANDIDATES, DEPTHS, is_whole, search_tasks
+from gdpnet.benchmark.tuning import CANDIDATES, DEPTHS, is_whole, search_tasks
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
@@ -388,14 +388,14 @@ def test_a_search_tries_every_candidate_and_reads_no_test_label(graph, monkeypat
         return replace(outcome, validation_f1=0.9 if good else 0.1)
 
     outcome = run_method("lr", graph)
-    monkeypatch.setattr("gdpnet.benchmark.baselines.search.run_task", record)
-    found = search_tasks("gcn", [(make_task(graph, seed), seed) for seed in (0, 1)])
-    assert (found.settings.dropout, found.settings.weight_decay) == (0.3, 5e-5)
+    monkeypatch.setattr("gdpnet.benchmark.tuning.run_task", record)
+    found, scored = search_tasks("gcn", [(make_task(graph, seed), seed) for seed in (0, 1)])
+    assert (found.dropout, found.weight_decay) == (0.3, 5e-5)
     assert len(tried) == 2 * (len(CANDIDATES) + len(DEPTHS)) == 24
-    assert [score for _, score in found.tried] == [0.1] * 3 + [0.9] + [0.1] * 6 + [0.9] * 2
+    assert [score for _, score in scored] == [0.1] * 3 + [0.9] + [0.1] * 6 + [0.9] * 2
     assert [(one.dropout, one.layers) for one in tried[20:]] == [(0.3, 1), (0.3, 3)] * 2
-    assert found.settings.layers == 2  # the first of equals
-    assert search_tasks("lr", [(make_task(graph, 0), 0)]).settings == METHODS["lr"].settings
+    assert found.layers == 2  # the first of equals
+    assert search_tasks("lr", [(make_task(graph, 0), 0)]) == (METHODS["lr"].settings, ())
     with pytest.raises(ConfigError, match="at least one task, found none"):
         search_tasks("gcn", [])
 
@@ -409,11 +409,11 @@ def test_a_search_compares_candidates_at_the_choice_that_the_method_made_once(gr
         return replace(outcome, chosen=chosen, validation_f1=0.5)
 
     outcome = run_method("lr", graph)
-    monkeypatch.setattr("gdpnet.benchmark.baselines.search.run_task", record)
-    found = search_tasks("cosine-gcn", [(make_task(graph, 0), 0)])
+    monkeypatch.setattr("gdpnet.benchmark.tuning.run_task", record)
+    found, _ = search_tasks("cosine-gcn", [(make_task(graph, 0), 0)])
     assert tried[0] is None
     assert [one.choice for one in tried[1:]] == [0.7] * (len(CANDIDATES) + len(DEPTHS))
-    assert found.settings.choice is None
+    assert found.choice is None
 
 
 def test_a_search_goes_on_from_what_is_known(graph, monkeypatch):
@@ -424,15 +424,15 @@ def test_a_search_goes_on_from_what_is_known(graph, monkeypatch):
         return replace(outcome, validation_f1=0.8)
 
     outcome = run_method("lr", graph)
-    monkeypatch.setattr("gdpnet.benchmark.baselines.search.run_task", record)
+    monkeypatch.setattr("gdpnet.benchmark.tuning.run_task", record)
     known = [(candidate, 0.7 if candidate["width"] == 128 else 0.1) for candidate in CANDIDATES]
-    found = search_tasks("gcn", [(make_task(graph, 0), 0)], known=known)
+    found, scored = search_tasks("gcn", [(make_task(graph, 0), 0)], known=known)
     assert [(one.width, one.layers) for one in tried] == [(128, 1), (128, 3)]
-    assert (found.settings.width, found.settings.layers) == (128, 1)
-    assert found.tried[:10] == tuple(known)
-    assert is_whole(found.tried)
+    assert (found.width, found.layers) == (128, 1)
+    assert scored[:10] == tuple(known)
+    assert is_whole(scored)
     assert not is_whole(known)
-    assert not is_whole(found.tried[1:])
+    assert not is_whole(scored[1:])
     assert not is_whole([])
 
 

@@ -28,8 +28,7 @@ from gdpnet.benchmark.paper.claims import (
     total,
 )
 from gdpnet.benchmark.paper.report import grids_of, write_markdown, write_page
-from gdpnet.benchmark.paper.reported import DATASETS, TABLE_2, reported
-from gdpnet.benchmark.paper.tables import TITLES, make_table
+from gdpnet.benchmark.paper.tables import DATASETS, TABLE_2, TITLES, make_table, reported
 from gdpnet.benchmark.records import append_record
 from gdpnet.cli import main
 from gdpnet.cli import paper as reproducing

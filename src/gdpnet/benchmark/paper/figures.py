@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from gdpnet.benchmark.figures import new_figure, save_figure
 from gdpnet.benchmark.paper.artefacts import MAPPED, METHODS_DRAWN
 from gdpnet.benchmark.paper.artefacts import SWEEP as ARTEFACTS
-from gdpnet.benchmark.paper.reported import NAMES
-from gdpnet.benchmark.paper.tables import CLEAN, TABLES
+from gdpnet.benchmark.paper.tables import CLEAN, NAMES, TABLES
 from gdpnet.benchmark.records import Record
 from gdpnet.benchmark.robustness import SWEEP, Row, summarise
 

@@ -17,8 +17,7 @@ from gdpnet.benchmark import robustness, tuning, unsupervised
 from gdpnet.benchmark.ablations import REFERENCE, VARIANTS
 from gdpnet.benchmark.paper import artefacts
 from gdpnet.benchmark.paper.figures import SENTENCES, draw_all
-from gdpnet.benchmark.paper.reported import NAMES
-from gdpnet.benchmark.paper.tables import APART, TABLES, TITLES, Table, make_table
+from gdpnet.benchmark.paper.tables import APART, NAMES, TABLES, TITLES, Table, make_table
 from gdpnet.benchmark.records import Record, read_records
 from gdpnet.benchmark.sweep import has_ended
 
