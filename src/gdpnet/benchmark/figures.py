@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,18 +67,32 @@ def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
+def panels(
+    names: Sequence[str], draw: Callable[[Axes, str], object], width: float = 3.6, height: float = 3.2
+) -> Figure:
+    """Draw one panel per name, side by side, each with a grid and its name as title."""
+    figure = Figure(figsize=(width * len(names), height), layout="constrained")
+    places = figure.subplots(1, len(names), squeeze=False)[0] if names else []
+    for axes, name in zip(places, names, strict=True):
+        axes.grid(alpha=0.3)
+        axes.set_title(name)
+        draw(axes, name)
+    return figure
+
+
 def training_curves(history: Sequence[dict[str, Any]], best_epoch: int) -> Figure:
     """Draw loss, validation F1, reward, kept share, KL and, if edges were injected, their AUC, per epoch."""
     injected = any(line.get("injected_auc") is not None for line in history)
-    panels = {key: title for key, title in _CURVES.items() if key != "injected_auc" or injected}
-    figure = Figure(figsize=(2.8 * len(panels), 3.2), layout="constrained")
+    keys = {title: key for key, title in _CURVES.items() if key != "injected_auc" or injected}
     epochs = [line["epoch"] for line in history]
-    for axes, (key, title) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
-        values = [math.nan if line[key] is None else line[key] for line in history]
+
+    def draw(axes: Axes, title: str) -> None:
+        values = [math.nan if line[keys[title]] is None else line[keys[title]] for line in history]
         axes.plot(epochs, values, color="tab:blue", linewidth=1.5)
         axes.axvline(best_epoch, color="tab:red", linewidth=1, linestyle="--", label="best epoch")
-        axes.set(title=title, xlabel="epoch")
-        axes.grid(alpha=0.3)
+        axes.set_xlabel("epoch")
+
+    figure = panels(list(keys), draw, width=2.8)
     figure.axes[1].legend(frameon=False)
     return figure
 
