@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,8 +18,6 @@ from gdpnet.config import upgrade_settings
 from gdpnet.errors import GDPNetError
 
 Record = dict[str, Any]
-
-_ALWAYS = ("graph", "method", "seed", "metrics", "config", "commit")
 
 
 def make_record(stub: Record, device: str, metrics: Record) -> Record:
@@ -81,16 +78,6 @@ def _upgraded(record: Record) -> Record:
         if isinstance(record.get(name), dict):
             new[name] = upgrade_settings(record[name])
     return new
-
-
-def of_kind(records: Iterable[Record], kind: str, keys: Iterable[str] = ()) -> list[Record]:
-    """Return the records of a kind; raise an error if one lacks a key that its kind requires."""
-    found = [record for record in records if record.get("kind") == kind]
-    for record in found:
-        for key in (*_ALWAYS, *keys):
-            if key not in record:
-                raise GDPNetError(f"a record of kind '{kind}' lacks its '{key}'")
-    return found
 
 
 def _commit() -> str:

@@ -139,6 +139,7 @@ class _Cleaning:
     trial: Trial
     graph: Graph
     model: GDPNet
+    cleaned: Denoised
     seconds: float
 
     def measures(self) -> dict[str, Any]:
@@ -147,15 +148,10 @@ class _Cleaning:
         return {name: partial(self.of_network, name) if name in CLEANED else self.of_model for name in order}
 
     @cached_property
-    def cleaned(self) -> Denoised:
-        """Return the cleaned graph."""
-        return self.model.denoise(self.graph)
-
-    @cached_property
     def task(self) -> Task:
         """Return the data of the networks on the cleaned graph."""
         task = make_task(self.graph, self.trial.setting.seed)
-        return task.with_graphs(self.model.denoise(task.train).graph, self.cleaned.graph)
+        return replace(task, train=self.model.denoise(task.train).graph, whole=self.cleaned.graph)
 
     def of_model(self) -> Record:
         """Return the metrics of GDPNet itself."""
@@ -196,7 +192,8 @@ def _cleaning_of(trial: Trial, graph: Graph) -> _Cleaning:
     config = variant_of(trial.config, cleaner_of(trial.methods[0]))
     start = time.perf_counter()
     model = GDPNet.from_config(config, seed=trial.setting.seed, device=trial.device).fit(graph)
-    return _Cleaning(trial, graph, model, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return _Cleaning(trial, graph, model, model.denoise(graph), seconds)
 
 
 LINK_METRICS = {

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from gdpnet._core.files import plain
-from gdpnet.benchmark.records import Record, append_record, make_record, of_kind, read_records
+from gdpnet.benchmark.records import Record, append_record, make_record, read_records
 from gdpnet.errors import GDPNetError
 
 
@@ -37,6 +37,7 @@ class Trial(Protocol):
 AnyTrial = TypeVar("AnyTrial", bound=Trial)
 AnyRow = TypeVar("AnyRow")
 
+_ALWAYS = ("graph", "method", "seed", "metrics", "config", "commit")
 _WATCH_SECONDS = 1.0
 
 FAILURES = (GDPNetError, RuntimeError, ValueError)
@@ -57,8 +58,13 @@ class Sweep:
     """The part of a record that tells two trials of a group and seed apart."""
 
     def of(self, records: Iterable[Record]) -> list[Record]:
-        """Return the records of this experiment."""
-        return of_kind(records, self.kind, self.group)
+        """Return the records of this experiment; raise an error if one lacks a key that its kind requires."""
+        found = [record for record in records if record.get("kind") == self.kind]
+        for record in found:
+            for key in (*_ALWAYS, *self.group):
+                if key not in record:
+                    raise GDPNetError(f"a record of kind '{self.kind}' lacks its '{key}'")
+        return found
 
     def key(self, record: Record) -> str:
         """Return what identifies the trial of a record or of a stub."""

@@ -99,7 +99,7 @@ def cleaned_task(setting: Setting, variant: str, config: Config, device: str) ->
     graph = noisy_graph(setting, device)
     model = GDPNet.from_config(variant_of(config, variant), seed=setting.seed, device=device).fit(graph)
     task = make_task(graph, setting.seed)
-    return task.with_graphs(model.denoise(task.train).graph, model.denoise(graph).graph)
+    return replace(task, train=model.denoise(task.train).graph, whole=model.denoise(graph).graph)
 
 
 def check_tunable(methods: Iterable[str]) -> None:

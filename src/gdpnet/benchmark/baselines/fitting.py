@@ -75,10 +75,6 @@ class Task:
     validation: Int[Tensor, "validation"]
     """Labelled validation nodes, as indices into ``whole``."""
 
-    def with_graphs(self, train: Graph, whole: Graph) -> Task:
-        """Return the same task on graphs with other edges."""
-        return replace(self, train=train, whole=whole)
-
 
 def make_task(graph: Graph, seed: int) -> Task:
     """Return the task of a graph, with the same training graph as GDPNet uses."""

@@ -97,17 +97,8 @@ def autoencoder(
         return model.encode(rows, edges).cpu()
 
 
-def common_neighbours(graph: Graph) -> LinkScorer:
-    """Score pairs by the number of their common neighbours."""
-    return _by_common(graph, np.ones(graph.num_nodes))
-
-
-def adamic_adar(graph: Graph) -> LinkScorer:
-    """Score pairs by their common neighbours, each weighted by 1 / log of its degree."""
-    return _by_common(graph, 1.0 / np.log(np.maximum(graph.degree.numpy(), 2)))
-
-
-def _by_common(graph: Graph, weight: np.ndarray) -> LinkScorer:
+def by_common(graph: Graph, weight: np.ndarray) -> LinkScorer:
+    """Score pairs by the sum of the weights of their common neighbours."""
     near = adjacency(graph, np.ones(graph.num_edges))
 
     def score(ends: Tensor) -> Tensor:
@@ -136,7 +127,8 @@ def _by_autoencoder(name: str) -> Callable[[Graph, Pairs, int, torch.device], Li
 
 LINK_PREDICTORS: dict[str, Callable[[Graph, Pairs, int, torch.device], LinkScorer]] = {
     **{name: _by_autoencoder(name) for name in _ENCODERS},
-    "common-neighbours": lambda graph, pairs, seed, device: common_neighbours(graph),
-    "adamic-adar": lambda graph, pairs, seed, device: adamic_adar(graph),
+    "common-neighbours": lambda graph, *_: by_common(graph, np.ones(graph.num_nodes)),
+    # each common neighbour counts 1 / log of its degree
+    "adamic-adar": lambda graph, *_: by_common(graph, 1.0 / np.log(np.maximum(graph.degree.numpy(), 2))),
 }
 """Every link predictor by name."""

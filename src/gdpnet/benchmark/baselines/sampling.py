@@ -141,13 +141,8 @@ class Importance:
         bottom = take_rows(self.smoothed, levels[-1])
         rows = network.layers[0](network.between(bottom, 0), lambda message: message)
         for number, layer in enumerate(network.layers[1:], start=1):
-            upper, lower, scale = levels[-1 - number], levels[-number], scales[-number]
-            rows = layer(
-                network.between(rows, number),
-                lambda message, upper=upper, lower=lower, scale=scale: sampled_product(
-                    self.adjacency, upper, lower, scale, message
-                ),
-            )
+            sample = levels[-1 - number], levels[-number], scales[-number]
+            rows = layer(network.between(rows, number), partial(sampled_product, self.adjacency, *sample))
         return rows
 
 
