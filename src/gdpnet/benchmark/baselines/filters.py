@@ -6,7 +6,7 @@ and scores any graph with the same features.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -50,9 +50,6 @@ _ENOUGH_EDGES = 20_000
 Scores = Callable[[Task, int, torch.device], tuple[Tensor, Tensor]]
 """Score the edges of the training graph and of the whole graph."""
 
-Scorer = Callable[[Graph], Float[Tensor, "edges"]]
-"""A fitted filter: return one score per edge of a graph, the same for both directions of a link."""
-
 
 def similarity_scores(graph: Graph, kind: str = "cosine") -> Float[Tensor, "edges"]:
     """Return the similarity of the features of each edge's two nodes.
@@ -78,27 +75,25 @@ def similarity(kind: str) -> Scores:
     )
 
 
-def structural_scorer(train_graph: Graph, seed: int = 0) -> Scorer:
-    """Learn, without labels, to tell existing edges from added random ones.
+@lru_cache(maxsize=2)
+def structural_scores(task: Task, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Learn on the training graph, without labels, to tell existing edges from added random ones.
 
     In each round the number of edges of the training graph is doubled by random links, pair features are computed
     with them (each leaves its own edge out), and boosted trees learn which were added. The score is the
     probability that an edge was not added.
     """
-    if train_graph.num_edges == 0:
-        return lambda graph: torch.ones(graph.num_edges)
-    rounds = min(5, max(1, _ENOUGH_EDGES // train_graph.num_edges))
     tables, answers = [], []
+    edges = task.train.num_edges
+    rounds = min(5, max(1, _ENOUGH_EDGES // edges)) if edges else 0
     for number in range(rounds):
-        crowded, added = _with_random_links(train_graph, seed * rounds + number)
+        crowded, added = _with_random_links(task.train, seed * rounds + number)
         tables.append(pair_features(crowded, "structure").numpy())
         answers.append(~added.numpy())
-    if np.concatenate(answers).all():  # the graph is complete
-        return lambda graph: torch.ones(graph.num_edges)
-    model = _boosted(seed).fit(np.concatenate(tables), np.concatenate(answers))
-    return lambda graph: symmetrise(
-        _probability(model, pair_features(graph, "structure").numpy()), graph.reverse
-    )
+    # without edges, and if the graph is complete, there is nothing to learn
+    learns = any(not answer.all() for answer in answers)
+    model = _boosted(seed).fit(np.concatenate(tables), np.concatenate(answers)) if learns else None
+    return _score(task, model, (pair_features(one, "structure").numpy() for one in (task.train, task.whole)))
 
 
 @lru_cache(maxsize=2)
@@ -113,25 +108,14 @@ def supervised_scores(
     all fold models.
     """
     train, whole = _cross_fitted_probabilities(task, seed, device, settings or Settings())
-    table, whole_table = _label_table(task.train, train), _label_table(task.whole, whole)
+    tables = _label_table(task.train, train), _label_table(task.whole, whole)
     known = torch.zeros(task.train.num_nodes, dtype=torch.bool)
     known[task.targets] = True
     usable = known[task.train.target] & known[task.train.neighbour]
     same = (task.train.labels[task.train.target] == task.train.labels[task.train.neighbour])[usable].numpy()
-    if same.size == 0 or same.all() or not same.any():
-        return torch.ones(task.train.num_edges), torch.ones(task.whole.num_edges)
-    model = _boosted(seed).fit(table[usable.numpy()], same)
-    return (
-        symmetrise(_probability(model, table), task.train.reverse),
-        symmetrise(_probability(model, whole_table), task.whole.reverse),
-    )
-
-
-@lru_cache(maxsize=2)
-def structural_scores(task: Task, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Score the training and the whole graph by trees that learned to tell their edges from random ones."""
-    scorer = structural_scorer(task.train, seed)
-    return scorer(task.train), scorer(task.whole)
+    learns = same.any() and not same.all()
+    model = _boosted(seed).fit(tables[0][usable.numpy()], same) if learns else None
+    return _score(task, model, tables)
 
 
 def filtered(build: Build, scores: Scores) -> Run:
@@ -190,6 +174,17 @@ def _boosted(seed: int) -> Any:
         early_stopping=False,
         random_state=seed,
     )
+
+
+def _score(task: Task, model: Any, tables: Iterable[np.ndarray]) -> tuple[Tensor, Tensor]:
+    """Score both graphs, both directions of a link alike; without a model all edges have the same score."""
+    if model is None:
+        return torch.ones(task.train.num_edges), torch.ones(task.whole.num_edges)
+    train, whole = (
+        symmetrise(_probability(model, table), graph.reverse)
+        for graph, table in zip((task.train, task.whole), tables, strict=True)
+    )
+    return train, whole
 
 
 def _probability(model: Any, table: np.ndarray) -> Float[Tensor, "edges"]:
