@@ -17,7 +17,7 @@ import torch
 
 from gdpnet._core.device import pick_device
 from gdpnet.benchmark.baselines.clusterers import CLUSTERERS
-from gdpnet.benchmark.baselines.link_predictors import LINK_PREDICTORS, LinkScorer, measure
+from gdpnet.benchmark.baselines.link_predictors import LINK_PREDICTORS, by_inner_product, measure
 from gdpnet.benchmark.cases import Setting, open_case, perturb
 from gdpnet.benchmark.evaluation import link_metrics, true_labels
 from gdpnet.benchmark.records import Record
@@ -29,7 +29,6 @@ from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError, nearest
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.metrics import cluster_scores
-from gdpnet.representation.propagation import inner_products
 from gdpnet.training.unsupervised import clusters_of
 
 SWEEP = Sweep("task", ("task", "graph", "noise", "rate", "method"), ("task", "graph", "method"))
@@ -114,10 +113,9 @@ def _link_metrics(trial: Trial) -> Record:
     split = split_links(open_case(trial.setting), trial.setting.seed)
     graph = perturb(split.train, trial.setting, trial.device)
     found: Record = {}
-    score: LinkScorer
     if trial.method in OURS:
         model = _fit(trial, graph, held_out=split.validation)
-        score = partial(inner_products, torch.from_numpy(model.embed(graph)))
+        score = by_inner_product(torch.from_numpy(model.embed(graph)))
         found = {"selects": model.trained_.selects} | _edge_auc(model, graph)
     else:
         fit = LINK_PREDICTORS[trial.method]

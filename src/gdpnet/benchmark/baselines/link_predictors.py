@@ -97,6 +97,11 @@ def autoencoder(
         return model.encode(rows, edges).cpu()
 
 
+def by_inner_product(embedded: Float[Tensor, "nodes width"]) -> LinkScorer:
+    """Score pairs by the inner product of their representations."""
+    return partial(inner_products, embedded)
+
+
 def by_common(graph: Graph, weight: np.ndarray) -> LinkScorer:
     """Score pairs by the sum of the weights of their common neighbours."""
     near = adjacency(graph, np.ones(graph.num_edges))
@@ -120,9 +125,7 @@ def unit_rows(graph: Graph) -> Float[Tensor, "nodes features"]:
 
 
 def _by_autoencoder(name: str) -> Callable[[Graph, Pairs, int, torch.device], LinkScorer]:
-    return lambda graph, pairs, seed, device: partial(
-        inner_products, autoencoder(name, graph, pairs, seed, device)
-    )
+    return lambda graph, pairs, seed, device: by_inner_product(autoencoder(name, graph, pairs, seed, device))
 
 
 LINK_PREDICTORS: dict[str, Callable[[Graph, Pairs, int, torch.device], LinkScorer]] = {
