@@ -11,7 +11,8 @@ from helpers.small import FAST
 
 
 def test_a_record_says_what_was_run_with_what_and_when():
-    record = make_record("trial", FAST, 3, {"micro_f1": 0.5}, graph="mine", variant="GDPNet")
+    stub = {"kind": "trial", "graph": "mine", "variant": "GDPNet", "seed": 3, "config": FAST.to_dict()}
+    record = make_record(stub, "cpu", {"micro_f1": 0.5})
     assert (record["kind"], record["graph"], record["variant"], record["seed"]) == (
         "trial",
         "mine",
@@ -29,7 +30,8 @@ def test_a_record_says_what_was_run_with_what_and_when():
 def test_records_are_appended_and_read_back_in_order(tmp_path):
     path = tmp_path / "results" / "trials.jsonl"
     assert read_records(path) == []
-    records = [make_record("trial", FAST, seed, {"micro_f1": 0.1 * seed}) for seed in range(3)]
+    stubs = [{"kind": "trial", "seed": seed, "config": FAST.to_dict()} for seed in range(3)]
+    records = [make_record(stub, "cpu", {"micro_f1": 0.1 * stub["seed"]}) for stub in stubs]
     for record in records[:2]:
         append_record(path, record)
     before = path.read_bytes()

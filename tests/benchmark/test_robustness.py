@@ -13,7 +13,7 @@ from gdpnet.benchmark.ablations import CLEANED, VARIANTS, variant_of
 from gdpnet.benchmark.baselines.fitting import Settings
 from gdpnet.benchmark.baselines.methods import METHODS
 from gdpnet.benchmark.cases import Setting, noisy_graph
-from gdpnet.benchmark.curves import draw_curves
+from gdpnet.benchmark.figures import draw_curves
 from gdpnet.benchmark.records import append_record, read_records
 from gdpnet.benchmark.robustness import Trial, check_methods, plan, summarise
 from gdpnet.benchmark.sweep import run_all

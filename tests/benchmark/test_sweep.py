@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
@@ -91,8 +92,8 @@ def test_records_that_share_settings_have_those_of_the_newest():
 
 def test_a_summary_has_mean_and_standard_deviation_over_seeds():
     records = [record(0.5), record(0.7, seed=1), record(None, seed=2), record(None, rate=1.0)]
-    first, second = SWEEP.summarise(records, {"score": "", "other": ""})
-    assert first.group == {"graph": "mine", "method": "gcn", "rate": 0.5}
+    first, second = SWEEP.summarise(records, ("score", "other"), SimpleNamespace)
+    assert (first.graph, first.method, first.rate) == ("mine", "gcn", 0.5)
     assert (first.seeds, first.failed) == (2, 1)
     assert first.mean["score"] == pytest.approx(0.6)
     assert first.deviation["score"] == pytest.approx(

@@ -8,14 +8,12 @@ import torch
 
 from gdpnet.benchmark import tuning
 from gdpnet.benchmark.ablations import CLEANED
-from gdpnet.benchmark.baselines import search as searching
 from gdpnet.benchmark.baselines.fitting import Settings
 from gdpnet.benchmark.baselines.methods import METHODS
-from gdpnet.benchmark.baselines.search import CANDIDATES, DEPTHS
 from gdpnet.benchmark.cases import Setting, noisy_graph
 from gdpnet.benchmark.records import append_record, read_records
 from gdpnet.benchmark.robustness import Trial, plan
-from gdpnet.benchmark.tuning import cleaned_task, searched_settings, searches_left
+from gdpnet.benchmark.tuning import CANDIDATES, DEPTHS, cleaned_task, searched_settings, searches_left
 from gdpnet.cli import main
 from gdpnet.estimator import GDPNet
 from helpers.graphs import assert_same
@@ -48,12 +46,12 @@ def folder(tmp_path):
 @pytest.fixture
 def quick(monkeypatch):
     """Let every network of a search train for three epochs only."""
-    run = searching.run_task
+    run = tuning.run_task
 
     def few(name, task, seed, device, settings=None):
         return run(name, task, seed, device, replace(settings or METHODS[name].settings, epochs=3))
 
-    monkeypatch.setattr(searching, "run_task", few)
+    monkeypatch.setattr(tuning, "run_task", few)
 
 
 def words_of(folder, path, *more: str) -> list[str]:

@@ -1,11 +1,11 @@
-"""Figures of a run: training curves, the share of neighbours selected, a map of the embeddings."""
+"""Figures of a run (training curves, share of neighbours selected, map of the embeddings) and of a comparison."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
@@ -18,6 +18,9 @@ from gdpnet.benchmark.evaluation import calibration, selected_shares
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.inference.predictor import Denoised, Predictor
+
+if TYPE_CHECKING:
+    from gdpnet.benchmark.robustness import Row
 
 matplotlib.use("Agg")
 
@@ -63,18 +66,32 @@ def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
+def panels(
+    names: Sequence[str], draw: Callable[[Axes, str], object], width: float = 3.6, height: float = 3.2
+) -> Figure:
+    """Draw one panel per name, side by side, each with a grid and its name as title."""
+    figure = Figure(figsize=(width * len(names), height), layout="constrained")
+    places = figure.subplots(1, len(names), squeeze=False)[0] if names else []
+    for axes, name in zip(places, names, strict=True):
+        axes.grid(alpha=0.3)
+        axes.set_title(name)
+        draw(axes, name)
+    return figure
+
+
 def training_curves(history: Sequence[dict[str, Any]], best_epoch: int) -> Figure:
     """Draw loss, validation F1, reward, kept share, KL and, if edges were injected, their AUC, per epoch."""
     injected = any(line.get("injected_auc") is not None for line in history)
-    panels = {key: title for key, title in _CURVES.items() if key != "injected_auc" or injected}
-    figure = Figure(figsize=(2.8 * len(panels), 3.2), layout="constrained")
+    keys = {title: key for key, title in _CURVES.items() if key != "injected_auc" or injected}
     epochs = [line["epoch"] for line in history]
-    for axes, (key, title) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
-        values = [math.nan if line[key] is None else line[key] for line in history]
+
+    def draw(axes: Axes, title: str) -> None:
+        values = [math.nan if line[keys[title]] is None else line[keys[title]] for line in history]
         axes.plot(epochs, values, color="tab:blue", linewidth=1.5)
         axes.axvline(best_epoch, color="tab:red", linewidth=1, linestyle="--", label="best epoch")
-        axes.set(title=title, xlabel="epoch")
-        axes.grid(alpha=0.3)
+        axes.set_xlabel("epoch")
+
+    figure = panels(list(keys), draw, width=2.8)
     figure.axes[1].legend(frameon=False)
     return figure
 
@@ -147,4 +164,41 @@ def reliability_curve(graph: Graph, denoised: Denoised) -> Figure:
     axes.set(xlabel="keep probability", ylabel="share of genuine edges", xlim=(0, 1), ylim=(0, 1))
     axes.set_title(f"reliability of the keep probability (Brier score {found['brier']:.3f})", fontsize=10)
     axes.legend(frameon=False, loc="upper left")
+    return figure
+
+
+def draw_curves(rows: list[Row], folder: Path) -> list[Path]:
+    """Draw one figure per graph and noise; return their paths."""
+    paths = []
+    rows = [row for row in rows if row.seeds]
+    for graph, noise in sorted({(row.graph, row.noise) for row in rows}):
+        chosen = [row for row in rows if (row.graph, row.noise) == (graph, noise)]
+        name = f"robustness_{graph}_{noise}.png".replace(" ", "_").replace("/", "_")
+        paths.append(save_figure(_noise_curves(graph, noise, chosen), folder / name))
+    return paths
+
+
+def _noise_curves(graph: str, noise: str, rows: list[Row]) -> Figure:
+    figure, axes = new_figure(8.0, 5.0)
+    highest = max(row.rate for row in rows)
+    last = {row.method: row.mean for row in rows if row.rate == highest}
+    methods = sorted({row.method for row in rows}, key=lambda name: -last.get(name, 0.0))
+    for place, method in enumerate(methods):
+        mine = sorted((row for row in rows if row.method == method), key=lambda row: row.rate)
+        ours = method.startswith("gdpnet")
+        axes.errorbar(
+            [row.rate for row in mine],
+            [row.mean for row in mine],
+            yerr=[row.deviation for row in mine],
+            label=method,
+            color=f"C{place % 10}",
+            linewidth=2.4 if ours else 1.2,
+            linestyle="-" if ours else ("--", ":", "-.")[place // 10 % 3],
+            marker="o" if ours else ".",
+            capsize=2,
+        )
+    seeds = max(row.seeds for row in rows)
+    title = f"{graph}: mean and standard deviation over {seeds} seeds"
+    axes.set(title=title, xlabel=f"{noise}, rate", ylabel="micro-F1 on test")
+    axes.legend(fontsize=8, ncols=1, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,27 +14,25 @@ import torch
 
 from gdpnet._core.version import __version__
 from gdpnet.benchmark.ablations import current_name
-from gdpnet.config import Config, upgrade_settings
+from gdpnet.config import upgrade_settings
 from gdpnet.errors import GDPNetError
 
 Record = dict[str, Any]
 
-_ALWAYS = ("graph", "method", "seed", "metrics", "config", "commit")
 
-
-def make_record(kind: str, config: Config | Record, seed: int, metrics: Record, **about: Any) -> Record:
-    """Return one trial as a record."""
+def make_record(stub: Record, device: str, metrics: Record) -> Record:
+    """Return one trial as a record; the stub has what identifies it, its seed and its settings."""
     return {
-        "kind": kind,
-        **about,
-        "seed": seed,
+        **{name: value for name, value in stub.items() if name not in ("seed", "config")},
+        "device": device,
+        "seed": stub["seed"],
         "metrics": metrics,
         "version": __version__,
         "commit": _commit(),
         "torch": torch.__version__,
         "numba": _version_of("numba"),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "config": config.to_dict() if isinstance(config, Config) else config,
+        "config": stub["config"],
     }
 
 
@@ -81,16 +78,6 @@ def _upgraded(record: Record) -> Record:
         if isinstance(record.get(name), dict):
             new[name] = upgrade_settings(record[name])
     return new
-
-
-def of_kind(records: Iterable[Record], kind: str, keys: Iterable[str] = ()) -> list[Record]:
-    """Return the records of a kind; raise an error if one lacks a key that its kind requires."""
-    found = [record for record in records if record.get("kind") == kind]
-    for record in found:
-        for key in (*_ALWAYS, *keys):
-            if key not in record:
-                raise GDPNetError(f"a record of kind '{kind}' lacks its '{key}'")
-    return found
 
 
 def _commit() -> str:

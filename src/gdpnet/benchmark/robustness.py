@@ -23,7 +23,7 @@ from gdpnet.benchmark.baselines.methods import METHODS, run_method, run_task
 from gdpnet.benchmark.cases import Setting, noisy_graph
 from gdpnet.benchmark.evaluation import calibration, f1_on_test, link_metrics
 from gdpnet.benchmark.records import Record
-from gdpnet.benchmark.sweep import FAILURES, Summary, Sweep, failure_of, record_of
+from gdpnet.benchmark.sweep import FAILURES, Sweep, failure_of, record_of
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError, nearest
@@ -144,6 +144,7 @@ class _Cleaning:
     trial: Trial
     graph: Graph
     model: GDPNet
+    cleaned: Denoised
     seconds: float
 
     def measures(self) -> dict[str, Any]:
@@ -152,15 +153,10 @@ class _Cleaning:
         return {name: partial(self.of_network, name) if name in CLEANED else self.of_model for name in order}
 
     @cached_property
-    def cleaned(self) -> Denoised:
-        """Return the cleaned graph."""
-        return self.model.denoise(self.graph)
-
-    @cached_property
     def task(self) -> Task:
         """Return the data of the networks on the cleaned graph."""
         task = make_task(self.graph, self.trial.setting.seed)
-        return task.with_graphs(self.model.denoise(task.train).graph, self.cleaned.graph)
+        return replace(task, train=self.model.denoise(task.train).graph, whole=self.cleaned.graph)
 
     def of_model(self) -> Record:
         """Return the metrics of GDPNet itself."""
@@ -201,7 +197,8 @@ def _cleaning_of(trial: Trial, graph: Graph) -> _Cleaning:
     config = variant_of(trial.config, cleaner_of(trial.methods[0]))
     start = time.perf_counter()
     model = GDPNet.from_config(config, seed=trial.setting.seed, device=trial.device).fit(graph)
-    return _Cleaning(trial, graph, model, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return _Cleaning(trial, graph, model, model.denoise(graph), seconds)
 
 
 LINK_METRICS = {
@@ -238,31 +235,19 @@ class Row:
         measures = (f"{self.links[key]:.3f}" if key in self.links else "" for key in LINK_METRICS)
         return f"{self.rate:g}", *measures
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
-
 
 def summarise(records: Iterable[Record]) -> list[Row]:
     """Return mean and standard deviation of micro-F1 per method, rate, noise and graph; failures are counted."""
     records = list(records)
     apart = methods_apart(records)
-    return [_row(one, apart) for one in SWEEP.summarise(records, {"micro_f1": "", **LINK_METRICS})]
 
+    def row(mean: Record, deviation: Record, **about: Any) -> Row:
+        links = {name: mean[name] for name in LINK_METRICS if not math.isnan(mean[name])}
+        place = about["graph"], about["noise"], about["method"]
+        scores = {"mean": mean["micro_f1"], "deviation": deviation["micro_f1"]}
+        return Row(**about, **scores, links=links, apart=place in apart)
 
-def _row(one: Summary, apart: set[tuple[str, str, str]]) -> Row:
-    known = {name: one.mean[name] for name in LINK_METRICS if not math.isnan(one.mean[name])}
-    mean, deviation = one.mean["micro_f1"], one.deviation["micro_f1"]
-    place = one.group["graph"], one.group["noise"], one.group["method"]
-    return Row(
-        **one.group,
-        seeds=one.seeds,
-        mean=mean,
-        deviation=deviation,
-        failed=one.failed,
-        links=known,
-        apart=place in apart,
-    )
+    return SWEEP.summarise(records, ("micro_f1", *LINK_METRICS), row)
 
 
 def methods_apart(records: Iterable[Record]) -> set[tuple[str, str, str]]:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+import torch
 
 from gdpnet._core.files import plain
-from gdpnet.benchmark.parallel import do_all
-from gdpnet.benchmark.records import Record, make_record, of_kind, read_records
+from gdpnet.benchmark.records import Record, append_record, make_record, read_records
 from gdpnet.errors import GDPNetError
 
 
@@ -29,20 +35,13 @@ class Trial(Protocol):
 
 
 AnyTrial = TypeVar("AnyTrial", bound=Trial)
+AnyRow = TypeVar("AnyRow")
+
+_ALWAYS = ("graph", "method", "seed", "metrics", "config", "commit")
+_WATCH_SECONDS = 1.0
 
 FAILURES = (GDPNetError, RuntimeError, ValueError)
 """Errors that a graph or a device may cause; all others are mistakes of the program and end the sweep."""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The records of one group: how many ended and failed, and mean and standard deviation of each measure."""
-
-    group: dict[str, Any]
-    seeds: int
-    failed: int
-    mean: dict[str, float]
-    deviation: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,13 @@ class Sweep:
     """The part of a record that tells two trials of a group and seed apart."""
 
     def of(self, records: Iterable[Record]) -> list[Record]:
-        """Return the records of this experiment."""
-        return of_kind(records, self.kind, self.group)
+        """Return the records of this experiment; raise an error if one lacks a key that its kind requires."""
+        found = [record for record in records if record.get("kind") == self.kind]
+        for record in found:
+            for key in (*_ALWAYS, *self.group):
+                if key not in record:
+                    raise GDPNetError(f"a record of kind '{self.kind}' lacks its '{key}'")
+        return found
 
     def key(self, record: Record) -> str:
         """Return what identifies the trial of a record or of a stub."""
@@ -91,13 +95,15 @@ class Sweep:
         """Return the newest record per graph and method that did not fail, whatever its settings."""
         return {(one["graph"], one["method"]): one for one in self.of(records) if has_ended(one)}
 
-    def summarise(self, records: Iterable[Record], measures: Mapping[str, Any]) -> list[Summary]:
-        """Return mean and standard deviation over seeds of each measure, one summary per group."""
+    def summarise(
+        self, records: Iterable[Record], measures: Iterable[str], row: Callable[..., AnyRow]
+    ) -> list[AnyRow]:
+        """Return one row per group: how many seeds ended and failed, and mean and deviation of each measure."""
         groups: dict[tuple[Any, ...], list[Record]] = {}
         for record in self.newest(records):
             groups.setdefault(_values(record, self.group), []).append(record["metrics"])
         return [
-            _summary(dict(zip(self.group, group, strict=True)), metrics, measures)
+            row(**dict(zip(self.group, group, strict=True)), **_summary(metrics, measures))
             for group, metrics in groups.items()
         ]
 
@@ -106,11 +112,40 @@ def run_all(
     trials: list[AnyTrial], path: Path, jobs: int, on_records: Callable[[list[Record]], None]
 ) -> None:
     """Run trials, ``jobs`` at a time, and append their records to a file as they come."""
-    do_all(_run, trials, path, jobs, on_records)
+    for records in (trial.run() for trial in trials) if jobs <= 1 else _side_by_side(trials, jobs):
+        for record in records:
+            append_record(path, record)
+        on_records(records)
 
 
-def _run(trial: Trial) -> list[Record]:
-    return trial.run()
+def _side_by_side(trials: Iterable[Trial], jobs: int) -> Iterator[list[Record]]:
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(os.getpid(),))
+    try:
+        waiting: set[Future[list[Record]]] = {pool.submit(trial.run) for trial in trials}
+        while waiting:
+            ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for one in ended:
+                yield one.result()
+    except BrokenProcessPool as error:
+        raise GDPNetError("a worker ended unexpectedly, perhaps out of memory; try fewer --jobs") from error
+    finally:  # also after Ctrl-C or an error: cancel what waits and end what runs
+        workers = list((pool._processes or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.terminate()
+
+
+def _begin(parent: int) -> None:
+    """Limit a worker to one thread, and end it when its parent process ends for any reason."""
+    torch.set_num_threads(1)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_WATCH_SECONDS)
+    os._exit(1)
 
 
 def record_of(stub: Record, device: str, measure: Callable[[], Record]) -> Record:
@@ -122,17 +157,12 @@ def record_of(stub: Record, device: str, measure: Callable[[], Record]) -> Recor
         metrics = measure()
     except FAILURES as error:
         return failure_of(stub, device, error)
-    return _record(stub | {"config": metrics.pop("config", stub["config"])}, device, metrics)
+    return make_record(stub | {"config": metrics.pop("config", stub["config"])}, device, plain(metrics))
 
 
 def failure_of(stub: Record, device: str, error: Exception) -> Record:
     """Return the record of a trial that failed."""
-    return _record(stub, device, {"error": " ".join(str(error).split())})
-
-
-def _record(stub: Record, device: str, metrics: Record) -> Record:
-    about = {name: value for name, value in stub.items() if name not in ("kind", "seed", "config")}
-    return make_record(stub["kind"], stub["config"], stub["seed"], plain(metrics), **about, device=device)
+    return make_record(stub, device, {"error": " ".join(str(error).split())})
 
 
 def has_ended(record: Record) -> bool:
@@ -144,15 +174,14 @@ def _values(record: Record, names: Iterable[str]) -> tuple[Any, ...]:
     return tuple(record[name] for name in names)
 
 
-def _summary(group: dict[str, Any], metrics: list[Record], measures: Iterable[str]) -> Summary:
+def _summary(metrics: list[Record], measures: Iterable[str]) -> dict[str, Any]:
     ended = [one for one in metrics if "error" not in one]
     known = {name: np.array([one[name] for one in ended if one.get(name) is not None]) for name in measures}
-    return Summary(
-        group,
-        seeds=len(ended),
-        failed=len(metrics) - len(ended),
-        mean={name: float(found.mean()) if found.size else math.nan for name, found in known.items()},
-        deviation={
+    return {
+        "seeds": len(ended),
+        "failed": len(metrics) - len(ended),
+        "mean": {name: float(found.mean()) if found.size else math.nan for name, found in known.items()},
+        "deviation": {
             name: float(found.std(ddof=1)) if found.size > 1 else 0.0 for name, found in known.items()
         },
-    )
+    }

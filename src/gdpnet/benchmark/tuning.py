@@ -1,24 +1,45 @@
-"""The settings of every baseline, searched per graph on validation nodes and recorded."""
+"""The settings of every baseline, searched per graph on validation nodes and recorded.
+
+The search is small and the same for every network, so that no method is at a disadvantage.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from gdpnet._core.device import pick_device
 from gdpnet.benchmark.ablations import CLEANED, cleaner_of, variant_of
 from gdpnet.benchmark.baselines.fitting import Settings, Task, make_task
-from gdpnet.benchmark.baselines.methods import METHODS, method_of
-from gdpnet.benchmark.baselines.search import Scored, is_whole, search_tasks
+from gdpnet.benchmark.baselines.methods import METHODS, method_of, run_task
 from gdpnet.benchmark.cases import Setting, noisy_graph
 from gdpnet.benchmark.records import Record, read_records
 from gdpnet.benchmark.sweep import Sweep, record_of
 from gdpnet.config import Config
 from gdpnet.errors import ConfigError
 from gdpnet.estimator import GDPNet
+
+CANDIDATES: tuple[dict[str, Any], ...] = (
+    *(
+        {"width": 64, "learning_rate": 0.01, "dropout": dropout, "weight_decay": decay}
+        for dropout in (0.0, 0.3, 0.5, 0.7)
+        for decay in (5e-4, 5e-5)
+    ),
+    {"width": 64, "learning_rate": 0.003, "dropout": 0.5, "weight_decay": 5e-4},
+    {"width": 128, "learning_rate": 0.01, "dropout": 0.5, "weight_decay": 5e-4},
+)
+"""The ten settings tried first: dropout by weight decay, then a smaller learning rate, then a wider layer."""
+
+DEPTHS = (1, 3)
+"""Numbers of layers, in place of two, that are then tried with the best of those."""
+
+Scored = tuple[dict[str, Any], float]
+"""The settings that a candidate changes, and its mean validation micro-F1."""
 
 SWEEP = Sweep("search", ("graph", "method", "noise", "rates"), settings=lambda record: record.get("cleaner"))
 
@@ -38,7 +59,7 @@ class Search:
     @property
     def network(self) -> str:
         """Return the baseline that is trained: the method, or the network on the cleaned graph."""
-        return _network_of(self.method)
+        return CLEANED.get(self.method, self.method)
 
     @property
     def stub(self) -> Record:
@@ -56,12 +77,11 @@ class Search:
 
     def _metrics(self) -> Record:
         tasks = [(self._task(setting), setting.seed) for setting in self.settings]
-        found = search_tasks(self.network, tasks, pick_device(self.device), self.known)
-        candidates, scores = zip(*found.tried, strict=True) if found.tried else ((), ())
+        best, tried = search_tasks(self.network, tasks, pick_device(self.device), self.known)
         return {
-            "candidates": list(candidates),
-            "validation_f1": list(scores),
-            "config": asdict(found.settings),
+            "candidates": [candidate for candidate, _ in tried],
+            "validation_f1": [score for _, score in tried],
+            "config": asdict(best),
         }
 
     def _task(self, setting: Setting) -> Task:
@@ -79,7 +99,7 @@ def cleaned_task(setting: Setting, variant: str, config: Config, device: str) ->
     graph = noisy_graph(setting, device)
     model = GDPNet.from_config(variant_of(config, variant), seed=setting.seed, device=device).fit(graph)
     task = make_task(graph, setting.seed)
-    return task.with_graphs(model.denoise(task.train).graph, model.denoise(graph).graph)
+    return replace(task, train=model.denoise(task.train).graph, whole=model.denoise(graph).graph)
 
 
 def check_tunable(methods: Iterable[str]) -> None:
@@ -88,11 +108,7 @@ def check_tunable(methods: Iterable[str]) -> None:
     if not names:
         raise ConfigError("--methods must name at least one baseline; the settings of GDPNet are TOML files")
     for name in names:
-        method_of(_network_of(name))
-
-
-def _network_of(method: str) -> str:
-    return CLEANED.get(method, method)
+        method_of(CLEANED.get(name, name))
 
 
 def searches_left(
@@ -124,5 +140,85 @@ def searched_settings(path: Path) -> dict[tuple[str, str], Settings]:
     return {
         place: settings_of(record["config"])
         for place, record in SWEEP.latest(read_records(path)).items()
-        if _network_of(place[1]) in METHODS
+        if CLEANED.get(place[1], place[1]) in METHODS
     }
+
+
+def search_tasks(
+    name: str,
+    tasks: Iterable[tuple[Task, int]],
+    device: torch.device | str = "cpu",
+    known: Iterable[Scored] = (),
+) -> tuple[Settings, tuple[Scored, ...]]:
+    """Return the settings of best mean validation micro-F1 over some tasks, and every candidate with its score.
+
+    Each task comes with its seed; of equal candidates the first counts. Test nodes are not scored. A method that
+    chooses a parameter on validation (a share of edges, a rank) does so once per task with its default settings, and
+    all candidates are compared at that choice; the returned settings leave it open. A method without a network has
+    nothing to search. ``known`` are candidates that an earlier search on the same tasks has scored; they are not
+    tried again.
+    """
+    method = method_of(name)
+    trials = [_Trial(name, task, seed, device) for task, seed in tasks]
+    if not trials:
+        raise ConfigError("a search needs at least one task, found none")
+    if not method.network:
+        return method.settings, ()
+    tried = _try(trials, CANDIDATES, known)
+    tried += _try(trials, _deeper(_best_of(tried)), known)
+    return replace(method.settings, **_best_of(tried)), tuple(tried)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One task and seed on which candidates are compared."""
+
+    name: str
+    task: Task
+    seed: int
+    device: torch.device | str
+
+    @cached_property
+    def choice(self) -> float | None:
+        """Return the parameter that the method chooses with its default settings, if any."""
+        if not method_of(self.name).chooses:
+            return None
+        return next(iter(run_task(self.name, self.task, self.seed, self.device).chosen.values()), None)
+
+    def score(self, candidate: dict[str, Any]) -> float:
+        """Return the validation micro-F1 of a candidate."""
+        settings = replace(method_of(self.name).settings, **candidate, choice=self.choice)
+        return run_task(self.name, self.task, self.seed, self.device, settings).validation_f1
+
+
+def is_whole(tried: Iterable[Scored]) -> bool:
+    """Return whether every candidate has been scored."""
+    scored = {_key(candidate): (candidate, score) for candidate, score in tried}
+    first = [scored.get(_key(candidate)) for candidate in CANDIDATES]
+    known = [one for one in first if one is not None]
+    return len(known) == len(first) and all(_key(one) in scored for one in _deeper(_best_of(known)))
+
+
+def _deeper(best: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{**best, "layers": layers} for layers in DEPTHS]
+
+
+def _best_of(tried: Iterable[Scored]) -> dict[str, Any]:
+    return max(tried, key=lambda one: one[1])[0]
+
+
+def _try(
+    trials: Sequence[_Trial], candidates: Sequence[dict[str, Any]], known: Iterable[Scored]
+) -> list[Scored]:
+    """Return the mean score of every candidate over all trials."""
+    scored = {_key(candidate): score for candidate, score in known}
+    new = [candidate for candidate in candidates if _key(candidate) not in scored]
+    # one task after the other: scores of its edges are computed once
+    each = [[trial.score(candidate) for candidate in new] for trial in trials]
+    means = [sum(scores) / len(trials) for scores in zip(*each, strict=True)]
+    scored |= dict(zip(map(_key, new), means, strict=True))
+    return [(candidate, scored[_key(candidate)]) for candidate in candidates]
+
+
+def _key(candidate: dict[str, Any]) -> str:
+    return repr(sorted(candidate.items()))

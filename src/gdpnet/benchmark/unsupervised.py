@@ -172,10 +172,9 @@ class Row:
 def summarise(records: Iterable[Record]) -> list[Row]:
     """Return mean and standard deviation over seeds of every measure, per method, rate, noise and graph."""
     records = list(records)
-    found = {task: SWEEP.summarise(records, measures) for task, measures in MEASURES.items()}
     return [
-        Row(**one.group, seeds=one.seeds, failed=one.failed, mean=one.mean, deviation=one.deviation)
-        for task, summaries in found.items()
-        for one in summaries
-        if one.group["task"] == task
+        row
+        for task, measures in MEASURES.items()
+        for row in SWEEP.summarise(records, measures, Row)
+        if row.task == task
     ]

@@ -156,7 +156,7 @@ def robustness(
     for name in sorted({row.graph for row in rows}):
         _print_robustness(f"{name}, {noise}", [row for row in rows if row.graph == name])
     if figures is not None:
-        from gdpnet.benchmark.curves import draw_curves
+        from gdpnet.benchmark.figures import draw_curves
 
         print("figures: " + ", ".join(str(path) for path in draw_curves(rows, figures)))
     return {"rows": [asdict(row) for row in rows]}

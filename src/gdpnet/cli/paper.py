@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def _check_datasets(text: str) -> str:
     """Refuse a dataset that the paper does not use."""
-    from gdpnet.benchmark.paper.reported import DATASETS
+    from gdpnet.benchmark.paper.tables import DATASETS
 
     for name in opt.names_in(text, "--datasets", "dataset"):
         if name not in DATASETS:
@@ -127,7 +127,7 @@ def _show(names: list[str], tables: list[str], results: Path, figures: Path | No
 
 def _table_rows(table: Table, method: str, cells: list[Cell]) -> list[tuple[str, ...]]:
     """Return two rows for a method: our scores, and those of the paper."""
-    from gdpnet.benchmark.paper.reported import NAMES
+    from gdpnet.benchmark.paper.tables import NAMES
 
     ours = (f"{cell.text}{'*' if table.best(cell.dataset) == method else ''}" for cell in cells)
     return [(NAMES[method], *ours), ("   the paper", *(cell.paper for cell in cells))]

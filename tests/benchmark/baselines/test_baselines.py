@@ -12,18 +12,24 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from torch_geometric.transforms import GDC
 
 from gdpnet.benchmark.baselines import link_predictors, pro_gnn
-from gdpnet.benchmark.baselines.diffusion import gdc_graph
-from gdpnet.benchmark.baselines.fastgcn import Importance, draw_layer, sampled_product, within_reach
 from gdpnet.benchmark.baselines.fitting import Settings, Side, fit_network, inputs_of, make_task
-from gdpnet.benchmark.baselines.gnnguard import trust_of
 from gdpnet.benchmark.baselines.link_predictors import LINK_PREDICTORS
-from gdpnet.benchmark.baselines.low_rank import low_rank_links, low_rank_mean
 from gdpnet.benchmark.baselines.methods import METHODS, run_method, run_task
 from gdpnet.benchmark.baselines.networks import GAT, gcn, graphsage
 from gdpnet.benchmark.baselines.propagation import Links, neighbour_mean, symmetric_mean
-from gdpnet.benchmark.baselines.sampling import Block, batch_logits, draw_blocks, sample_neighbours
-from gdpnet.benchmark.baselines.search import CANDIDATES, DEPTHS, is_whole, search_tasks
-from gdpnet.benchmark.baselines.soft_median import neighbourhoods_of, soft_median
+from gdpnet.benchmark.baselines.rewiring import gdc_graph, low_rank_links, low_rank_mean
+from gdpnet.benchmark.baselines.robust import neighbourhoods_of, soft_median, trust_of
+from gdpnet.benchmark.baselines.sampling import (
+    Block,
+    Importance,
+    batch_logits,
+    draw_blocks,
+    draw_layer,
+    sample_neighbours,
+    sampled_product,
+    within_reach,
+)
+from gdpnet.benchmark.tuning import CANDIDATES, DEPTHS, is_whole, search_tasks
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
@@ -161,9 +167,9 @@ def test_gat_attends_as_torch_geometric_does_and_a_weight_of_zero_removes_an_edg
     network = GAT(inputs, Settings(layers=1, heads=1)).eval()
     side = Side(torch.randn(6, graph.num_features), Links.of(random_graph(1), CPU))
     reference = GATConv(graph.num_features, 3, heads=1).eval()
-    layer = network.attention[0]
+    layer = network.layers[0]
     with torch.no_grad():
-        reference.lin.weight.copy_(network.weights[0].T)
+        reference.lin.weight.copy_(layer.weight.T)
         reference.att_src.copy_(layer.att_src)
         reference.att_dst.copy_(layer.att_dst)
     edge_index = torch.stack([side.links.neighbour, side.links.target])
@@ -245,7 +251,7 @@ def test_a_block_names_the_upper_nodes_among_the_lower(graph):
 
 @pytest.mark.parametrize("dense", [0, 1_000])
 def test_a_low_rank_mean_equals_that_of_the_dense_matrix(graph, monkeypatch, dense):
-    monkeypatch.setattr("gdpnet.benchmark.baselines.low_rank._DENSE_NODES", dense)
+    monkeypatch.setattr("gdpnet.benchmark.baselines.rewiring._DENSE_NODES", dense)
     adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.double)
     adjacency[graph.target, graph.neighbour] = 1.0
     left, size, right = torch.linalg.svd(adjacency)
@@ -346,7 +352,9 @@ def test_a_network_uses_the_weights_of_a_cleaned_graph(graph, name):
     task = make_task(whole, 0)
     outcome = run_task(name, task, 0, "cpu", settings)
     train = task.train.keep_edges(~task.train.truth.spurious)
-    dropped = run_task(name, task.with_graphs(train, whole.keep_edges(~spurious)), 0, "cpu", settings)
+    dropped = run_task(
+        name, replace(task, train=train, whole=whole.keep_edges(~spurious)), 0, "cpu", settings
+    )
     # an edge of weight zero is none; only the draws of dropped attention fall differently
     assert f1_of(graph, outcome.logits) == pytest.approx(f1_of(graph, dropped.logits), abs=0.1)
     assert f1_of(graph, outcome.logits) > f1_of(graph, run_method("mlp", graph, 0, "cpu").logits)
@@ -382,14 +390,14 @@ def test_a_search_tries_every_candidate_and_reads_no_test_label(graph, monkeypat
         return replace(outcome, validation_f1=0.9 if good else 0.1)
 
     outcome = run_method("lr", graph)
-    monkeypatch.setattr("gdpnet.benchmark.baselines.search.run_task", record)
-    found = search_tasks("gcn", [(make_task(graph, seed), seed) for seed in (0, 1)])
-    assert (found.settings.dropout, found.settings.weight_decay) == (0.3, 5e-5)
+    monkeypatch.setattr("gdpnet.benchmark.tuning.run_task", record)
+    found, scored = search_tasks("gcn", [(make_task(graph, seed), seed) for seed in (0, 1)])
+    assert (found.dropout, found.weight_decay) == (0.3, 5e-5)
     assert len(tried) == 2 * (len(CANDIDATES) + len(DEPTHS)) == 24
-    assert [score for _, score in found.tried] == [0.1] * 3 + [0.9] + [0.1] * 6 + [0.9] * 2
+    assert [score for _, score in scored] == [0.1] * 3 + [0.9] + [0.1] * 6 + [0.9] * 2
     assert [(one.dropout, one.layers) for one in tried[20:]] == [(0.3, 1), (0.3, 3)] * 2
-    assert found.settings.layers == 2  # the first of equals
-    assert search_tasks("lr", [(make_task(graph, 0), 0)]).settings == METHODS["lr"].settings
+    assert found.layers == 2  # the first of equals
+    assert search_tasks("lr", [(make_task(graph, 0), 0)]) == (METHODS["lr"].settings, ())
     with pytest.raises(ConfigError, match="at least one task, found none"):
         search_tasks("gcn", [])
 
@@ -403,11 +411,11 @@ def test_a_search_compares_candidates_at_the_choice_that_the_method_made_once(gr
         return replace(outcome, chosen=chosen, validation_f1=0.5)
 
     outcome = run_method("lr", graph)
-    monkeypatch.setattr("gdpnet.benchmark.baselines.search.run_task", record)
-    found = search_tasks("cosine-gcn", [(make_task(graph, 0), 0)])
+    monkeypatch.setattr("gdpnet.benchmark.tuning.run_task", record)
+    found, _ = search_tasks("cosine-gcn", [(make_task(graph, 0), 0)])
     assert tried[0] is None
     assert [one.choice for one in tried[1:]] == [0.7] * (len(CANDIDATES) + len(DEPTHS))
-    assert found.settings.choice is None
+    assert found.choice is None
 
 
 def test_a_search_goes_on_from_what_is_known(graph, monkeypatch):
@@ -418,15 +426,15 @@ def test_a_search_goes_on_from_what_is_known(graph, monkeypatch):
         return replace(outcome, validation_f1=0.8)
 
     outcome = run_method("lr", graph)
-    monkeypatch.setattr("gdpnet.benchmark.baselines.search.run_task", record)
+    monkeypatch.setattr("gdpnet.benchmark.tuning.run_task", record)
     known = [(candidate, 0.7 if candidate["width"] == 128 else 0.1) for candidate in CANDIDATES]
-    found = search_tasks("gcn", [(make_task(graph, 0), 0)], known=known)
+    found, scored = search_tasks("gcn", [(make_task(graph, 0), 0)], known=known)
     assert [(one.width, one.layers) for one in tried] == [(128, 1), (128, 3)]
-    assert (found.settings.width, found.settings.layers) == (128, 1)
-    assert found.tried[:10] == tuple(known)
-    assert is_whole(found.tried)
+    assert (found.width, found.layers) == (128, 1)
+    assert scored[:10] == tuple(known)
+    assert is_whole(scored)
     assert not is_whole(known)
-    assert not is_whole(found.tried[1:])
+    assert not is_whole(scored[1:])
     assert not is_whole([])
 
 

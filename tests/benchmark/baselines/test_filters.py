@@ -10,15 +10,16 @@ from gdpnet._core.csr import symmetrise
 from gdpnet.benchmark.baselines.filters import (
     kept_share,
     similarity_scores,
-    structural_scorer,
+    structural_scores,
     supervised_scores,
 )
-from gdpnet.benchmark.baselines.fitting import Settings, make_task
+from gdpnet.benchmark.baselines.fitting import Settings, Task, make_task
 from gdpnet.benchmark.baselines.methods import METHODS, run_method
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError
+from helpers.setups import CPU
 
 pytestmark = pytest.mark.slow  # nearly every test trains a model
 
@@ -63,25 +64,26 @@ def test_similar_nodes_rarely_share_a_spurious_edge(graph, kind):
 
 def test_structure_learned_without_labels_finds_spurious_edges_in_an_unseen_graph(graph):
     task = make_task(graph, 0)
-    scorer = structural_scorer(replace(task.train, labels=torch.full_like(task.train.labels, -1)), seed=0)
-    score = scorer(graph)
+    blind = replace(task, train=replace(task.train, labels=torch.full_like(task.train.labels, -1)))
+    score = structural_scores(blind, 0, CPU)[1]
     assert area(graph, score) > 0.75
     assert area(graph, score) > area(graph, similarity_scores(graph, "cosine"))
     assert torch.equal(score, score[graph.reverse])
-    assert torch.equal(score, structural_scorer(task.train, seed=0)(graph))
-    assert not torch.equal(score, structural_scorer(task.train, seed=1)(graph))
+    assert torch.equal(score, structural_scores(task, 0, CPU)[1])
+    assert not torch.equal(score, structural_scores(task, 1, CPU)[1])
 
 
 def test_a_graph_without_edges_or_with_all_of_them_gets_equal_scores():
     bare = Graph.build([[], []], torch.eye(3))
     full = Graph.build([[0, 0, 1], [1, 2, 2]], torch.eye(3))
     for train in (bare, full):
-        assert torch.equal(structural_scorer(train)(full), torch.ones(6))
+        task = Task(train, full, *[torch.zeros(0, dtype=torch.long)] * 3)
+        assert torch.equal(structural_scores(task, 0, CPU)[1], torch.ones(6))
 
 
 def test_labels_teach_which_edges_stay_within_a_class(graph):
     task = make_task(graph, 0)
-    train, whole = supervised_scores(task, 0, settings=QUICK)
+    train, whole = supervised_scores(task, 0, CPU, QUICK)
     assert train.shape == (task.train.num_edges,)
     same = (graph.truth.clean_labels[graph.target] == graph.truth.clean_labels[graph.neighbour]).numpy()
     assert roc_auc_score(same, whole.numpy()) > 0.7
@@ -92,7 +94,7 @@ def test_labels_teach_which_edges_stay_within_a_class(graph):
 def test_if_all_edges_stay_within_a_class_scores_are_equal():
     label = torch.arange(12) % 2
     graph = Graph.build([list(range(10)), list(range(2, 12))], torch.eye(12), label, split=[1] * 8 + [2] * 4)
-    train, whole = supervised_scores(make_task(graph, 0), 0, settings=Settings(epochs=1))
+    train, whole = supervised_scores(make_task(graph, 0), 0, CPU, Settings(epochs=1))
     assert bool((train == 1).all())
     assert bool((whole == 1).all())
 

@@ -28,8 +28,7 @@ from gdpnet.benchmark.paper.claims import (
     total,
 )
 from gdpnet.benchmark.paper.report import grids_of, write_markdown, write_page
-from gdpnet.benchmark.paper.reported import DATASETS, TABLE_2, reported
-from gdpnet.benchmark.paper.tables import TITLES, make_table
+from gdpnet.benchmark.paper.tables import DATASETS, TABLE_2, TITLES, make_table, reported
 from gdpnet.benchmark.records import append_record
 from gdpnet.cli import main
 from gdpnet.cli import paper as reproducing
@@ -105,9 +104,9 @@ def test_a_variant_of_earlier_settings_is_marked_and_one_that_changes_its_own_se
         assert make_table("table2", records).cells[("gdpnet-ro", "cora")].text == f"0.900 (1){mark}"
         grids = {grid.title: grid for grid in grids_of([*records, noisy])}
         paper, under_noise = (grids[name] for name in (TITLES["table2"], "Noise: cora, random-links"))
-        assert paper.rows[-2][1][0] == f"0.900 (1){mark}"
-        cells = {row[0][0]: row[2][0] for row in under_noise.rows}
-        assert cells["GDPNet-RO"] == f"0.800 ± 0.000 (1){mark}"
+        assert paper.rows[-2][1].startswith(f"**0.900 (1){mark}**<br>paper: ")
+        cells = {row[0]: row[2] for row in under_noise.rows}
+        assert cells["GDPNet-RO"] == f"**0.800 ± 0.000 (1){mark}**"
         for grid in (paper, under_noise):
             assert any("other settings" in note for note in grid.notes) == bool(mark)
     gone = earlier | {"training": earlier["training"] | {"no_such_setting": 1}}
@@ -370,5 +369,5 @@ def test_tasks_without_labels_have_a_table_of_their_own():
     (grid,) = grids_of(records)
     assert grid.title == "Clusters: cora, random-links"
     assert grid.columns == ("method", "rate 1")
-    assert grid.rows[0][1] == ("0.450 ± 0.071 (2)", "0.225, 0.550", True)
-    assert grid.rows[1][1] == ("0.300 ± 0.000 (1)", "0.150, 0.400", False)
+    assert grid.rows[0][1] == "**0.450 ± 0.071 (2)**<br>0.225, 0.550"
+    assert grid.rows[1][1] == "0.300 ± 0.000 (1)<br>0.150, 0.400"

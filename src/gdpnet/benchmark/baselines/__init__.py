@@ -1,1 +1,1 @@
-"""Baselines: one method per file."""
+"""Baselines: the methods that GDPNet is compared with."""

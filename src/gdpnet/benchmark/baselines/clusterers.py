@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,10 +12,11 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from sklearn.cluster import KMeans
 from torch import Tensor, nn
-from torch_geometric.nn import DeepGraphInfomax, GCNConv
+from torch_geometric.nn import DeepGraphInfomax, GCNConv, Sequential
 
-from gdpnet.benchmark.baselines.fitting import fit_best, seeded
-from gdpnet.benchmark.baselines.link_predictors import autoencoder, dense_rows
+from gdpnet._core.fit import fit
+from gdpnet.benchmark.baselines.fitting import seeded
+from gdpnet.benchmark.baselines.link_predictors import autoencoder, unit_rows
 from gdpnet.benchmark.baselines.propagation import normalised_adjacency
 from gdpnet.data.graph import Graph
 
@@ -83,50 +84,37 @@ def _walk(graph: Graph, generator: torch.Generator) -> Int[Tensor, "walks length
     return torch.stack(steps, dim=1)
 
 
-class _Encoder(nn.Module):
-    def __init__(self, features: int) -> None:
-        super().__init__()
-        self.layer, self.activation = GCNConv(features, _INFOMAX_WIDTH), nn.PReLU(_INFOMAX_WIDTH)
-
-    def forward(self, rows: Tensor, edges: Tensor) -> Tensor:
-        hidden: Tensor = self.activation(self.layer(rows, edges))
-        return hidden
-
-
 def infomax(graph: Graph, seed: int, device: torch.device) -> Float[Tensor, "nodes width"]:
     """Return the representations of torch_geometric's DGI (Velickovic et al., 2019) at its least loss."""
-    rows = dense_rows(graph).to(device)
-    edges = torch.stack([graph.neighbour, graph.target]).to(device)
+    rows, edges = unit_rows(graph).to(device), graph.edge_index.to(device)
     last = torch.zeros(())
 
-    def losses() -> Iterator[Tensor]:
+    def loss() -> Tensor:
         nonlocal last
         last = model.loss(*model(rows, edges))
-        yield last
+        return last
 
     with seeded(seed, device):
+        layers = [
+            (GCNConv(rows.shape[1], _INFOMAX_WIDTH), "x, edges -> x"),
+            nn.PReLU(_INFOMAX_WIDTH),
+        ]
         model = DeepGraphInfomax(
             _INFOMAX_WIDTH,
-            _Encoder(rows.shape[1]),
+            Sequential("x, edges", layers),
             summary=lambda found, *_: found.mean(dim=0).sigmoid(),
             corruption=lambda found, links: (found[torch.randperm(len(found), device=device)], links),
         ).to(device)
         optimiser = torch.optim.Adam(model.parameters(), lr=0.001)
-        fit_best(
-            model,
-            optimiser,
-            losses,
-            lambda epoch: (-last.detach(),),
-            epochs=_INFOMAX_EPOCHS,
-            patience=_INFOMAX_PATIENCE,
-            check_every=1,
+        fit(
+            model, optimiser, loss, lambda: (-float(last),), steps=_INFOMAX_EPOCHS, patience=_INFOMAX_PATIENCE
         )
     with torch.no_grad():
         return model.encoder(rows, edges).cpu()
 
 
 CLUSTERERS: dict[str, Callable[[Graph, int, int, torch.device], Int[Tensor, "nodes"]]] = {
-    "kmeans": lambda graph, clusters, seed, device: group(dense_rows(graph), clusters, seed),
+    "kmeans": lambda graph, clusters, seed, device: group(unit_rows(graph), clusters, seed),
     "spectral": lambda graph, clusters, seed, device: spectral(graph, clusters, seed),
     "deepwalk": lambda graph, clusters, seed, device: group(deepwalk(graph, seed, device), clusters, seed),
     "gae": lambda graph, clusters, seed, device: group(

@@ -6,8 +6,9 @@ and scores any graph with the same features.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,25 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor
 
 from gdpnet._core.csr import sum_by_owner, symmetrise
-from gdpnet.benchmark.baselines.fitting import Settings, Task, fit_network, inputs_of
+from gdpnet.benchmark.baselines.fitting import (
+    Build,
+    Fitted,
+    Run,
+    Settings,
+    Task,
+    choose,
+    fit_network,
+    inputs_of,
+)
 from gdpnet.benchmark.baselines.networks import mlp
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.pair_features import pair_features
 from gdpnet.errors import ConfigError, nearest
+
+KEPT_SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
+"""Shares of edges that a filter may keep, tried on validation."""
 
 SIMILARITIES = ("cosine", "jaccard")
 """The kinds of `similarity_scores`."""
@@ -34,8 +47,8 @@ FOLDS = 5
 _ENOUGH_EDGES = 20_000
 """To a training graph of fewer edges random links are added more than once, up to five times."""
 
-Scorer = Callable[[Graph], Float[Tensor, "edges"]]
-"""A fitted filter: return one score per edge of a graph, the same for both directions of a link."""
+Scores = Callable[[Task, int, torch.device], tuple[Tensor, Tensor]]
+"""Score the edges of the training graph and of the whole graph."""
 
 
 def similarity_scores(graph: Graph, kind: str = "cosine") -> Float[Tensor, "edges"]:
@@ -54,31 +67,38 @@ def similarity_scores(graph: Graph, kind: str = "cosine") -> Float[Tensor, "edge
     return shared / (of_target + of_neighbour - shared).clamp(min=1.0)
 
 
-def structural_scorer(train_graph: Graph, seed: int = 0) -> Scorer:
-    """Learn, without labels, to tell existing edges from added random ones.
+def similarity(kind: str) -> Scores:
+    """Score the training and the whole graph by the similarity of features."""
+    return lambda task, seed, device: (
+        similarity_scores(task.train, kind),
+        similarity_scores(task.whole, kind),
+    )
+
+
+@lru_cache(maxsize=2)
+def structural_scores(task: Task, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Learn on the training graph, without labels, to tell existing edges from added random ones.
 
     In each round the number of edges of the training graph is doubled by random links, pair features are computed
     with them (each leaves its own edge out), and boosted trees learn which were added. The score is the
     probability that an edge was not added.
     """
-    if train_graph.num_edges == 0:
-        return lambda graph: torch.ones(graph.num_edges)
-    rounds = min(5, max(1, _ENOUGH_EDGES // train_graph.num_edges))
     tables, answers = [], []
+    edges = task.train.num_edges
+    rounds = min(5, max(1, _ENOUGH_EDGES // edges)) if edges else 0
     for number in range(rounds):
-        crowded, added = _with_random_links(train_graph, seed * rounds + number)
+        crowded, added = _with_random_links(task.train, seed * rounds + number)
         tables.append(pair_features(crowded, "structure").numpy())
         answers.append(~added.numpy())
-    if np.concatenate(answers).all():  # the graph is complete
-        return lambda graph: torch.ones(graph.num_edges)
-    model = _boosted(seed).fit(np.concatenate(tables), np.concatenate(answers))
-    return lambda graph: symmetrise(
-        _probability(model, pair_features(graph, "structure").numpy()), graph.reverse
-    )
+    # without edges, and if the graph is complete, there is nothing to learn
+    learns = any(not answer.all() for answer in answers)
+    model = _boosted(seed).fit(np.concatenate(tables), np.concatenate(answers)) if learns else None
+    return _score(task, model, (pair_features(one, "structure").numpy() for one in (task.train, task.whole)))
 
 
+@lru_cache(maxsize=2)
 def supervised_scores(
-    task: Task, seed: int = 0, device: torch.device | None = None, settings: Settings | None = None
+    task: Task, seed: int, device: torch.device, settings: Settings | None = None
 ) -> tuple[Float[Tensor, "train_edges"], Float[Tensor, "edges"]]:
     """Learn from labels which edges join two nodes of one class; score the training and the whole graph.
 
@@ -87,21 +107,35 @@ def supervised_scores(
     prediction of a training node comes from a fold model that never saw its label; other nodes have the mean of
     all fold models.
     """
-    train, whole = _cross_fitted_probabilities(
-        task, seed, device or torch.device("cpu"), settings or Settings()
-    )
-    table, whole_table = _label_table(task.train, train), _label_table(task.whole, whole)
+    train, whole = _cross_fitted_probabilities(task, seed, device, settings or Settings())
+    tables = _label_table(task.train, train), _label_table(task.whole, whole)
     known = torch.zeros(task.train.num_nodes, dtype=torch.bool)
     known[task.targets] = True
     usable = known[task.train.target] & known[task.train.neighbour]
     same = (task.train.labels[task.train.target] == task.train.labels[task.train.neighbour])[usable].numpy()
-    if same.size == 0 or same.all() or not same.any():
-        return torch.ones(task.train.num_edges), torch.ones(task.whole.num_edges)
-    model = _boosted(seed).fit(table[usable.numpy()], same)
-    return (
-        symmetrise(_probability(model, table), task.train.reverse),
-        symmetrise(_probability(model, whole_table), task.whole.reverse),
-    )
+    learns = same.any() and not same.all()
+    model = _boosted(seed).fit(tables[0][usable.numpy()], same) if learns else None
+    return _score(task, model, tables)
+
+
+def filtered(build: Build, scores: Scores) -> Run:
+    """Score all edges, keep the best share of them in both graphs, and train a network; the share is chosen."""
+
+    def run(task: Task, seed: int, device: torch.device, settings: Settings) -> Fitted:
+        inputs, both = inputs_of(task, device), scores(task, seed, device)
+
+        def fit(share: float) -> Fitted:
+            kept = [kept_share(score, share) for score in both]
+            links = (
+                side.links.with_weight(side.links.weight * stays.to(device))
+                for side, stays in zip((inputs.train, inputs.whole), kept, strict=True)
+            )
+            fitted = fit_network(build, inputs.with_links(*links), settings, seed)
+            return replace(fitted, keep_score=both[1], kept=kept[1])
+
+        return choose("kept_share", KEPT_SHARES, settings, fit)
+
+    return run
 
 
 def kept_share(score: Float[Tensor, "edges"], share: float) -> Bool[Tensor, "edges"]:
@@ -140,6 +174,17 @@ def _boosted(seed: int) -> Any:
         early_stopping=False,
         random_state=seed,
     )
+
+
+def _score(task: Task, model: Any, tables: Iterable[np.ndarray]) -> tuple[Tensor, Tensor]:
+    """Score both graphs, both directions of a link alike; without a model all edges have the same score."""
+    if model is None:
+        return torch.ones(task.train.num_edges), torch.ones(task.whole.num_edges)
+    train, whole = (
+        symmetrise(_probability(model, table), graph.reverse)
+        for graph, table in zip((task.train, task.whole), tables, strict=True)
+    )
+    return train, whole
 
 
 def _probability(model: Any, table: np.ndarray) -> Float[Tensor, "edges"]:

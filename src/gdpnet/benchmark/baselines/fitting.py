@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -75,10 +75,6 @@ class Task:
     validation: Int[Tensor, "validation"]
     """Labelled validation nodes, as indices into ``whole``."""
 
-    def with_graphs(self, train: Graph, whole: Graph) -> Task:
-        """Return the same task on graphs with other edges."""
-        return replace(self, train=train, whole=whole)
-
 
 def make_task(graph: Graph, seed: int) -> Task:
     """Return the task of a graph, with the same training graph as GDPNet uses."""
@@ -107,12 +103,20 @@ class Inputs:
     num_features: int
     num_classes: int
 
+    def with_links(self, train: Any, whole: Any) -> Inputs:
+        """Return the inputs with other edges."""
+        return replace(self, train=replace(self.train, links=train), whole=replace(self.whole, links=whole))
+
 
 def inputs_of(task: Task, device: torch.device) -> Inputs:
     """Move a task to a device, with feature rows of unit length."""
+    train, whole = (
+        Side(table_of(normalise(graph.features, "l2"), device), Links.of(graph, device))
+        for graph in (task.train, task.whole)
+    )
     return Inputs(
-        train=side_of(task.train, device),
-        whole=side_of(task.whole, device),
+        train=train,
+        whole=whole,
         targets=task.targets.to(device),
         labels=task.train.labels[task.targets].to(device),
         validation=task.validation.to(device),
@@ -122,14 +126,9 @@ def inputs_of(task: Task, device: torch.device) -> Inputs:
     )
 
 
-def side_of(graph: Graph, device: torch.device) -> Side:
-    """Move one graph to a device."""
-    return Side(table_of(normalise(graph.features, "l2"), device), Links.of(graph, device))
-
-
 @dataclass(frozen=True)
 class Fitted:
-    """A network at its best epoch: its logits for all nodes of the whole graph, and its validation scores."""
+    """A method at its best epoch: its logits for all nodes of the whole graph, and its validation scores."""
 
     logits: Float[Tensor, "nodes classes"]
     validation_f1: float
@@ -137,7 +136,16 @@ class Fitted:
     epochs: int
     hidden: Float[Tensor, "nodes width"] | None = None
     """The input of the last layer, for networks that have ``represent``."""
+    chosen: dict[str, Any] = field(default_factory=dict)
+    """The part of the settings that the method chose on validation."""
+    keep_score: Float[Tensor, "edges"] | None = None
+    kept: Bool[Tensor, "edges"] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
 
+
+Run = Callable[[Task, int, torch.device, Settings], Fitted]
+"""Train a method: the task, a seed, a device and settings."""
 
 Build = Callable[[Inputs, Settings], nn.Module]
 """Build an untrained network for some inputs."""
@@ -163,7 +171,7 @@ def fit_network(
     """
     known, device = inputs.validation.numel() > 0, inputs.targets.device
 
-    def evaluate(epoch: int) -> Sequence[Tensor | float]:
+    def evaluate(epoch: int) -> tuple[Tensor | float, Tensor | float]:
         if not known:
             return epoch, -torch.inf
         logits = network(inputs.whole)[inputs.validation]
@@ -172,17 +180,7 @@ def fit_network(
 
     with seeded(seed, device):
         network = build(inputs, settings).to(device)
-        optimiser = torch.optim.Adam(
-            network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
-        )
-        epochs, (f1, loss) = fit_best(
-            network,
-            optimiser,
-            lambda: losses(network, inputs, settings),
-            evaluate,
-            epochs=settings.epochs,
-            patience=settings.patience,
-        )
+        epochs, f1, loss = _train(network, lambda: losses(network, inputs, settings), evaluate, settings)
     with torch.no_grad():
         represent = getattr(network, "represent", None)
         hidden = None if represent is None else represent(inputs.whole).float().cpu()
@@ -190,53 +188,53 @@ def fit_network(
     return Fitted(logits, f1 if known else torch.nan, -loss, epochs, hidden)
 
 
-def fit_best(
-    module: nn.Module,
-    optimiser: torch.optim.Optimizer,
+def _train(
+    network: nn.Module,
     losses: Callable[[], Iterator[Tensor]],
-    evaluate: Callable[[int], Sequence[Tensor | float]],
-    *,
-    epochs: int,
-    patience: int,
-    check_every: int = _CHECK_EVERY,
-) -> tuple[int, list[float]]:
-    """Train with early stopping and leave the module at its best epoch; return epochs run and the best scores.
+    evaluate: Callable[[int], tuple[Tensor | float, Tensor | float]],
+    settings: Settings,
+) -> tuple[int, float, float]:
+    """Train until the patience ends and leave the network at its best epoch; return epochs run and the best scores.
 
-    ``evaluate`` takes the epoch and returns scores: the greater first score is better, of equals the greater second.
-    The best weights stay on the device, so that no epoch waits for the host.
+    ``evaluate`` takes the epoch; the greater first score is better, of equals the greater second. The best weights
+    stay on the device, so that no epoch waits for the host.
     """
-    best = [weight.detach().clone() for weight in module.parameters()]
-    device = best[0].device
-    scores, best_epoch, epoch = torch.empty(0), torch.tensor(0, device=device), 0
-    for epoch in range(1, epochs + 1):
-        module.train()
+    optimiser = torch.optim.Adam(
+        network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+    )
+    best = [weight.detach().clone() for weight in network.parameters()]
+    scores = torch.full((2,), -torch.inf, dtype=torch.double, device=best[0].device)
+    best_epoch, epoch = torch.tensor(0, device=scores.device), 0
+    for epoch in range(1, settings.epochs + 1):
+        network.train()
         for loss in losses():
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-        module.eval()
+        network.eval()
         with torch.no_grad():
-            new = torch.stack([torch.as_tensor(one).to(device, torch.double) for one in evaluate(epoch)])
-            scores = new.new_full(new.shape, -torch.inf) if epoch == 1 else scores
-            better = _is_better(new, scores)
+            new = torch.stack([torch.as_tensor(one).to(scores) for one in evaluate(epoch)])
+            better = (new[0] > scores[0]) | ((new[0] == scores[0]) & (new[1] > scores[1]))
             scores = torch.where(better, new, scores)
-            best_epoch = torch.where(better, torch.full_like(best_epoch, epoch), best_epoch)
-            for kept, weight in zip(best, module.parameters(), strict=True):
+            best_epoch = torch.where(better, epoch, best_epoch)
+            for kept, weight in zip(best, network.parameters(), strict=True):
                 kept.copy_(torch.where(better, weight, kept))
-        if epoch % check_every == 0 and epoch - int(best_epoch) >= patience:
+        if epoch % _CHECK_EVERY == 0 and epoch - int(best_epoch) >= settings.patience:
             break
     with torch.no_grad():
-        for kept, weight in zip(best, module.parameters(), strict=True):
+        for kept, weight in zip(best, network.parameters(), strict=True):
             weight.copy_(kept)
-    return epoch, scores.tolist()
+    return epoch, *scores.tolist()
 
 
-def _is_better(new: Float[Tensor, "scores"], old: Float[Tensor, "scores"]) -> Bool[Tensor, ""]:
-    """Return whether the first score that differs is greater."""
-    better = torch.zeros_like(new[0], dtype=torch.bool)
-    for one, other in zip(new.flip(0), old.flip(0), strict=True):
-        better = (one > other) | ((one == other) & better)
-    return better
+def choose(name: str, options: Sequence[Any], settings: Settings, fit: Callable[[Any], Fitted]) -> Fitted:
+    """Return the best fit on validation over all options of a parameter, or that of the option that is set.
+
+    Validation micro-F1 decides, then the least validation loss.
+    """
+    options = options if settings.choice is None else (settings.choice,)
+    found = [replace(fit(option), chosen={name: option}) for option in options]
+    return max(found, key=lambda one: (one.validation_f1, -one.validation_loss))
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,11 +14,14 @@ from torch import Tensor, nn
 from torch_geometric.nn import GAE, GCN, VGAE, GCNConv, SimpleConv
 from torch_geometric.utils import negative_sampling
 
-from gdpnet.benchmark.baselines.fitting import fit_best, seeded
+from gdpnet._core.fit import fit
+from gdpnet.benchmark.baselines.fitting import seeded
 from gdpnet.benchmark.baselines.propagation import adjacency
-from gdpnet.data.features import SparseRows, normalise
+from gdpnet.data.features import normalise, to_dense
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs, links_of
+from gdpnet.inference.unsupervised import link_scores
+from gdpnet.representation.propagation import inner_products
 
 EPOCHS = 200
 LEARNING_RATE = 0.01
@@ -71,45 +75,35 @@ def autoencoder(
 
     They are those of the best epoch on the validation pairs, or of the last epoch without any.
     """
-    rows = dense_rows(graph).to(device)
-    edges = torch.stack([graph.neighbour, graph.target]).to(device)
+    rows, edges = unit_rows(graph).to(device), graph.edge_index.to(device)
     positive = links_of(graph).to(device)
 
-    def losses() -> Iterator[Tensor]:
+    def loss() -> Tensor:
+        model.train()
         embedded = model.encode(rows, edges)
         negative = negative_sampling(edges, graph.num_nodes, positive.shape[1])
-        loss = model.recon_loss(embedded, positive, negative)
-        yield loss + model.kl_loss() / graph.num_nodes if isinstance(model, VGAE) else loss
+        found: Tensor = model.recon_loss(embedded, positive, negative)
+        return found + model.kl_loss() / graph.num_nodes if isinstance(model, VGAE) else found
 
-    def evaluate(epoch: int) -> tuple[float]:
-        if pairs is None:
-            return (float(epoch),)
-        return (sum(measure(pairs, by_inner_product(model.encode(rows, edges)))),)
+    def evaluate() -> tuple[float, ...]:
+        model.eval()
+        return () if pairs is None else (sum(link_scores(model.encode(rows, edges), pairs)),)
 
     with seeded(seed, device):
         model = _ENCODERS[name](rows.shape[1]).to(device)
         optimiser = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
-        fit_best(model, optimiser, losses, evaluate, epochs=EPOCHS, patience=EPOCHS)
+        fit(model, optimiser, loss, evaluate, steps=EPOCHS, evaluate_every=EPOCHS if pairs is None else 1)
     with torch.no_grad():
         return model.encode(rows, edges).cpu()
 
 
 def by_inner_product(embedded: Float[Tensor, "nodes width"]) -> LinkScorer:
     """Score pairs by the inner product of their representations."""
-    return lambda ends: (embedded[ends[0]] * embedded[ends[1]]).sum(dim=1)
+    return partial(inner_products, embedded)
 
 
-def common_neighbours(graph: Graph) -> LinkScorer:
-    """Score pairs by the number of their common neighbours."""
-    return _by_common(graph, np.ones(graph.num_nodes))
-
-
-def adamic_adar(graph: Graph) -> LinkScorer:
-    """Score pairs by their common neighbours, each weighted by 1 / log of its degree."""
-    return _by_common(graph, 1.0 / np.log(np.maximum(graph.degree.numpy(), 2)))
-
-
-def _by_common(graph: Graph, weight: np.ndarray) -> LinkScorer:
+def by_common(graph: Graph, weight: np.ndarray) -> LinkScorer:
+    """Score pairs by the sum of the weights of their common neighbours."""
     near = adjacency(graph, np.ones(graph.num_edges))
 
     def score(ends: Tensor) -> Tensor:
@@ -125,10 +119,9 @@ def measure(pairs: Pairs, scorer: LinkScorer) -> tuple[float, float]:
     return float(roc_auc_score(linked, score)), float(average_precision_score(linked, score))
 
 
-def dense_rows(graph: Graph) -> Float[Tensor, "nodes features"]:
+def unit_rows(graph: Graph) -> Float[Tensor, "nodes features"]:
     """Return dense feature rows of unit length, as the layers of torch_geometric read them."""
-    rows = normalise(graph.features, "l2")
-    return torch.from_numpy(rows.to_scipy().toarray()) if isinstance(rows, SparseRows) else rows
+    return to_dense(normalise(graph.features, "l2"))
 
 
 def _by_autoencoder(name: str) -> Callable[[Graph, Pairs, int, torch.device], LinkScorer]:
@@ -137,7 +130,8 @@ def _by_autoencoder(name: str) -> Callable[[Graph, Pairs, int, torch.device], Li
 
 LINK_PREDICTORS: dict[str, Callable[[Graph, Pairs, int, torch.device], LinkScorer]] = {
     **{name: _by_autoencoder(name) for name in _ENCODERS},
-    "common-neighbours": lambda graph, pairs, seed, device: common_neighbours(graph),
-    "adamic-adar": lambda graph, pairs, seed, device: adamic_adar(graph),
+    "common-neighbours": lambda graph, *_: by_common(graph, np.ones(graph.num_nodes)),
+    # each common neighbour counts 1 / log of its degree
+    "adamic-adar": lambda graph, *_: by_common(graph, 1.0 / np.log(np.maximum(graph.degree.numpy(), 2))),
 }
 """Every link predictor by name."""

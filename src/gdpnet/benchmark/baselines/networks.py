@@ -6,7 +6,7 @@ weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -50,92 +50,74 @@ class Layer(nn.Module):
 class Stack(nn.Module):
     """Layers with relu and dropout between them; the propagation rule makes it GCN, GraphSAGE or MLP."""
 
-    def __init__(self, inputs: Inputs, settings: Settings, propagate: Propagate | None, *, own: bool) -> None:
+    activation: Any = staticmethod(F.relu)
+
+    def __init__(
+        self, inputs: Inputs, settings: Settings, propagate: Propagate | None = None, *, own: bool = False
+    ) -> None:
         super().__init__()
-        self.propagate, self.dropout = propagate, settings.dropout
-        sizes = layer_sizes(inputs, settings)
-        self.layers = nn.ModuleList(
-            Layer(before, after, message=propagate is not None, own=own) for before, after in sizes
-        )
+        self.propagate, self.own, self.dropout = propagate, own, settings.dropout
+        self.layers = nn.ModuleList(self.make_layers(inputs, settings))
+
+    def make_layers(self, inputs: Inputs, settings: Settings) -> Iterator[nn.Module]:
+        """Build the layers, from the features up."""
+        for before, after in layer_sizes(inputs, settings):
+            yield Layer(before, after, message=self.propagate is not None, own=self.own)
+
+    def over(self, links: Any) -> Any:
+        """Return what a layer needs in order to propagate over some edges."""
+        return None if self.propagate is None else partial(self.propagate, links)
 
     def forward(self, side: Side) -> Float[Tensor, "nodes classes"]:
         """Return the logits of every node."""
-        rows = self._through(side, len(self.layers))
-        assert isinstance(rows, Tensor)
-        return rows
+        return self._through(side, len(self.layers))
 
     def represent(self, side: Side) -> Float[Tensor, "nodes width"]:
         """Return the input of the last layer; the logits if there is only one layer."""
-        if len(self.layers) == 1:
-            return self(side)
-        rows = self.between(self._through(side, len(self.layers) - 1), 1)
-        assert isinstance(rows, Tensor)
-        return rows
+        layers = len(self.layers)
+        return self(side) if layers == 1 else self.activation(self._through(side, layers - 1))
 
-    def _through(self, side: Side, layers: int) -> Table:
-        propagate = None if self.propagate is None else partial(self.propagate, side.links)
-        rows = side.features
+    def _through(self, side: Side, layers: int) -> Any:
+        rows, edges = side.features, self.over(side.links)
         for number, layer in enumerate(self.layers[:layers]):
-            rows = layer(self.between(rows, number), propagate)
+            rows = layer(self.between(rows, number), edges)
         return rows
 
-    def between(self, rows: Table, number: int) -> Table:
-        """Return the input of a layer after relu (not for the first) and dropout."""
-        if number > 0:
-            assert isinstance(rows, Tensor)
-            rows = F.relu(rows)
-        return drop_values(rows, self.dropout, self.training)
+    def between(self, rows: Table, number: int) -> Any:
+        """Return the input of a layer after the activation (not for the first) and dropout."""
+        return drop_values(self.activation(rows) if number > 0 else rows, self.dropout, self.training)
 
 
-class GAT(nn.Module):
+class GAT(Stack):
     """Graph attention; an edge weight multiplies the attention before it is normalised."""
 
-    def __init__(self, inputs: Inputs, settings: Settings) -> None:
-        super().__init__()
-        self.dropout = settings.dropout
-        self.weights, self.attention = nn.ParameterList(), nn.ModuleList()
-        each = max(1, settings.width // settings.heads)
-        before = inputs.num_features
+    activation: Any = staticmethod(F.elu)
+
+    def make_layers(self, inputs: Inputs, settings: Settings) -> Iterator[nn.Module]:
+        """Build the layers; the heads of a hidden one share its width, the last has one head."""
+        before, each = inputs.num_features, max(1, settings.width // settings.heads)
         for _ in range(settings.layers - 1):
-            self._add(before, each, settings.heads)
+            yield WeightedAttention(before, each, settings.heads, settings.dropout)
             before = each * settings.heads
-        self._add(before, inputs.num_classes, 1)
+        yield WeightedAttention(before, inputs.num_classes, 1, settings.dropout)
 
-    def _add(self, before: int, each: int, heads: int) -> None:
-        self.weights.append(_weight(before, heads * each))
-        self.attention.append(WeightedAttention(each, heads, self.dropout))
-
-    def forward(self, side: Side) -> Float[Tensor, "nodes classes"]:
-        """Return the logits of every node."""
-        return self._through(side, len(self.weights))
-
-    def represent(self, side: Side) -> Float[Tensor, "nodes width"]:
-        """Return the input of the last layer; the logits if there is only one layer."""
-        layers = len(self.weights)
-        return self(side) if layers == 1 else F.elu(self._through(side, layers - 1))
-
-    def _through(self, side: Side, layers: int) -> Tensor:
-        links: Links = side.links
+    def over(self, links: Links) -> tuple[Tensor, Tensor]:
+        """Return the edges and self-loops with the logarithms of their weights."""
         edges = torch.stack([links.neighbour, links.target])
-        edge_index, log_weight = add_self_loops(edges, links.weight.log(), 0.0, links.num_nodes)
-        rows: Table = side.features
-        for number in range(layers):
-            weight, attention = self.weights[number], self.attention[number]
-            if number > 0:
-                assert isinstance(rows, Tensor)
-                rows = F.elu(rows)
-            projected = times(drop_values(rows, self.dropout, self.training), weight)
-            rows = attention(projected, edge_index, log_weight)
-        assert isinstance(rows, Tensor)
-        return rows
+        return add_self_loops(edges, links.weight.log(), 0.0, links.num_nodes)
 
 
 class WeightedAttention(GATConv):
-    """The attention of torch_geometric on projected rows, with log-weights added to its logits."""
+    """A projection and the attention of torch_geometric, with log-weights added to its logits."""
 
-    def __init__(self, each: int, heads: int, dropout: float) -> None:
+    def __init__(self, before: int, each: int, heads: int, dropout: float) -> None:
+        weight = _weight(before, heads * each)
         super().__init__(heads * each, each, heads=heads, dropout=dropout, add_self_loops=False)
-        self.lin = nn.Identity()
+        self.lin, self.weight = nn.Identity(), weight
+
+    def forward(self, rows: Table, edges: tuple[Tensor, Tensor]) -> Tensor:
+        """Return the new rows from edges and their log-weights."""
+        return super().forward(times(rows, self.weight), *edges)
 
     def edge_update(
         self,
@@ -157,19 +139,14 @@ def layer_sizes(inputs: Inputs, settings: Settings) -> list[tuple[int, int]]:
     return list(pairwise(widths))
 
 
-def mlp(inputs: Inputs, settings: Settings) -> Stack:
-    """Return a network that ignores all edges."""
-    return Stack(inputs, settings, None, own=True)
+mlp = partial(Stack, own=True)
+"""A network that ignores all edges."""
 
+gcn = partial(Stack, propagate=symmetric_mean)
+"""The graph convolutional network of Kipf and Welling (2017)."""
 
-def gcn(inputs: Inputs, settings: Settings) -> Stack:
-    """Return the graph convolutional network of Kipf and Welling (2017)."""
-    return Stack(inputs, settings, symmetric_mean, own=False)
-
-
-def graphsage(inputs: Inputs, settings: Settings) -> Stack:
-    """Return GraphSAGE with the mean of all neighbours (Hamilton et al., 2017)."""
-    return Stack(inputs, settings, neighbour_mean, own=True)
+graphsage = partial(Stack, propagate=neighbour_mean, own=True)
+"""GraphSAGE with the mean of all neighbours (Hamilton et al., 2017)."""
 
 
 def _weight(inputs: int, outputs: int) -> nn.Parameter:

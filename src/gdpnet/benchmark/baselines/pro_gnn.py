@@ -14,11 +14,10 @@ from argparse import Namespace
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet.benchmark.baselines.fitting import Fitted, Settings, Task, seeded
-from gdpnet.benchmark.baselines.link_predictors import dense_rows
+from gdpnet.benchmark.baselines.link_predictors import unit_rows
 from gdpnet.benchmark.baselines.propagation import weights_of
 from gdpnet.errors import ConfigError, GraphError
 
@@ -26,17 +25,15 @@ MOST_NODES = 5000
 """Largest number of nodes."""
 
 
-def fit_pro_gnn(
-    task: Task, seed: int, device: torch.device, settings: Settings
-) -> tuple[Fitted, Float[Tensor, "edges"]]:
-    """Train Pro-GNN with the default loss weights of the package; return its network and the weight of each edge."""
+def pro_gnn(task: Task, seed: int, device: torch.device, settings: Settings) -> Fitted:
+    """Train Pro-GNN with the default loss weights of the package; it scores edges by their learned weights."""
     graph = task.whole
     if graph.num_nodes > MOST_NODES:
         raise GraphError(
             f"Pro-GNN holds a dense adjacency matrix: at most {MOST_NODES:,} nodes, found {graph.num_nodes:,}"
         )
     package = _package()
-    features = dense_rows(graph).to(device)
+    features = unit_rows(graph).to(device)
     adjacency = torch.zeros(graph.num_nodes, graph.num_nodes)
     adjacency[graph.target, graph.neighbour] = weights_of(graph)
     labels, train = graph.labels.to(device), task.seen[task.targets].to(device)
@@ -54,9 +51,7 @@ def fit_pro_gnn(
 
 
 @torch.no_grad()
-def _read(
-    model: Any, features: Tensor, labels: Tensor, task: Task, settings: Settings
-) -> tuple[Fitted, Float[Tensor, "edges"]]:
+def _read(model: Any, features: Tensor, labels: Tensor, task: Task, settings: Settings) -> Fitted:
     """Return the predictions of the best network on the best graph, and the learned edge weights."""
     model.model.eval()
     logits = model.model(features, model.best_graph).float()
@@ -66,7 +61,7 @@ def _read(
     learned = model.estimator.estimated_adj.detach().cpu()
     target, neighbour = task.whole.target, task.whole.neighbour
     weight = (learned[target, neighbour] + learned[neighbour, target]) / 2
-    return Fitted(logits.cpu(), f1, loss, settings.epochs), weight
+    return Fitted(logits.cpu(), f1, loss, settings.epochs, keep_score=weight, kept=weight > 0)
 
 
 def _arguments(settings: Settings) -> Namespace:

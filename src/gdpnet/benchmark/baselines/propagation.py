@@ -98,8 +98,7 @@ def adjacency(graph: Graph, weight: np.ndarray) -> sp.csr_matrix:
 
 def normalised_adjacency(graph: Graph) -> sp.csr_matrix:
     """Return D^(-1/2) (A + I) D^(-1/2), one row per target."""
-    edges = torch.stack([graph.neighbour, graph.target])
-    (neighbour, target), weight = gcn_norm(edges, weights_of(graph), graph.num_nodes)
+    (neighbour, target), weight = gcn_norm(graph.edge_index, weights_of(graph), graph.num_nodes)
     matrix = sp.csr_matrix((weight, (target, neighbour)), shape=(graph.num_nodes, graph.num_nodes))
     matrix.sort_indices()
     return matrix

@@ -52,10 +52,6 @@ class Check:
     greedy_share: float
     """R of greedy selection as a share of the best, the least over all sizes."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return dict(vars(self)) | {"scores": [round(score, 4) for score in self.scores]}
-
 
 def _at(scores: tuple[float, ...], places: Iterable[int]) -> tuple[float, ...]:
     return tuple(scores[place] for place in places)
@@ -159,5 +155,5 @@ def summary(checks: list[Check]) -> dict[str, Any]:
         "submodular": sum(one.submodular for one in checks),
         "greedy_share": min(one.greedy_share for one in checks),
         "bound": 1.0 - 1.0 / math.e,
-        "counter_example": worst.to_dict(),
+        "counter_example": vars(worst) | {"scores": [round(score, 4) for score in worst.scores]},
     }

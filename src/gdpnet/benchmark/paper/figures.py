@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gdpnet.benchmark.figures import new_figure, save_figure
+from gdpnet.benchmark.figures import new_figure, panels, save_figure
 from gdpnet.benchmark.paper.artefacts import MAPPED, METHODS_DRAWN
 from gdpnet.benchmark.paper.artefacts import SWEEP as ARTEFACTS
-from gdpnet.benchmark.paper.reported import NAMES
-from gdpnet.benchmark.paper.tables import CLEAN, TABLES
+from gdpnet.benchmark.paper.tables import CLEAN, NAMES, TABLES
 from gdpnet.benchmark.records import Record
 from gdpnet.benchmark.robustness import SWEEP, Row, summarise
 
@@ -49,7 +47,7 @@ def draw_all(records: list[Record], folder: Path) -> list[Path]:
     metrics = {place: record["metrics"] for place, record in artefacts.items()}
     devices = {place: record.get("device") for place, record in artefacts.items()}
     rows = summarise(records)
-    drawn: dict[str, Figure | None] = {
+    drawn: dict[str, Figure] = {
         "maps.png": _maps(metrics),
         "shares.png": _shares(metrics),
         "training_share.png": _training_share(rows),
@@ -59,7 +57,7 @@ def draw_all(records: list[Record], folder: Path) -> list[Path]:
         "seconds.png": _seconds(metrics, devices),
         "reliability.png": _reliability(records),
     }
-    return [save_figure(figure, folder / name) for name, figure in drawn.items() if figure is not None]
+    return [save_figure(figure, folder / name) for name, figure in drawn.items() if figure.axes]
 
 
 def _datasets(metrics: Metrics, key: str, method: str | None = None) -> list[str]:
@@ -68,28 +66,16 @@ def _datasets(metrics: Metrics, key: str, method: str | None = None) -> list[str
     return sorted({dataset for dataset, name in known if method in (None, name)})
 
 
-def _panels(names: list[str], draw: Callable[[Axes, str], None], height: float = 3.2) -> Figure | None:
-    """Draw one panel per name, side by side."""
-    if not names:
-        return None
-    figure = Figure(figsize=(3.6 * len(names), height), layout="constrained")
-    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-        axes.grid(alpha=0.3)
-        axes.set_title(name)
-        draw(axes, name)
-    return figure
-
-
 def _curve(axes: Axes, rows: list[Row], at: list[float], **style: Any) -> None:
     deviations = [row.deviation for row in rows]
     axes.errorbar(at, [row.mean for row in rows], yerr=deviations, marker="o", capsize=2, **style)
     axes.set_ylabel("micro-F1 on test")
 
 
-def _maps(metrics: Metrics) -> Figure | None:
+def _maps(metrics: Metrics) -> Figure:
     datasets = _datasets(metrics, "points")
     if not datasets:
-        return None
+        return Figure()
     figure = Figure(figsize=(2.9 * len(MAPPED), 2.9 * len(datasets)), layout="constrained")
     grid = figure.subplots(len(datasets), len(MAPPED), squeeze=False)
     for row, dataset in zip(grid, datasets, strict=True):
@@ -107,7 +93,7 @@ def _maps(metrics: Metrics) -> Figure | None:
     return figure
 
 
-def _shares(metrics: Metrics) -> Figure | None:
+def _shares(metrics: Metrics) -> Figure:
     def draw(axes: Axes, dataset: str) -> None:
         counts = np.array(metrics[(dataset, "gdpnet")]["shares"], dtype=float)
         edges = np.linspace(0.0, 1.0, counts.size + 1)
@@ -115,10 +101,10 @@ def _shares(metrics: Metrics) -> Figure | None:
         axes.bar(edges[:-1], density, width=np.diff(edges), align="edge", color="tab:blue", edgecolor="white")
         axes.set(xlabel="share of neighbours selected", ylabel="density over nodes")
 
-    return _panels(_datasets(metrics, "shares", "gdpnet"), draw)
+    return panels(_datasets(metrics, "shares", "gdpnet"), draw)
 
 
-def _training_share(rows: list[Row]) -> Figure | None:
+def _training_share(rows: list[Row]) -> Figure:
     hidden = [row for row in rows if row.noise == "hidden-labels" and row.seeds]
 
     def draw(axes: Axes, dataset: str) -> None:
@@ -132,8 +118,8 @@ def _training_share(rows: list[Row]) -> Figure | None:
                 )
         axes.set_xlabel("share of training labels")
 
-    figure = _panels(sorted({row.graph for row in hidden}), draw, 4.2)
-    if figure is not None:
+    figure = panels(sorted({row.graph for row in hidden}), draw, height=4.2)
+    if figure.axes:
         named = {
             label: line
             for axes in figure.axes
@@ -150,7 +136,7 @@ def _seeds(numbers: list[int]) -> str:
     return "1 seed" if count == "1" else f"{count} seeds"
 
 
-def _variants(rows: list[Row], prefix: str, values: tuple[str, ...], title: str) -> Figure | None:
+def _variants(rows: list[Row], prefix: str, values: tuple[str, ...], title: str) -> Figure:
     """Draw one line per dataset over the values of a setting."""
     mine = {(row.graph, row.method): row for row in rows if (row.noise, row.rate) == CLEAN and row.seeds}
     lines = {
@@ -159,7 +145,7 @@ def _variants(rows: list[Row], prefix: str, values: tuple[str, ...], title: str)
     }
     lines = {graph: line for graph, line in lines.items() if len(line) > 1}
     if not lines:
-        return None
+        return Figure()
     figure, axes = new_figure(6.4, 3.6)
     for graph, line in lines.items():
         label = f"{graph} ({_seeds([row.seeds for row in line.values()])})"
@@ -169,25 +155,25 @@ def _variants(rows: list[Row], prefix: str, values: tuple[str, ...], title: str)
     return figure
 
 
-def _convergence(metrics: Metrics) -> Figure | None:
+def _convergence(metrics: Metrics) -> Figure:
     datasets = _datasets(metrics, "history", "gdpnet")
-    if not datasets:
-        return None
-    titles = {"validation_f1": "validation F1", "reward": "mean reward", "kept_share": "share kept"}
-    figure = Figure(figsize=(11, 3.6), layout="constrained")
-    for axes, (key, title) in zip(figure.subplots(1, 3), titles.items(), strict=True):
+    keys = {"validation F1": "validation_f1", "mean reward": "reward", "share kept": "kept_share"}
+
+    def draw(axes: Axes, title: str) -> None:
         for dataset in datasets:
             found = metrics[(dataset, "gdpnet")]
-            line = found["history"][key][found["warmup"] :]
+            line = found["history"][keys[title]][found["warmup"] :]
             axes.plot(range(1, len(line) + 1), line, label=dataset)
-        axes.set(title=title, xlabel="epoch of the policy")
-        axes.grid(alpha=0.3)
-    handles = figure.axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=len(datasets))
+        axes.set_xlabel("epoch of the policy")
+
+    figure = panels(list(keys) if datasets else [], draw, width=11 / 3, height=3.6)
+    if figure.axes:
+        handles = figure.axes[0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside lower center", ncols=len(datasets))
     return figure
 
 
-def _seconds(metrics: Metrics, devices: dict[tuple[str, str], str | None]) -> Figure | None:
+def _seconds(metrics: Metrics, devices: dict[tuple[str, str], str | None]) -> Figure:
     def draw(axes: Axes, dataset: str) -> None:
         methods = [name for name in METHODS_DRAWN if metrics.get((dataset, name), {}).get("epochs")]
         found = [metrics[(dataset, name)] for name in methods]
@@ -197,10 +183,10 @@ def _seconds(metrics: Metrics, devices: dict[tuple[str, str], str | None]) -> Fi
         axes.set(title=f"{dataset}, on {' and '.join(where)}", xscale="log", xlabel="seconds per epoch")
         axes.grid(visible=False, axis="y")
 
-    return _panels(_datasets(metrics, "epochs"), draw)
+    return panels(_datasets(metrics, "epochs"), draw)
 
 
-def _reliability(records: list[Record]) -> Figure | None:
+def _reliability(records: list[Record]) -> Figure:
     mine = [
         record
         for record in SWEEP.newest(records)
@@ -216,4 +202,4 @@ def _reliability(records: list[Record]) -> Figure | None:
         axes.plot([0, 1], [0, 1], color="black", linewidth=1, linestyle="--")
         axes.set(xlabel="keep probability", ylabel="share of genuine edges")
 
-    return _panels(sorted({record["graph"] for record in mine}), draw, 3.6)
+    return panels(sorted({record["graph"] for record in mine}), draw, height=3.6)

@@ -6,19 +6,17 @@ import base64
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from markdown_it import MarkdownIt
 
-from gdpnet._core.files import atomic_path
+from gdpnet._core.files import write_text
 from gdpnet.benchmark import robustness, tuning, unsupervised
 from gdpnet.benchmark.ablations import REFERENCE, VARIANTS
 from gdpnet.benchmark.paper import artefacts
 from gdpnet.benchmark.paper.figures import SENTENCES, draw_all
-from gdpnet.benchmark.paper.reported import NAMES
-from gdpnet.benchmark.paper.tables import APART, TABLES, TITLES, Table, make_table
+from gdpnet.benchmark.paper.tables import APART, NAMES, TABLES, TITLES, Table, make_table
 from gdpnet.benchmark.records import Record, read_records
 from gdpnet.benchmark.sweep import has_ended
 
@@ -44,18 +42,15 @@ _HEAD = (
     f'<meta name=viewport content="width=device-width, initial-scale=1"><style>{_STYLE}</style>\n'
 )
 
-Cell = tuple[str, str, bool]
-"""Text, a second line, and whether it is the best of its column."""
-
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of the report: a title, an explanation, columns, rows of cells, and notes below."""
+    """A table of the report: a title, an explanation, columns, rows of cells in Markdown, and notes below."""
 
     title: str
     about: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
 
 
@@ -68,13 +63,16 @@ def grids_of(records: list[Record]) -> list[Grid]:
     """Return every table that is not empty."""
     grids = [_paper_grid(make_table(name, records)) for name in TABLES]
     grids += _robustness_grids(robustness.summarise(records))
-    grids += _task_grids(unsupervised.summarise(records))
+    rows = unsupervised.summarise(records)
+    places = sorted({(row.task, row.graph, row.noise) for row in rows})
+    grids += [_task_grid(*place, rows) for place in places]
     grids += [_claims_grid(records), _settings_grid(records)]
     return [grid for grid in grids if grid.rows]
 
 
-def _texts(*cells: str) -> tuple[Cell, ...]:
-    return tuple((text, "", False) for text in cells)
+def _cell(text: str, below: str, best: bool) -> str:
+    first = f"**{text}**" if best and text else text
+    return f"{first}<br>{below}" if below else first
 
 
 def _name(method: str) -> str:
@@ -84,9 +82,9 @@ def _name(method: str) -> str:
 def _paper_grid(table: Table) -> Grid:
     rows = tuple(
         (
-            *_texts(_name(method)),
+            _name(method),
             *(
-                (cell.text, f"paper: {cell.paper}" if cell.paper else "", table.best(dataset) == method)
+                _cell(cell.text, f"paper: {cell.paper}" if cell.paper else "", table.best(dataset) == method)
                 for dataset in table.datasets
                 for cell in (table.cells[(method, dataset)],)
             ),
@@ -111,7 +109,7 @@ def _rate_cells(
     methods: Iterable[str],
     score: Callable[[Any], tuple[float, float]],
     below: Callable[[Any], str],
-) -> tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...]]:
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Return the columns and cells of a table with one line per method and one column per rate."""
     rates = sorted({rate for _, rate in rows})
     best = {
@@ -119,18 +117,16 @@ def _rate_cells(
         for at in rates
     }
 
-    def cell(row: Any) -> Cell:
+    def cell(row: Any) -> str:
         if row is None or not row.seeds:
-            return "" if row is None else "failed", "", False
+            return "" if row is None else "failed"
         mean, deviation = score(row)
         failed = f", {row.failed} failed" if row.failed else ""
         mark = APART if getattr(row, "apart", False) else ""
         text = f"{mean:.3f} ± {deviation:.3f} ({row.seeds}{failed}){mark}"
-        return text, below(row), mean == best[row.rate]
+        return _cell(text, below(row), mean == best[row.rate])
 
-    lines = tuple(
-        (*_texts(_name(method)), *(cell(rows.get((method, rate))) for rate in rates)) for method in methods
-    )
+    lines = tuple((_name(method), *(cell(rows.get((method, rate))) for rate in rates)) for method in methods)
     return ("method", *(f"rate {rate:g}" for rate in rates)), lines
 
 
@@ -152,7 +148,7 @@ def _robustness_grids(rows: list[robustness.Row]) -> list[Grid]:
 
 
 def _edges_grid(title: str, rows: list[robustness.Row]) -> Grid:
-    lines = tuple(_texts(_name(row.method) + (APART if row.apart else ""), *row.link_cells) for row in rows)
+    lines = tuple((_name(row.method) + (APART if row.apart else ""), *row.link_cells) for row in rows)
     about = (
         "Removed edges compared with the added ones, shares of edges within and across classes that are kept, and "
         "the Brier score of keep probabilities; means over seeds."
@@ -174,31 +170,22 @@ def _ablation_note(methods: Iterable[str]) -> tuple[str, ...]:
     return (note,) if without_gcn & set(methods) else ()
 
 
-def _task_grids(rows: list[unsupervised.Row]) -> list[Grid]:
-    """Return one table per task, graph and noise."""
-    grids = []
-    for task, graph, noise in sorted({(row.task, row.graph, row.noise) for row in rows}):
-        place = (task, graph, noise)
-        mine = {(row.method, row.rate): row for row in rows if (row.task, row.graph, row.noise) == place}
-        (first, name), *others = unsupervised.MEASURES[task].items()
-        columns, lines = _rate_cells(
-            mine,
-            dict.fromkeys(method for method, _ in mine),
-            partial(_measure, first),
-            partial(_measures, [key for key, _ in others]),
-        )
-        below = ", ".join(text for _, text in others)
-        about = f"{name}, mean ± standard deviation (seeds), best in bold. Below: {below}."
-        grids.append(Grid(f"{task.capitalize()}: {graph}, {noise}", about, columns, lines))
-    return grids
-
-
-def _measure(key: str, row: unsupervised.Row) -> tuple[float, float]:
-    return row.mean[key], row.deviation[key]
-
-
-def _measures(keys: list[str], row: unsupervised.Row) -> str:
-    return ", ".join(f"{row.mean[key]:.3f}" for key in keys)
+def _task_grid(task: str, graph: str, noise: str, rows: list[unsupervised.Row]) -> Grid:
+    mine = {
+        (row.method, row.rate): row
+        for row in rows
+        if (row.task, row.graph, row.noise) == (task, graph, noise)
+    }
+    (first, name), *others = unsupervised.MEASURES[task].items()
+    columns, lines = _rate_cells(
+        mine,
+        dict.fromkeys(method for method, _ in mine),
+        lambda row: (row.mean[first], row.deviation[first]),
+        lambda row: ", ".join(f"{row.mean[key]:.3f}" for key, _ in others),
+    )
+    below = ", ".join(text for _, text in others)
+    about = f"{name}, mean ± standard deviation (seeds), best in bold. Below: {below}."
+    return Grid(f"{task.capitalize()}: {graph}, {noise}", about, columns, lines)
 
 
 _CLAIMS_COLUMNS = (
@@ -229,7 +216,7 @@ def _claims_grid(records: list[Record]) -> Grid:
         holds = (found["monotone"], found["diminishing"], count - found["order_matters"], found["submodular"])
         scores = ", ".join(f"{score:.2f}" for score in worst["scores"])
         rows.append(
-            _texts(
+            (
                 graph,
                 *(f"{number} of {count}" for number in holds),
                 f"{found['greedy_share']:.3f} (bound {found['bound']:.3f})",
@@ -246,7 +233,7 @@ _SHOWN = ("dropout", "weight_decay", "learning_rate", "width", "layers")
 def _settings_grid(records: list[Record]) -> Grid:
     newest = tuning.SWEEP.latest(records)
     rows = tuple(
-        _texts(
+        (
             graph,
             _name(method),
             *(f"{one['config'][key]:g}" for key in _SHOWN),
@@ -274,7 +261,8 @@ def write_page(records: list[Record], out: Path, figures: Path) -> list[Path]:
     page = MarkdownIt("commonmark", {"html": False}).enable("table").render(_markdown(records, links))
     page = re.sub(r"&lt;br&gt;(.*?)</td>", r"<small>\1</small></td>", page)  # the only HTML in the Markdown
     page = page.replace("<table>", "<div class=wide><table>").replace("</table>", "</table></div>")
-    return _write(out, f"{_HEAD}{page}</html>\n", pictures)
+    write_text(out, f"{_HEAD}{page}</html>\n")
+    return [out, *pictures]
 
 
 def write_markdown(records: list[Record], out: Path, figures: Path) -> list[Path]:
@@ -284,7 +272,8 @@ def write_markdown(records: list[Record], out: Path, figures: Path) -> list[Path
         path: (path.relative_to(out.parent) if path.is_relative_to(out.parent) else path).as_posix()
         for path in pictures
     }
-    return _write(out, _markdown(records, links), pictures)
+    write_text(out, _markdown(records, links))
+    return [out, *pictures]
 
 
 def _markdown(records: list[Record], pictures: dict[Path, str]) -> str:
@@ -292,18 +281,12 @@ def _markdown(records: list[Record], pictures: dict[Path, str]) -> str:
     for grid in grids_of(records):
         lines += [f"## {grid.title}", "", grid.about, ""]
         lines += ["| " + " | ".join(grid.columns) + " |", "|" + "---|" * len(grid.columns)]
-        lines += ["| " + " | ".join(map(_cell_text, row)) + " |" for row in grid.rows]
+        lines += ["| " + " | ".join(row) + " |" for row in grid.rows]
         lines += ["", *(f"- {note}" for note in grid.notes), *([""] if grid.notes else [])]
     lines += ["## Figures", ""] if pictures else []
     for path, link in pictures.items():
         lines += [f"![{SENTENCES[path.name]}]({link})", "", SENTENCES[path.name], ""]
     return "\n".join(lines)
-
-
-def _cell_text(cell: Cell) -> str:
-    text, second, best = cell
-    first = f"**{text}**" if best and text else text
-    return f"{first}<br>{second}" if second else first
 
 
 def _about(records: list[Record]) -> str:
@@ -317,10 +300,3 @@ def _about(records: list[Record]) -> str:
         "Inductive: training sees the graph of the training nodes only, settings and epochs are chosen on validation "
         "nodes, and test nodes are read once per trial."
     )
-
-
-def _write(path: Path, text: str, pictures: list[Path]) -> list[Path]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return [path, *pictures]

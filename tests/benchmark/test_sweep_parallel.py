@@ -5,31 +5,59 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from gdpnet.benchmark.parallel import do_all
 from gdpnet.benchmark.records import read_records
+from gdpnet.benchmark.sweep import run_all
 from gdpnet.errors import GDPNetError
 
 SCRIPT = """
 import os, sys, time
 from pathlib import Path
-from gdpnet.benchmark.parallel import do_all
+from gdpnet.benchmark.sweep import run_all
 
-def work(path):
-    Path(path).write_text(str(os.getpid()))
-    time.sleep(120)
-    return []
+class Endless:
+    def __init__(self, path):
+        self.path = path
+
+    def run(self):
+        Path(self.path).write_text(str(os.getpid()))
+        time.sleep(120)
+        return []
 
 if __name__ == "__main__":
-    do_all(work, [sys.argv[1], sys.argv[2]], Path(sys.argv[3]), 2, lambda records: None)
+    run_all([Endless(path) for path in sys.argv[1:3]], Path(sys.argv[3]), 2, lambda records: None)
 """
 
 
-def numbered(piece: int) -> list[dict]:
-    return [{"piece": piece}]
+@dataclass(frozen=True)
+class Numbered:
+    """A trial that is a number."""
+
+    piece: int
+
+    @property
+    def stub(self) -> dict:
+        return {}
+
+    def run(self) -> list[dict]:
+        return [{"piece": self.piece}]
+
+
+class Sleepy(Numbered):
+    def run(self) -> list[dict]:
+        if self.piece == 0:
+            raise ValueError("broken")
+        time.sleep(60)
+        return []
+
+
+class Deadly(Numbered):
+    def run(self) -> list[dict]:
+        os._exit(1)
 
 
 @pytest.mark.slow
@@ -37,34 +65,23 @@ def test_records_are_written_as_they_come(tmp_path):
     for jobs in (1, 2):
         told = []
         path = tmp_path / f"{jobs}.jsonl"
-        do_all(numbered, [1, 2, 3], path, jobs, told.append)
+        run_all([Numbered(piece) for piece in (1, 2, 3)], path, jobs, told.append)
         assert sorted(record["piece"] for record in read_records(path)) == [1, 2, 3]
         assert sorted(records[0]["piece"] for records in told) == [1, 2, 3]
-
-
-def sleepy(piece: int) -> list[dict]:
-    if piece == 0:
-        raise ValueError("broken")
-    time.sleep(60)
-    return []
-
-
-def deadly(piece: int) -> list[dict]:
-    os._exit(1)
 
 
 @pytest.mark.slow
 def test_after_an_error_the_rest_is_neither_begun_nor_waited_for(tmp_path):
     start = time.monotonic()
     with pytest.raises(ValueError, match="broken"):
-        do_all(sleepy, [0, 1, 2, 3], tmp_path / "records.jsonl", 2, lambda records: None)
+        run_all([Sleepy(piece) for piece in range(4)], tmp_path / "records.jsonl", 2, lambda records: None)
     assert time.monotonic() - start < 50
 
 
 @pytest.mark.slow
 def test_a_worker_that_dies_is_one_sentence(tmp_path):
     with pytest.raises(GDPNetError, match="a worker ended unexpectedly"):
-        do_all(deadly, [0, 1], tmp_path / "records.jsonl", 2, lambda records: None)
+        run_all([Deadly(0), Deadly(1)], tmp_path / "records.jsonl", 2, lambda records: None)
 
 
 def is_running(pid: int) -> bool:
