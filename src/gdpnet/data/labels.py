@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ _ALIKE = 0.75
 _MANY_CLASSES = 50
 
 
-def class_counts(graph: Graph) -> list[tuple[str, int, int, int, int]]:
+def class_counts(graph: Graph) -> list[tuple[Any, ...]]:
     """Return one row per class: its name, and its number of training, validation, test and other nodes."""
     known = graph.labels != UNKNOWN
     table = torch.zeros(len(SPLITS) * max(1, graph.num_classes), dtype=torch.long)
@@ -40,7 +41,9 @@ def label_warnings(graph: Graph) -> list[str]:
     said = [f"the class '{name}' may be '{other}' in another spelling" for name, other in typos]
     tiny = [name for name, count in zip(graph.class_names, counts, strict=True) if 0 < count < _TINY]
     if tiny:
-        names = ", ".join(f"'{name}'" for name in tiny[:5]) + (f" and {len(tiny) - 5} more" if len(tiny) > 5 else "")
+        names = ", ".join(f"'{name}'" for name in tiny[:5]) + (
+            f" and {len(tiny) - 5} more" if len(tiny) > 5 else ""
+        )
         said.append(f"fewer than {_TINY} nodes have the class {names}: it can hardly be learned or scored")
     if looks_like_quantity(graph):
         said.append(
@@ -60,7 +63,9 @@ def likely_typos(names: Sequence[str], counts: Sequence[int]) -> list[tuple[str,
             continue
         for other in frequent:
             same = plain[place] == plain[other]
-            if other != place and (same or (counts[other] >= _TIMES_LARGER * count and _alike(plain, place, other))):
+            if other != place and (
+                same or (counts[other] >= _TIMES_LARGER * count and _alike(plain, place, other))
+            ):
                 if same and counts[other] < count:
                     continue
                 pairs.append((names[place], names[other]))
@@ -70,7 +75,9 @@ def likely_typos(names: Sequence[str], counts: Sequence[int]) -> list[tuple[str,
 
 def _alike(plain: list[str], place: int, other: int) -> bool:
     pair = plain[place], plain[other]
-    if any(any(letter.isdigit() for letter in name) for name in pair):  # 'level 1' and 'level 2' are two classes
+    if any(
+        any(letter.isdigit() for letter in name) for name in pair
+    ):  # 'level 1' and 'level 2' are two classes
         return False
     return difflib.SequenceMatcher(None, *pair).ratio() >= _ALIKE
 

@@ -51,7 +51,9 @@ def cross_validation_splits(graph: Graph, folds: int, seed: int = 0) -> list[Int
     """Return one split per fold: its nodes test, those of the next fold validate, all others train."""
     smallest = torch.bincount(graph.labels[graph.labels != UNKNOWN]).max().item() if graph.num_classes else 0
     if not 2 <= folds <= smallest:
-        raise GraphError(f"there must be at least {max(folds, 2)} labelled nodes of some class, found {smallest}")
+        raise GraphError(
+            f"there must be at least {max(folds, 2)} labelled nodes of some class, found {smallest}"
+        )
     fold = _codes_by_class(graph.labels, seed, lambda count: np.arange(count) % folds, none=-1)
     splits = []
     for number in range(folds):
@@ -70,7 +72,9 @@ def _codes(count: int, shares: tuple[float, float, float]) -> np.ndarray:
     test = min(max(test, int(shares[2] > 0)), count - 1)
     validation = min(max(validation, int(shares[1] > 0)), count - 1 - test)
     train = count - validation - test
-    return np.repeat([SPLITS.index(name) for name in ("train", "validation", "test")], [train, validation, test])
+    return np.repeat(
+        [SPLITS.index(name) for name in ("train", "validation", "test")], [train, validation, test]
+    )
 
 
 def _codes_by_class(

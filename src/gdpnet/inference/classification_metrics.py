@@ -24,12 +24,17 @@ Weights = Float[np.ndarray, "resamples nodes"]
 
 
 def classification_scores(
-    probabilities: Probabilities, truth: Truth, classes: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
+    probabilities: Probabilities,
+    truth: Truth,
+    classes: Sequence[str],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> dict[str, Any]:
-    """Return micro and macro F1, ranking scores, log loss and calibration, scores per class, and the confusion matrix.
+    """Return F1, ranking scores, log loss and calibration, scores per class, and the confusion matrix.
 
-    ``intervals`` holds a 95 % bootstrap interval over nodes for each score of all classes. Ranking scores are the mean
-    over classes of one class against the others, or of the rarer one of two classes.
+    ``intervals`` holds a 95 % bootstrap interval over nodes for each score of all classes. Ranking scores are the
+    mean over classes of one class against the others, or of the rarer one of two classes.
     """
     ones = np.ones((1, len(truth)))
     found = {name: measure(probabilities, truth, ones)[0] for name, measure in MEASURES.items()}
@@ -137,7 +142,11 @@ def _per_class(
 ) -> dict[str, dict[str, Any]]:
     rows, ones = {}, np.ones((1, len(truth)))
     for number, name in enumerate(classes):
-        hits, support, called = int(counts[number, number]), int(counts[number].sum()), int(counts[:, number].sum())
+        hits, support, called = (
+            int(counts[number, number]),
+            int(counts[number].sum()),
+            int(counts[:, number].sum()),
+        )
         ranked = 0 < support < len(truth)
         rows[str(name)] = {
             "nodes": support,

@@ -10,7 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-NUMERIC, BOOLEAN, CATEGORY, DATE, TEXT, LEFT_OUT = "numeric", "boolean", "category", "date", "text", "left out"
+NUMERIC, BOOLEAN, CATEGORY, DATE, TEXT, LEFT_OUT = (
+    "numeric",
+    "boolean",
+    "category",
+    "date",
+    "text",
+    "left out",
+)
 """Kinds of columns."""
 
 _MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", "-", "--", "unknown", "missing")
@@ -19,7 +26,15 @@ _MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", "-", "--
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _DECIMAL_COMMA = r"^[+-]?\d*,\d+$"
 _TRUE, _FALSE = ("true", "yes", "y", "t"), ("false", "no", "n", "f")
-_DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d")
+_DATES = (
+    "%Y-%m-%d",
+    "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%dT%H:%M:%S",
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%d.%m.%Y",
+    "%Y/%m/%d",
+)
 _SECONDS_PER_DAY = 86_400.0
 _IDENTIFIER = re.compile(r"(^|[_ .-])(id|uuid|guid|key|index|idx|rowid)$", re.IGNORECASE)
 
@@ -34,7 +49,7 @@ MOSTLY = 0.95
 class Column:
     """One column: its kind, its values in the form of that kind, and what a user should know about it.
 
-    Values are numbers for numeric and boolean columns, days since 1970 for dates, and text otherwise; null if missing.
+    Values are numbers for numeric and boolean columns, days since 1970 for dates, else text; null if missing.
     """
 
     name: str
@@ -114,7 +129,9 @@ def _of_text(name: str, values: Any) -> Column:
         read = read_as(kind, text)
         lost = present - len(read) + read.null_count
         if lost <= (1.0 - MOSTLY) * present:
-            return Column(name, kind, read, f"{lost:,} values cannot be read and count as missing" if lost else "")
+            return Column(
+                name, kind, read, f"{lost:,} values cannot be read and count as missing" if lost else ""
+            )
     distinct = pc.count_distinct(text).as_py()
     if distinct > max(20, present // 2):
         return Column(name, LEFT_OUT, None, f"{distinct:,} distinct texts; --text {name} uses their words")

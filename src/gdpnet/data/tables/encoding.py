@@ -1,4 +1,4 @@
-"""Turn the columns of a node table into features: fitted on training nodes, saved as plain values, applied by name."""
+"""Turn the columns of a node table into features: fitted on training nodes, applied by name."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ class Encoding:
 
     columns: tuple[ColumnEncoding, ...]
     scaled: bool
-    """Whether numbers are centred and scaled per column; word counts and columns of like scale are left as they are."""
+    """Whether numbers are centred and scaled by column; word counts and columns of like scale are not."""
 
     @classmethod
     def fit(
         cls, table: Any, rows: Bool[np.ndarray, "nodes"], given: Mapping[str, str] | None = None
     ) -> Encoding:
-        """Find the kind of every column, unless it is given, and fit its encoding on some rows, the training nodes."""
+        """Find the kind of every column that is not given, and fit its encoding on some rows, the training nodes."""
         table, given = expand_vectors(table), given or {}
         read = []
         for name, values in zip(table.column_names, table.columns, strict=True):
@@ -106,14 +106,18 @@ class Encoding:
         """Return the columns that become features."""
         return tuple(column for column in self.columns if column.kind != LEFT_OUT)
 
-    def transform(self, table: Any, where: str = "the node table") -> Float[np.ndarray, "n w"] | sp.csr_matrix:
+    def transform(
+        self, table: Any, where: str = "the node table"
+    ) -> Float[np.ndarray, "n w"] | sp.csr_matrix:
         """Return the features of a table, whose columns are found by name; other columns are not used."""
         table = expand_vectors(table)
         for column in self.used:
             if column.name not in table.column_names:
                 hint = nearest(column.name, table.column_names)
                 raise GraphError(f"{where} must have the column '{column.name}' of the training table{hint}")
-        blocks = [_transform_column(column, table.column(column.name), self.scaled, where) for column in self.used]
+        blocks = [
+            _transform_column(column, table.column(column.name), self.scaled, where) for column in self.used
+        ]
         if not blocks:
             return np.zeros((table.num_rows, 0), dtype=np.float32)
         width = sum(block.shape[1] for block in blocks)
@@ -146,14 +150,11 @@ class Encoding:
         rows = []
         for kind, treatment in treated.items():
             columns = [column for column in self.columns if column.kind == kind]
+            missing = sum(column.has_missing for column in columns)
+            filled = f"; {missing} with missing values, filled and marked" if missing else ""
             if columns:
-                missing = sum(column.has_missing for column in columns)
-                treatment += f"; {missing} with missing values, filled and marked" if missing else ""
-                rows.append((kind, _few([column.name for column in columns]), treatment))
-        for column in self.columns:
-            if column.remark:
-                rows.append((LEFT_OUT if column.kind == LEFT_OUT else column.kind, column.name, column.remark))
-        return rows
+                rows.append((kind, _few([column.name for column in columns]), treatment + filled))
+        return rows + [(column.kind, column.name, column.remark) for column in self.columns if column.remark]
 
 
 def _few(names: list[str]) -> str:
@@ -184,7 +185,8 @@ def _need_scaling(read: list[Column], fitted: list[Column]) -> bool:
     if not alive.any():
         return False
     return bool(
-        spread[alive].max() > _UNLIKE * spread[alive].min() or (away[alive] > _OFF_CENTRE * spread[alive]).any()
+        spread[alive].max() > _UNLIKE * spread[alive].min()
+        or (away[alive] > _OFF_CENTRE * spread[alive]).any()
     )
 
 
