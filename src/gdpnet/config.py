@@ -428,8 +428,11 @@ def read_config(path: Path) -> Config:
 
 def shipped_config(name: str) -> Config:
     """Return the preset of a dataset or task, or the defaults if it has none."""
-    presets = tomllib.loads((resources.files("gdpnet") / "presets.toml").read_text(encoding="utf-8"))
-    return Config().with_values(presets.get(name, {}))
+    return Config().with_values(_shipped("presets.toml").get(name, {}))
+
+
+def _shipped(file: str) -> dict[str, Any]:
+    return tomllib.loads((resources.files("gdpnet") / file).read_text(encoding="utf-8"))
 
 
 def task_config(kind: str) -> Config:
@@ -438,10 +441,7 @@ def task_config(kind: str) -> Config:
 
 
 _BEFORE: dict[str, dict[str, Any]] = {"training": {"injected_weight": 0.0}, "reader": {"deep": False}}
-"""Values of settings before they existed, where that is not their default.
-
-A setting whose default changes gets its old one here, so that a model of 0.1 keeps what were constants then.
-"""
+"""Values of settings before they existed, where that is not their default; older than 0.1.0's release."""
 
 _RENAMED = {"doubt": "label_error_gap", "most_nodes": "max_nodes", "both_ways": "symmetrise"}
 _RENAMED_HINT = {"reader": "; its settings are in 'hopwise' and 'gcn' now"}
@@ -463,8 +463,8 @@ def upgrade_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     new["gcn"] = {"use": use and deep} | ({"dropout": reader["dropout"]} if "dropout" in reader else {})
     if new["policy"].get("state") == "circles":
         new["policy"]["state"] = "neighbourhood"
-    whole = Config().to_dict()
-    return {name: whole.get(name, {}) | new.get(name, {}) for name in whole | new}
+    whole, frozen = Config().to_dict(), _shipped("constants_of_0_1.toml")
+    return {name: whole.get(name, {}) | frozen.get(name, {}) | new.get(name, {}) for name in whole | new}
 
 
 def _toml_value(text: str) -> Any:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def _check_datasets(text: str) -> str:
     """Refuse a dataset that the paper does not use."""
-    from gdpnet.benchmark.paper.tables import DATASETS
+    from gdpnet.data.datasets.known import DATASETS
 
     for name in opt.names_in(text, "--datasets", "dataset"):
         if name not in DATASETS:

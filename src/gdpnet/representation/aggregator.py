@@ -21,8 +21,12 @@ class FoldModels(nn.Module):
     Class probabilities come from a softmax if they are ``exclusive``, else from a sigmoid each.
     """
 
-    def __init__(self, width: int, classes: int, fold_models: int, *, exclusive: bool) -> None:
+    def __init__(
+        self, width: int, classes: int, fold_models: int, exclusive: bool, **matrices: nn.Parameter | None
+    ) -> None:
         super().__init__()
+        for name, matrix in matrices.items():
+            self.register_parameter(name, matrix)
         self.width, self.fold_models, self.classes, self.exclusive = width, fold_models, classes, exclusive
         self.bias = nn.Parameter(torch.zeros(fold_models, width))
         self.head_weight = nn.Parameter(torch.zeros(fold_models, width, classes))
@@ -61,6 +65,9 @@ class Aggregators(FoldModels):
     node itself has another matrix: h = relu(x_v W_self + mean(kept z_u) + b).
     """
 
+    weight: nn.Parameter
+    self_weight: nn.Parameter | None
+
     def __init__(
         self,
         features: int,
@@ -71,9 +78,9 @@ class Aggregators(FoldModels):
         self_weight: bool,
         exclusive: bool = True,
     ) -> None:
-        super().__init__(width, classes, fold_models, exclusive=exclusive)
-        self.weight = nn.Parameter(torch.zeros(features, fold_models * width))
-        self.self_weight = nn.Parameter(torch.zeros(features, fold_models * width)) if self_weight else None
+        weight, own = (nn.Parameter(torch.zeros(features, fold_models * width)) for _ in range(2))
+        matrices = {"weight": weight, "self_weight": own if self_weight else None}
+        super().__init__(width, classes, fold_models, exclusive, **matrices)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights of one fold model and copy them to all, so that their embeddings stay comparable."""

@@ -20,11 +20,13 @@ from gdpnet.representation.aggregator import FoldModels
 class HopwiseNetwork(FoldModels):
     """An ensemble of hop-wise networks of the same shape; embeddings are those of the first."""
 
+    weight: nn.Parameter
+
     def __init__(
         self, features: int, width: int, classes: int, fold_models: int, hops: int, *, exclusive: bool = True
     ) -> None:
-        super().__init__(width, classes, fold_models, exclusive=exclusive)
-        self.weight = nn.Parameter(torch.zeros(hops, features, fold_models * width))
+        weight = nn.Parameter(torch.zeros(hops, features, fold_models * width))
+        super().__init__(width, classes, fold_models, exclusive, weight=weight)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights of each fold model separately; its hops share one fan-in."""
