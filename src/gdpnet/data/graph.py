@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 from gdpnet._core.csr import cut_rows, find_in_rows, offsets_of, owners_of, ranges
 from gdpnet.data import validation
 from gdpnet.data.features import Features, SparseRows, take_rows
+from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import SPLITS, id_text
 from gdpnet.errors import GraphError
 
@@ -50,6 +52,8 @@ class Graph:
     notes: tuple[str, ...] = ()
     feature_names: tuple[str, ...] | None = None
     """The user's names of the feature columns, in order, if they have any."""
+    table: NodeTable | None = None
+    """The columns that the features were made from, if they came from a table."""
 
     @property
     def num_nodes(self) -> int:
@@ -127,6 +131,7 @@ class Graph:
             edge_weight=None if self.edge_weight is None else self.edge_weight[edge],
             truth=truth,
             notes=(),
+            table=self.table and self.table.take(nodes.numpy()),
         )
 
     def keep_edges(self, kept: Bool[Tensor, "edges"], weight: Float[Tensor, "edges"] | None = None) -> Graph:
@@ -148,6 +153,22 @@ class Graph:
                 f"there must be a name for each of {self.num_features} feature columns, found {len(names)}"
             )
         return replace(self, feature_names=tuple(str(name) for name in names))
+
+    def with_features(self, features: Features) -> Graph:
+        """Return the graph with other features in the same columns, which no longer come from its table."""
+        return replace(self, features=features, table=None)
+
+    def with_table(self, table: NodeTable) -> Graph:
+        """Return the graph with the features that a table's encoding makes of its columns."""
+        found = table.encoding.transform(table.columns)
+        features = SparseRows.from_scipy(found) if sp.issparse(found) else torch.from_numpy(found)
+        return replace(self, features=features, feature_names=table.encoding.feature_names, table=table)
+
+    def fit_columns(self, rows: Bool[Tensor, "nodes"]) -> Graph:
+        """Return the graph with its table, if it has one, encoded as some nodes, those for training, ask for."""
+        if self.table is None or self.table.columns is None or not self.table.encoding.used:
+            return self
+        return self.with_table(self.table.refit(rows.numpy()))
 
     def with_notes(self, *notes: str) -> Graph:
         """Return the graph with more notes on how it was read."""

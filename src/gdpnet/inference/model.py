@@ -16,7 +16,8 @@ from torch import Tensor
 from gdpnet._core.version import __version__
 from gdpnet.config import Config, upgrade_settings
 from gdpnet.data.graph import Graph
-from gdpnet.data.schema import OWN, Columns, as_read
+from gdpnet.data.schema import OWN, Columns, as_read, encoded_as
+from gdpnet.data.tables.encoding import Encoding
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, ModelFileError
 from gdpnet.inference.ensemble import Ensemble, HeadWeights
@@ -48,6 +49,8 @@ class TrainedModel:
     networks: Networks
     columns: Columns
     """The feature columns that the model reads."""
+    encoding: Encoding | None
+    """How the columns of a node table become these, if it was trained on a table."""
     classes: np.ndarray
     task: Task
     weights: HeadWeights = field(default_factory=HeadWeights)
@@ -77,6 +80,10 @@ class TrainedModel:
         """Return the heads with their weights."""
         return Ensemble(self.networks, self.weights, self.threshold.threshold)
 
+    def matched(self, graph: Graph) -> Graph:
+        """Return a graph with the feature columns of training, found by name, or refuse it."""
+        return self.columns.matched(encoded_as(graph, self.encoding))
+
     def as_read(self, graph: Graph) -> Graph:
         """Return a graph with the features that the networks read: structural or reduced ones where they do."""
         graph, basis = as_read(graph, self.config), self.networks.basis
@@ -102,6 +109,7 @@ class TrainedModel:
             "config": self.config.to_dict(),
             "classes": [str(name) for name in self.classes],
             "columns": self.columns.to_dict(),
+            "encoding": self.encoding and self.encoding.to_dict(),
             "version": __version__,
             "history": list(self.history),
             "threshold": self.threshold.to_dict(),
@@ -113,6 +121,7 @@ class TrainedModel:
         """Return a short checksum of everything that decides what this model predicts."""
         about = self.about()
         decisive = {key: about[key] for key in ("config", "classes", "seed", "threshold", "ensemble")}
+        decisive |= {} if self.encoding is None else {"encoding": about["encoding"]}
         return checksum(self.networks.tensors(), json.dumps(decisive, sort_keys=True))[:16]
 
     def save(self, path: Path) -> None:
@@ -141,6 +150,7 @@ class TrainedModel:
             config=config,
             networks=build_networks(config, tensors, exclusive=task.exclusive).to(device),
             columns=Columns.from_dict(about["columns"]),
+            encoding=Encoding.from_dict(about["encoding"]) if about.get("encoding") else None,
             classes=np.array(about["classes"]),
             task=task,
             weights=HeadWeights(**about["ensemble"]),

@@ -54,8 +54,7 @@ class Predictor:
     """
 
     def __init__(self, model: TrainedModel, graph: Graph) -> None:
-        model.columns.check(graph)
-        self.model, self.graph = model, graph
+        self.model, self.graph = model, model.matched(graph)
         self._selected: Selected | None = None
 
     @cached_property

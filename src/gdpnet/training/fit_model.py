@@ -12,10 +12,12 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
 from gdpnet.data.schema import Columns
+from gdpnet.data.validation import SPLITS
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.networks import build_networks
 from gdpnet.representation.tasks import CLASSIFICATION, Task
 from gdpnet.training.callbacks import Callback, OnEpoch
+from gdpnet.training.data import split_for_training
 from gdpnet.training.label_noise import name_suspected, without_suspected
 from gdpnet.training.link_task import LinksTask
 from gdpnet.training.state import Epoch, begin_training
@@ -42,6 +44,7 @@ def fit_model(
     callbacks: Iterable[Callback | Callable[[Epoch], object]] = (),
 ) -> TrainedModel:
     """Train a model for the configured task; see `gdpnet.GDPNet.fit`."""
+    graph = graph.fit_columns(split_for_training(graph, seed) == SPLITS.index("train"))
     task = TASKS[config.task.kind](graph, config, seed, device, objective, held_out)
     data, key = task.data, Key.of(seed)
     each = [one if isinstance(one, Callback) else OnEpoch(one) for one in callbacks]
@@ -59,6 +62,7 @@ def fit_model(
         seed=seed,
         networks=networks,
         columns=Columns.of(task.graph, config),
+        encoding=None if task.graph.table is None else task.graph.table.encoding,
         classes=np.array(task.class_names),
         task=learned,
         weights=found.weights,

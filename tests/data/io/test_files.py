@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 
 from gdpnet._core.files import atomic_path
-from gdpnet.data.features import SparseRows
+from gdpnet.data.features import ONE_HOT_NOTE, SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.data.io.files import Columns, edge_table, read_graph, write_tables
@@ -25,6 +25,7 @@ EDGES = "source,target\na,b\nb,c\n"
 
 
 def folder(tmp_path: Path, nodes: str | bytes | None = NODES, edges: str | bytes | None = EDGES) -> Path:
+    tmp_path.mkdir(exist_ok=True)
     for name, content in (("nodes.csv", nodes), ("edges.csv", edges)):
         if content is not None:
             (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
@@ -128,7 +129,7 @@ def test_a_hand_written_folder_is_read(tmp_path):
     assert graph.split.tolist() == [1, 2, 0]
     assert graph.features.tolist() == [[1.0], [2.0], [3.0]]
     assert graph.neighbour.tolist() == [1, 0, 2, 1]
-    assert "feature columns: age" in graph.notes
+    assert graph.feature_names == ("age",)
 
 
 def test_ids_keep_their_leading_zeros_and_odd_words(tmp_path):
@@ -202,11 +203,8 @@ def test_true_and_false_numbers_as_text_and_a_byte_order_mark_are_read(tmp_path)
 
 
 def test_the_row_numbers_that_pandas_writes_are_not_features(tmp_path):
-    assert read_graph(folder(tmp_path, ",id,f\n0,a,5\n1,b,6\n2,c,7\n")).features.tolist() == [
-        [5.0],
-        [6.0],
-        [7.0],
-    ]
+    graph = read_graph(folder(tmp_path, ",id,f\n0,a,0.5\n1,b,-0.5\n2,c,0.1\n"))
+    assert graph.feature_names == ("f",)
 
 
 def test_tables_of_different_formats_agree_on_ids(tmp_path):
@@ -401,42 +399,6 @@ def test_features_in_two_places_are_refused(tmp_path):
             "{nodes} does not hold usable nodes: the graph is empty: it has no node",
         ),
         (
-            "id,f\na,1\nb,two\nc,3\n",
-            EDGES,
-            "column 'f' of {nodes} must hold numbers, found 'two' in row 2; "
-            "name the feature columns to leave it out",
-        ),
-        (
-            "id,f\na,1\nb,\nc,3\n",
-            EDGES,
-            "column 'f' of {nodes} must hold a finite number in every row, found nothing for node 'b'; "
-            "name the feature columns to leave it out",
-        ),
-        (
-            "id,f\na,\nb,\nc,\n",
-            EDGES,
-            "column 'f' of {nodes} must hold a finite number in every row, found nothing for node 'a'; "
-            "name the feature columns to leave it out",
-        ),
-        (
-            "id,f\na,1\nb,2\nc,-inf\n",
-            EDGES,
-            "column 'f' of {nodes} must hold a finite number in every row, found -inf for node 'c'; "
-            "name the feature columns to leave it out",
-        ),
-        (
-            "id,f\na,1\nb,1e300\nc,1\n",
-            EDGES,
-            "column 'f' of {nodes} must hold a finite number in every row, found 1e+300 for node 'b'; "
-            "name the feature columns to leave it out",
-        ),
-        (
-            "id,day\na,2020-01-01\nb,2020-01-02\nc,2020-01-03\n",
-            EDGES,
-            "column 'day' of {nodes} must hold numbers, found '2020-01-01' in row 1; "
-            "name the feature columns to leave it out",
-        ),
-        (
             "id,split,f\na,train,1\nb,trian,2\nc,,3\n",
             EDGES,
             "column 'split' of {nodes} must hold train, validation, test or nothing, found 'trian'; "
@@ -477,7 +439,8 @@ def test_bad_tables_are_refused_in_one_sentence(tmp_path, nodes, edges, sentence
         (Columns(label="lable"), "{nodes} must have a column 'lable'; did you mean 'label'?"),
         (Columns(split="part"), "{nodes} must have a column 'part'; known are age, id, label, split"),
         (Columns(features=("agee",)), "{nodes} must have a column 'agee'; did you mean 'age'?"),
-        (Columns(features=("label",)), "column 'label' of {nodes} must hold numbers, found 'x' in row 1"),
+        (Columns(drop=("agee",)), "{nodes} must have a column 'agee'; did you mean 'age'?"),
+        (Columns(text=("titel",)), "{nodes} must have a column 'titel'; known are age, id, label, split"),
     ],
 )
 def test_a_column_that_the_user_names_must_be_there_and_fit(tmp_path, columns, sentence):
@@ -514,21 +477,51 @@ def test_a_parquet_file_with_a_changed_page_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "sentence"),
+    ("cells", "found"),
     [
-        ([[1.0], [2.0]], "column 'f' of {path} must hold numbers, found '[1.0]' in row 1"),
-        ([None, "x"], "column 'f' of {path} must hold numbers, found 'x' in row 2"),
-        (
-            [1.0, None],
-            "column 'f' of {path} must hold a finite number in every row, found nothing for node 'b'",
-        ),
+        (("1", "", "3"), {"f", "f is missing"}),
+        (("1", "-inf", "3"), {"f", "f is missing"}),
+        (("red", "blue", "red"), {"f=red", "f=blue"}),
+        (("2020-01-01", "2020-01-02", "2020-01-05"), {"f"}),
+        (("yes", "no", "no"), {"f"}),
     ],
 )
-def test_parquet_features_that_are_not_numbers_are_refused(tmp_path, values, sentence):
-    path = tmp_path / "nodes.parquet"
-    write_table(pa.table({"id": ["a", "b"], "f": values}), path)
-    write_table(pa.table({"source": ["a"], "target": ["b"]}), tmp_path / "edges.parquet")
-    refused(tmp_path, sentence.format(path=path), columns=Columns(features=("f",)))
+def test_columns_of_any_kind_become_features(tmp_path, cells, found):
+    rows = "".join(
+        f"{name},{cell},{number}\n" for name, cell, number in zip("abc", cells, (5, 6, 7), strict=True)
+    )
+    graph = read_graph(folder(tmp_path, f"id,f,g\n{rows}"))
+    assert set(graph.feature_names) == found | {"g"}
+    assert bool(torch.isfinite(graph.features).all())
+
+
+def test_feature_columns_are_chosen_by_pattern_and_left_out_by_name(tmp_path):
+    path = folder(tmp_path, "id,w1,w2,v\na,1,0,5\nb,0,1,6\nc,0,0,7\n")
+    assert read_graph(path, columns=Columns(features=("w*",))).feature_names == ("w1", "w2")
+    assert read_graph(path, columns=Columns(drop=("w1",))).table.columns.column_names == ["w2", "v"]
+
+
+def test_the_columns_of_a_table_are_written_as_they_came(tmp_path):
+    graph = read_graph(folder(tmp_path, "id,town,age\na,Rome,20\nb,,31\nc,Oslo,\n"))
+    write_tables(graph, tmp_path / "again", "csv")
+    again = read_graph(tmp_path / "again")
+    assert again.table.columns.to_pydict() == {"town": ["Rome", "", "Oslo"], "age": [20, 31, None]}
+    assert_same(again, graph)
+
+
+def test_the_encoding_is_fitted_on_training_nodes_alone(tmp_path):
+    rows = "a,train,1\nb,train,200\nc,train,3000\nd,test,{}\n"
+    one, other = (
+        read_graph(folder(tmp_path / str(last), "id,split,x\n" + rows.format(last), "source,target\na,b\n"))
+        for last in (4, 10**9)
+    )
+    assert one.table.encoding == other.table.encoding
+
+
+def test_a_table_of_which_no_column_can_be_used_gives_one_hot_features(tmp_path):
+    graph = read_graph(folder(tmp_path, "id,same\na,x\nb,x\nc,x\n"))
+    assert not graph.has_features
+    assert ONE_HOT_NOTE in graph.notes
 
 
 def test_ids_and_labels_that_are_fractions_are_refused(tmp_path):

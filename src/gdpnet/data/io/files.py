@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,15 +30,18 @@ from gdpnet.data.io.csv_parquet import (
 )
 from gdpnet.data.io.npz import read_npz
 from gdpnet.data.io.store import is_store, open_store
-from gdpnet.data.validation import SPLITS, whole_or_text_ids
-from gdpnet.errors import GraphError
+from gdpnet.data.tables.columns import CATEGORY, TEXT
+from gdpnet.data.tables.node_table import MARK, NodeTable
+from gdpnet.data.validation import SPLITS, UNKNOWN, whole_or_text_ids
+from gdpnet.errors import GraphError, nearest
 
 
 @dataclass(frozen=True)
 class Columns:
     """Names of the table columns; ``label``, ``split`` and ``weight`` may be absent if they have their default names.
 
-    ``features`` names the feature columns in order; by default they are all remaining columns.
+    ``features`` and ``drop`` are names or patterns (``w*``) of the feature columns to use and to leave out; by
+    default all remaining columns are used. Those in ``text`` are read as words, those in ``category`` as categories.
     """
 
     source: str = "source"
@@ -47,6 +51,9 @@ class Columns:
     label: str = "label"
     split: str = "split"
     features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    category: tuple[str, ...] = ()
 
 
 USUAL_COLUMNS = Columns()
@@ -86,7 +93,8 @@ def write_tables(
     if f".{format}" not in SUFFIXES:
         raise GraphError(f"the format of tables must be csv or parquet, found '{format}'")
     tables = {"nodes": _node_table(graph), "edges": _full_edge_table(graph, extra_edge_columns or {})}
-    if isinstance(graph.features, SparseRows):
+    of_table = graph.table is not None and graph.table.columns is not None
+    if isinstance(graph.features, SparseRows) and not of_table:
         tables["features"] = _long_table(graph, graph.features)
     for stem in ("nodes", "edges", "features"):
         for suffix in SUFFIXES:
@@ -127,12 +135,16 @@ def _node_table(graph: Graph) -> Any:
     if bool(graph.split.any()):
         splits = np.array([None, *SPLITS[1:]], dtype=object)
         table["split"] = pa.array(splits[graph.split.numpy()], pa.string())
-    if isinstance(graph.features, Tensor):
+    if graph.table is not None and graph.table.columns is not None:
+        own = graph.table.columns
+        table |= {name: own.column(name) for name in own.column_names if name not in ("id", "label", "split")}
+    elif isinstance(graph.features, Tensor):
         dense = graph.features.numpy()
         columns = graph.feature_names or ()
         if len(set(columns)) != graph.num_features or not {"id", "label", "split"}.isdisjoint(columns):
             columns = tuple(f"f{place}" for place in range(graph.num_features))
         table |= {name: pa.array(dense[:, place]) for place, name in enumerate(columns)}
+        return pa.table(table).replace_schema_metadata({MARK: b"features"})
     return pa.table(table)
 
 
@@ -169,7 +181,8 @@ def _read_folder(folder: Path, columns: Columns, directed: bool) -> Graph:
     label, split = (_optional(nodes, columns, role, node_path) for role in ("label", "split"))
     labels, names = (None, None) if label is None else code_labels(*label)
     codes = None if split is None else code_split(*split)
-    features, feature_names, notes = _read_features(folder, nodes, ids, columns, node_path)
+    table = _node_columns(nodes, columns, node_path)
+    features, feature_names, notes = _read_features(folder, table, ids, node_path)
     edge_index, weight = _read_edges(edge_path, columns, ids, node_path)
     try:
         graph = Graph.build(
@@ -184,7 +197,25 @@ def _read_folder(folder: Path, columns: Columns, directed: bool) -> Graph:
     except GraphError as error:
         raise GraphError(f"{node_path} does not hold usable nodes: {error}") from error
     graph = replace(graph, feature_names=feature_names)
+    if table is not None:
+        kinds = dict.fromkeys(columns.text, TEXT) | dict.fromkeys(columns.category, CATEGORY)
+        graph = encoded_on(graph, NodeTable.fit(table, _rows_to_fit(graph), kinds))
     return with_weights(graph, edge_index, weight, directed=directed)
+
+
+def encoded_on(graph: Graph, table: NodeTable) -> Graph:
+    """Return a graph with the features of a table, or as it is if none of the columns can be used."""
+    return (
+        graph.with_table(table)
+        if table.encoding.used
+        else replace(graph, table=table).with_notes(ONE_HOT_NOTE)
+    )
+
+
+def _rows_to_fit(graph: Graph) -> np.ndarray:
+    """Return the training nodes; without a split, the labelled ones."""
+    train = graph.split == SPLITS.index("train")
+    return (train if bool(train.any()) else graph.labels != UNKNOWN).numpy()
 
 
 def _read_edges(
@@ -198,39 +229,53 @@ def _read_edges(
 
 
 def _read_features(
-    folder: Path, nodes: Any, ids: Any, columns: Columns, node_path: Path
+    folder: Path, table: Any, ids: Any, node_path: Path
 ) -> tuple[Any, tuple[str, ...] | None, tuple[str, ...]]:
-    """Read dense features from the node table or sparse ones from the long table, or make one-hot ones.
+    """Read sparse features from the long table; return them, their names if they have any, and notes.
 
-    Returns the features, their names if they have any, and notes.
+    Without that table nodes are one-hot, until the columns of the node table become features.
     """
-    names, long_path = _feature_columns(nodes, columns), _table_path(folder, "features")
+    long_path = _table_path(folder, "features")
     if long_path is not None:
-        if names:
+        if table is not None:
             raise GraphError(
-                f"features must be in one place, found {long_path} and column '{names[0]}' of {node_path}"
+                f"features must be in one place, found {long_path} and column '{table.column_names[0]}' of "
+                f"{node_path}"
             )
         return _read_long(long_path, ids, node_path)
-    if not names:
-        return SparseRows.identity(len(ids)), None, (ONE_HOT_NOTE,)
-    dense = np.empty((len(ids), len(names)), dtype=np.float32)
-    try:
-        for place, name in enumerate(names):
-            dense[:, place] = read_numbers(nodes, name, node_path, ids)
-    except GraphError as error:
-        hint = "; name the feature columns to leave it out" if columns.features is None else ""
-        raise GraphError(f"{error}{hint}") from error
-    some = ", ".join(names) if len(names) <= 5 else f"{names[0]} to {names[-1]} ({len(names):,})"
-    return dense, names, (f"feature columns: {some}",) if columns.features is None else ()
+    return SparseRows.identity(len(ids)), None, () if table is not None else (ONE_HOT_NOTE,)
 
 
-def _feature_columns(nodes: Any, columns: Columns) -> tuple[str, ...]:
-    if columns.features is not None:
-        return columns.features
+def _node_columns(nodes: Any, columns: Columns, path: Path) -> Any:
+    """Return the columns of a node table that may become features; None if there are none."""
     # pandas writes its row index as a column without a name, or as __index_level_0__
     others = (columns.node, columns.label, columns.split, "")
-    names = (name for name in nodes.column_names if not name.startswith("__index_level_"))
-    return tuple(name for name in names if name not in others)
+    names = [
+        name for name in nodes.column_names if name not in others and not name.startswith("__index_level_")
+    ]
+    chosen = names
+    if columns.features is not None:
+        chosen = list(
+            dict.fromkeys(name for pattern in columns.features for name in _matching(pattern, names, path))
+        )
+    dropped = {name for pattern in columns.drop for name in _matching(pattern, names, path)}
+    for name in (*columns.text, *columns.category):
+        column_of(nodes, name, path)
+    chosen = [name for name in chosen if name not in dropped]
+    twice = [name for name in chosen if nodes.column_names.count(name) > 1]
+    if twice:
+        raise GraphError(
+            f"{path} must have one column '{twice[0]}', found {nodes.column_names.count(twice[0])}"
+        )
+    return nodes.select(chosen) if chosen else None
+
+
+def _matching(pattern: str, names: list[str], path: Path) -> list[str]:
+    """Return the names that a name or pattern stands for."""
+    found = [pattern] if pattern in names else fnmatch.filter(names, pattern)
+    if not found:
+        raise GraphError(f"{path} must have a column '{pattern}'{nearest(pattern, names)}")
+    return found
 
 
 def _read_long(

@@ -9,6 +9,8 @@ from gdpnet.data.datasets.known import DATASETS, check_name
 from gdpnet.data.datasets.synthetic import synthetic_graph
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import USUAL_COLUMNS, Columns, read_graph
+from gdpnet.data.splits import USUAL_SHARES, has_split, parse_shares, with_split
+from gdpnet.data.validation import SPLITS, UNKNOWN
 
 
 def open_graph(
@@ -20,10 +22,20 @@ def open_graph(
     split: str = "paper",
     seed: int = 0,
 ) -> Graph:
-    """Open a dataset by its name, the synthetic graph by ``synthetic``, or files by their path."""
+    """Open a dataset by its name, the synthetic graph by ``synthetic``, or files by their path.
+
+    Files without a split get one, stratified by class: ``split`` has its shares in percent, such as ``60/20/20``.
+    """
     check_name(name)
     if name == "synthetic":
         return synthetic_graph(seed=seed)
     if name in DATASETS:
         return load_dataset(name, data_dir, split=split, seed=seed)
-    return read_graph(Path(name), columns=columns, directed=directed)
+    graph = read_graph(Path(name), columns=columns, directed=directed)
+    if has_split(graph) or not bool((graph.labels != UNKNOWN).any()):
+        return graph
+    shares = parse_shares(split) if "/" in split else USUAL_SHARES
+    graph = with_split(graph, shares, seed)
+    return graph.fit_columns(graph.split == SPLITS.index("train")).with_notes(
+        "no split is given: {:.0%} of the labelled nodes train, {:.0%} validate, {:.0%} test".format(*shares)
+    )

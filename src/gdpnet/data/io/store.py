@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from gdpnet._core.files import new_folder
 from gdpnet.data.edge_weight import checked_weights
 from gdpnet.data.graph import Graph, Truth
 from gdpnet.data.io.arrays import TRUTH, Arrays, arrays_of, check_arrays, features_of, tensor_over
+from gdpnet.data.tables.encoding import Encoding
+from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import SPLIT_RULE, SPLITS, UNKNOWN
 from gdpnet.errors import GraphError
 
@@ -80,6 +82,7 @@ def new_store(
     class_names: tuple[str, ...],
     width: int | None = None,
     feature_names: tuple[str, ...] | None = None,
+    encoding: Encoding | None = None,
 ) -> Iterator[StoreWriter]:
     """Write a store to a new folder, whole or not at all; ``width`` is the number of sparse feature columns."""
     with new_folder(folder) as temporary:
@@ -87,6 +90,7 @@ def new_store(
         yield writer
         about = {"format": FORMAT, "version": VERSION, "class_names": list(class_names), "width": width}
         about |= {} if feature_names is None else {"feature_names": list(feature_names)}
+        about |= {} if encoding is None else {"encoding": encoding.to_dict()}
         text = json.dumps(about | {"arrays": writer.arrays}, indent=2)
         (temporary / ABOUT).write_text(text + "\n", encoding="utf-8")
 
@@ -96,7 +100,8 @@ def write_store(graph: Graph, folder: Path) -> None:
     arrays = arrays_of(graph)
     width = graph.num_features if "feature_column" in arrays else None
     bounds = {"neighbour": graph.num_nodes, "feature_column": width}
-    with new_store(folder, graph.class_names, width, graph.feature_names) as store:
+    encoding = None if graph.table is None else graph.table.encoding
+    with new_store(folder, graph.class_names, width, graph.feature_names, encoding) as store:
         for name, values in arrays.items():
             bound = bounds.get(name)
             if name != "node_ids" or not _is_range(values):
@@ -126,6 +131,8 @@ def open_store(folder: Path) -> Graph:
         graph = _graph_of(arrays, names, width)
         if feature_names := about.get("feature_names"):
             graph = graph.with_feature_names(feature_names)
+        if encoding := about.get("encoding"):
+            graph = replace(graph, table=NodeTable(Encoding.from_dict(encoding)))
         _check_edges(arrays, graph.row_ptr.numpy())
         _check_nodes(arrays, graph)
     except KeyError as error:

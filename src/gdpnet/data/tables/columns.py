@@ -81,7 +81,7 @@ def read_as(kind: str, values: Any) -> Any:
         return {NUMERIC: _text_as_numbers, BOOLEAN: _text_as_truth, DATE: _text_as_dates}[kind](values)
     if kind == DATE and _is_time(values.type):
         return _days(values)
-    if _is_number(values.type) or pa.types.is_boolean(values.type):
+    if is_number(values.type) or pa.types.is_boolean(values.type):
         values = pc.cast(values, pa.int8()) if pa.types.is_boolean(values.type) else values
         values = pc.cast(values, pa.float64(), safe=False)
         return pc.if_else(pc.less_equal(pc.abs(values), _LARGEST), values, None)
@@ -100,7 +100,7 @@ def _of_type(name: str, values: Any) -> Column:
         return Column(name, BOOLEAN, read_as(BOOLEAN, values))
     if _is_time(values.type):
         return Column(name, DATE, read_as(DATE, values))
-    if not _is_number(values.type):
+    if not is_number(values.type):
         return Column(name, LEFT_OUT, None, f"values of type {values.type}")
     if pa.types.is_integer(values.type) and _is_identifier(name, values):
         return Column(name, LEFT_OUT, None, "an identifier: another whole number in every row")
@@ -176,14 +176,15 @@ def expand_vectors(table: Any) -> Any:
         whole = values.combine_chunks()
         lists = pa.types.is_list(whole.type) or pa.types.is_fixed_size_list(whole.type)
         lengths = pc.unique(pc.list_value_length(whole)).to_pylist() if lists else []
-        if len(lengths) == 1 and lengths[0] and _is_number(whole.type.value_type):
+        if len(lengths) == 1 and lengths[0] and is_number(whole.type.value_type):
             columns |= {f"{name}[{place}]": pc.list_element(whole, place) for place in range(lengths[0])}
         else:
             columns[name] = values
     return pa.table(columns) if columns else table
 
 
-def _is_number(kind: Any) -> bool:
+def is_number(kind: Any) -> bool:
+    """Return whether an Arrow type is one of numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 

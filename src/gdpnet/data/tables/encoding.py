@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from gdpnet.data.tables.columns import (
     Column,
     expand_vectors,
     find_kind,
+    is_number,
     read_as,
 )
 from gdpnet.errors import GraphError, nearest
@@ -94,7 +95,17 @@ class Encoding:
             for column in read
         ]
         scaled = _need_scaling(read, fitted)
+        plain = [
+            is_number(values.type) and not read_as(NUMERIC, values).null_count for values in table.columns
+        ]
+        if not scaled and all(plain) and not given:
+            return cls.unchanged(table.column_names)  # constant ones too: all columns are alike
         return cls(tuple(_fit_column(*pair, scaled) for pair in zip(read, fitted, strict=True)), scaled)
+
+    @classmethod
+    def unchanged(cls, names: Iterable[str]) -> Encoding:
+        """Return the encoding of columns that are features already."""
+        return cls(tuple(ColumnEncoding(name, NUMERIC) for name in names), scaled=False)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -224,10 +235,11 @@ def _fit_column(read: Column, fitted: Column, scaled: bool) -> ColumnEncoding:
 
 
 def _middle_and_spread(number: Float[np.ndarray, "n"]) -> tuple[float, float]:
-    """Return median and spread: the inner half's width as a standard deviation, or that itself if it is zero."""
+    """Return the median, and the width of the inner half as a standard deviation, or that itself if it is near zero."""
     low, middle, high = np.quantile(number, [0.25, 0.5, 0.75])
-    spread = (high - low) / 1.349 or float(number.std()) or 1.0
-    return float(middle), float(spread)
+    inner, deviation = (high - low) / 1.349, float(number.std())
+    spread = inner if inner > 1e-6 * deviation else deviation
+    return float(middle), float(spread) if spread > np.finfo(np.float32).tiny else 1.0
 
 
 def _fit_words(name: str, values: Any) -> ColumnEncoding:
