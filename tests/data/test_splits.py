@@ -47,6 +47,6 @@ def test_more_folds_than_nodes_are_refused() -> None:
 
 def test_shares_are_read_from_percent() -> None:
     assert parse_shares("60/20/20") == (0.6, 0.2, 0.2)
-    for wrong in ("60/20", "60/20/30", "a/b/c", "0/50/50"):
+    for wrong in ("60/20", "60/20/30", "a/b/c", "120/-40/20"):
         with pytest.raises(ConfigError):
             parse_shares(wrong)

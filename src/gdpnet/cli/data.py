@@ -6,7 +6,8 @@ from functools import partial
 from typing import Annotated, Any
 
 from gdpnet.cli import options as opt
-from gdpnet.cli.output import print_graph, print_metrics, print_table
+from gdpnet.cli.describe import print_metrics
+from gdpnet.cli.output import print_graph, print_table
 from gdpnet.config import shipped_config
 from gdpnet.data.datasets.known import DATASETS, is_present
 from gdpnet.errors import ConfigError, GraphError, nearest

@@ -22,9 +22,8 @@ SUFFIXES = (".csv", ".parquet")
 
 
 Device = Literal["auto", "cpu", "cuda"]
-Split = Literal["paper", "random"]
 TaskKind = Literal["classification", "multi-label", "links", "clusters"]
-FeatureKind = Literal["one-hot", "structural"]
+FEATURE_KINDS = ("one-hot", "structural")
 
 
 def check_graph(name: str | None) -> str | None:
@@ -53,6 +52,17 @@ def check_columns(words: list[str] | None) -> list[str] | None:
         if role == "features" and len(set(names)) != len(names):
             raise ConfigError(f"--column features must name each column once, found '{name}'")
     return words
+
+
+def check_split(text: str) -> str:
+    """Refuse a split that is neither a name nor three percentages."""
+    if text in ("paper", "random"):
+        return text
+    parts = [part.strip() for part in text.split("/")]
+    whole = len(parts) == 3 and all(part.replace(".", "", 1).isdigit() for part in parts)
+    if not whole or abs(sum(map(float, parts)) - 100.0) > 1e-6 or float(parts[0]) == 0.0:
+        raise ConfigError(f"--split must be paper, random or percentages such as 60/20/20, found '{text}'")
+    return text
 
 
 def option(panel: str, spec: str, help_text: str, **more: Any) -> Any:
@@ -95,7 +105,16 @@ GraphNames = Annotated[
 RunPath = Annotated[
     Path, typer.Argument(metavar="RUN", callback=check_run, help="Run folder written by `gdpnet train`.")
 ]
-SplitName = Annotated[Split, data("--split", "Split of a named dataset: fixed, or drawn with the seed.")]
+SplitName = Annotated[
+    str,
+    data(
+        "--split SPLIT",
+        "Split of a named dataset: paper or random. For a graph of your own without a split: percentages of "
+        "training, validation and test nodes, such as 60/20/20.",
+        callback=check_split,
+        show_default="paper; 60/20/20",
+    ),
+]
 DataDir = Annotated[
     Path | None,
     data(
@@ -135,14 +154,24 @@ Hops = Annotated[
         show_default="setting policy.hops: 1",
     ),
 ]
-FeaturesOption = Annotated[
-    FeatureKind | None,
-    model(
-        "--features",
-        "Features of a graph that has none: one-hot, or structural features computed from the edges around a node, "
-        "which also work for new nodes and other graphs.",
-        show_default="setting features.missing: one-hot",
+FeatureColumns = Annotated[
+    str | None,
+    data(
+        "--features NAMES",
+        "Comma-separated names or patterns ('w*') of the feature columns. For a graph without features: one-hot, or "
+        "structural features computed from the edges around a node, which also work for new nodes and other graphs.",
+        show_default="all columns; one-hot without any",
     ),
+]
+Drop = Annotated[
+    str | None, data("--drop NAMES", "Comma-separated names or patterns of feature columns to leave out.")
+]
+TextColumns = Annotated[
+    str | None, data("--text NAMES", "Comma-separated names of columns whose words become features (tf-idf).")
+]
+CategoryColumns = Annotated[
+    str | None,
+    data("--category NAMES", "Comma-separated names of columns to read as categories, such as codes."),
 ]
 ConfigFile = Annotated[Path | None, model("--config FILE", "TOML file with settings; see `gdpnet settings`.")]
 Overrides = Annotated[
@@ -198,17 +227,27 @@ class GraphSource:
     """Column name by role, for the roles that have another name than usual."""
     directed: bool | None = None
     """Whether edges keep their direction; None if no option says so."""
+    missing: str | None = None
+    """What takes the place of features if there are none; None if no option says so."""
 
     @classmethod
     def of(
-        cls, data_dir: DataDir = None, columns: ColumnNames = None, directed: Directed = None
+        cls,
+        data_dir: DataDir = None,
+        columns: ColumnNames = None,
+        features: FeatureColumns = None,
+        drop: Drop = None,
+        text: TextColumns = None,
+        category: CategoryColumns = None,
+        directed: Directed = None,
     ) -> GraphSource:
         """Gather the options that say how to open a graph."""
-        named = dict(word.split("=", 1) for word in columns or [])
-        parts: dict[str, Any] = {
-            role: tuple(name.split(",")) if role == "features" else name for role, name in named.items()
-        }
-        return cls(data_dir, parts, directed)
+        parts: dict[str, Any] = dict(word.split("=", 1) for word in columns or [])
+        missing = features if features in FEATURE_KINDS else None
+        lists = {"features": None if missing else features, "drop": drop, "text": text, "category": category}
+        parts |= {role: names for role, names in lists.items() if names is not None}
+        listed = {role: tuple(parts[role].split(",")) for role in lists if role in parts}
+        return cls(data_dir, parts | listed, directed, missing)
 
     def to_record(self) -> dict[str, Any]:
         """Return what a run folder stores to open its graph again."""
@@ -216,17 +255,17 @@ class GraphSource:
         return {"data_dir": folder, "columns": dict(self.columns), "directed": bool(self.directed)}
 
     def or_from(self, record: Mapping[str, Any], *, same_graph: bool = True) -> GraphSource:
-        """Return these options, completed by those of a run's record; for another graph by the direction alone."""
+        """Return these options, completed by those of a run's record; for another graph by columns and direction."""
         if not record:
             return self
         directed = record["directed"] if self.directed is None else self.directed
-        if not same_graph:
-            return replace(self, directed=directed)
         columns = {
             role: tuple(name) if isinstance(name, list) else name for role, name in record["columns"].items()
         }
+        if not same_graph:
+            return replace(self, directed=directed, columns=self.columns or columns)
         known_dir = None if record["data_dir"] is None else Path(record["data_dir"])
-        return GraphSource(self.data_dir or known_dir, self.columns or columns, directed)
+        return GraphSource(self.data_dir or known_dir, self.columns or columns, directed, self.missing)
 
 
 def config_of(

@@ -60,12 +60,9 @@ def print_graph(name: str, graph: Graph) -> None:
     )
     for note in graph.notes:
         print(f"  note: {note}")
-
-
-def print_metrics(metrics: dict[str, Any]) -> None:
-    """Print one line per metric."""
-    for name, value in metrics.items():
-        print(f"  {name.replace('_', ' ')}: {text_of(value)}")
+    if graph.table is not None:
+        rows = graph.table.encoding.summary()
+        print_table("node columns", ("kind", "columns", "used as"), rows, text=3, fold=True)
 
 
 def print_scores(title: str, rows: list[Any], order: Iterable[str], measure: str | None = None) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from gdpnet.cli import options as opt
-from gdpnet.cli.output import ShardProgress, print_graph, print_metrics, print_table
+from gdpnet.cli.describe import print_metrics
+from gdpnet.cli.output import ShardProgress, print_graph, print_table
 from gdpnet.errors import ConfigError
 
 if TYPE_CHECKING:

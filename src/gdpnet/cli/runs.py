@@ -5,10 +5,13 @@ Imports torch, so commands import this module when they run.
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import torch
 from jaxtyping import Int
 from torch import Tensor
 
@@ -17,11 +20,14 @@ from gdpnet.cli.options import GraphSource
 from gdpnet.config import Config
 from gdpnet.data.datasets.known import DATASETS
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.csv_parquet import write_table
+from gdpnet.data.io.csv_parquet import read_table, write_table
 from gdpnet.data.io.files import Columns
 from gdpnet.data.io.open import open_graph
+from gdpnet.data.splits import ALL_TEST
+from gdpnet.data.validation import SPLITS, id_text
 from gdpnet.errors import ConfigError
 from gdpnet.estimator import GDPNet
+from gdpnet.inference.predictor import Predictor
 from gdpnet.training.checkpoint import RunFolder, check_same_graph, open_run
 from gdpnet.training.data import part_for_scoring
 
@@ -58,9 +64,11 @@ def model_and_graph(
     )
     name = about["graph"] if graph is None else graph
     same = absolute_name(name) == about["graph"]
-    split, seed = (about.get("split", "paper"), about["seed"]) if same else ("paper", model.seed)
+    # all labelled nodes of another graph are new to the model, and score it
+    split, seed = (about.get("split", "paper"), about["seed"]) if same else (ALL_TEST, model.seed)
     source = source.or_from(about.get("source", {}), same_graph=same)
-    return model, open_named(name, source, split, seed), name
+    opened = open_named(name, source, split, seed)
+    return model, with_split_of(opened, run) if same else opened, name
 
 
 def node_numbers(graph: Graph, ids: str | None, file: Path | None) -> Int[Tensor, "asked"] | None:
@@ -102,8 +110,11 @@ def part_to_score(graph: Graph, part: Graph, settings: Config, seed: int) -> Gra
     return part_for_scoring(graph, settings.training.max_nodes, settings.training.part_fan_out, seed)
 
 
-def save_run(model: GDPNet, graph: Graph, run: RunFolder) -> dict[str, Any]:
-    """Write the model, its scores on a graph, its figures and suspected label errors; return the scores."""
+def save_run(model: GDPNet, graph: Graph, run: RunFolder, fit_seconds: float | None = None) -> dict[str, Any]:
+    """Write the model, its scores on a graph, its figures and suspected label errors; return the scores.
+
+    With the seconds of the fit, simple methods are scored beside the model.
+    """
     from gdpnet.benchmark.evaluation import evaluate
     from gdpnet.benchmark.figures import draw_run
 
@@ -114,9 +125,40 @@ def save_run(model: GDPNet, graph: Graph, run: RunFolder) -> dict[str, Any]:
     metrics |= _report_suspected(model, run)
     if kind in ("links", "clusters") or bool((graph.labels[graph.nodes_in("test")] >= 0).any()):
         metrics |= evaluate(predictor)
+        if kind == "classification" and fit_seconds is not None:
+            metrics["check"] = _check(model, predictor, metrics, fit_seconds)
     write_json(run.metrics, metrics)
+    _write_split(graph, run)
     draw_run(predictor, run.figures)
     return metrics
+
+
+def _check(
+    model: GDPNet, predictor: Predictor, metrics: dict[str, Any], fit_seconds: float
+) -> dict[str, Any]:
+    """Return simple methods beside the model, and what to be careful about."""
+    from gdpnet.benchmark.sanity import check_model, verdict
+
+    rows = check_model(model, predictor, "test", fit_seconds)
+    return {"methods": [asdict(row) for row in rows], "warnings": verdict(rows, metrics)}
+
+
+def _write_split(graph: Graph, run: RunFolder) -> None:
+    """Write the split of the labelled nodes, so that the run is always scored on the same ones."""
+    chosen = graph.split.bool()
+    if bool(chosen.any()):
+        names = np.array(SPLITS)[graph.split[chosen].numpy()]
+        write_table(pa.table({"id": id_text(graph.node_ids[chosen.numpy()]), "split": names}), run.split)
+
+
+def with_split_of(graph: Graph, run: RunFolder) -> Graph:
+    """Return a graph that was read without a split with that of a run, by node id."""
+    if not run.split.is_file():
+        return graph
+    table = read_table(run.split, text=("id", "split"))
+    known = dict(zip(table["id"].to_pylist(), table["split"].to_pylist(), strict=True))
+    codes = [SPLITS.index(known.get(name, "none")) for name in id_text(graph.node_ids).tolist()]
+    return replace(graph, split=torch.tensor(codes, dtype=graph.split.dtype))
 
 
 def _report_suspected(model: GDPNet, run: RunFolder) -> dict[str, int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
 from gdpnet.cli import options as opt
-from gdpnet.cli.output import EpochProgress, print_graph, print_metrics, print_table
+from gdpnet.cli.describe import print_classes, print_metrics
+from gdpnet.cli.output import EpochProgress, print_graph, print_table
 from gdpnet.config import Config
 from gdpnet.errors import ConfigError, RunFolderError
 
@@ -57,11 +59,18 @@ def train(
     source: opt.GraphSource,
     task: opt.TaskOption = None,
     hops: opt.Hops = None,
-    features: opt.FeaturesOption = None,
     config: opt.ConfigFile = None,
     overrides: opt.Overrides = None,
     out: opt.RunFolderOut,
     resume: Annotated[bool, opt.flag(opt.OUTPUT, "--resume", "Continue the run in --out.")] = False,
+    check: Annotated[
+        bool,
+        opt.flag(
+            opt.OUTPUT,
+            "--check/--no-check",
+            "Score simple methods beside the model, in up to 20 % of its time.",
+        ),
+    ] = True,
     seed: opt.Seed = 0,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
@@ -70,7 +79,7 @@ def train(
     Interrupted training continues with --resume.
     """
     changes: dict[str, dict[str, Any]] = {} if hops is None else {"policy": {"hops": hops}}
-    changes |= {} if features is None else {"features": {"missing": features}}
+    changes |= {} if source.missing is None else {"features": {"missing": source.missing}}
     if resume and (config is not None or overrides or task is not None or changes):
         raise ConfigError(
             "--resume continues with the run's own settings: leave out --config, --set, --task, --hops and --features"
@@ -88,9 +97,10 @@ def train(
         run, settings, loaded, seed = continue_run(out, graph, source)
     else:
         loaded = open_named(graph, source, split, seed)
-        if features is not None and loaded.has_features:
+        if source.missing is not None and loaded.has_features:
             raise ConfigError(
-                f"--features is for graphs without features: leave it out, this graph has {loaded.num_features}"
+                f"--features {source.missing} is for graphs without features: leave it out, this graph has "
+                f"{loaded.num_features}"
             )
     model = GDPNet.from_config(settings, seed=seed, device=device)
     # may refuse the graph, so it comes before a folder is made
@@ -98,10 +108,12 @@ def train(
     if not resume:
         run = create_run(out, settings, absolute_name(graph), loaded, seed, split, source.to_record())
     print_graph(graph, loaded)
+    print_classes(loaded)
     scored = part_to_score(loaded, part, settings, seed)
+    start = time.perf_counter()
     with EpochProgress(settings.training.warmup + settings.training.epochs) as progress:
         model.fit(part, callbacks=[Checkpoint(run), progress])
-    metrics = save_run(model, scored, run)
+    metrics = save_run(model, scored, run, time.perf_counter() - start if check else None)
     print_metrics(metrics)
     print(f"run folder: {run.path}")
     return {"run": str(run.path), "graph": graph, "seed": seed} | metrics

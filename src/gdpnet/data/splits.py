@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -18,18 +17,21 @@ from gdpnet.errors import ConfigError, GraphError
 USUAL_SHARES = (0.6, 0.2, 0.2)
 """Shares of training, validation and test nodes."""
 
+ALL_TEST = "0/0/100"
+"""The split of a graph that a model was not trained on."""
+
 FEW_TEST_NODES = 50
 """With fewer labelled test nodes than this a single split says little, and scores are cross-validated."""
 
 
 def parse_shares(text: str) -> tuple[float, float, float]:
     """Read ``60/20/20``: shares of training, validation and test nodes in percent."""
-    parts = text.split("/")
-    if len(parts) != 3 or not all(re.fullmatch(r"\d+(\.\d+)?", part.strip()) for part in parts):
-        raise ConfigError(f"a split must be three numbers such as 60/20/20, found '{text}'")
-    train, validation, test = (float(part) / 100.0 for part in parts)
-    if abs(train + validation + test - 1.0) > 1e-6 or train <= 0.0:
-        raise ConfigError(f"a split must sum to 100 and have training nodes, found '{text}'")
+    try:
+        train, validation, test = (float(part) / 100.0 for part in text.split("/"))
+    except ValueError as error:
+        raise ConfigError(f"a split must be three percentages such as 60/20/20, found '{text}'") from error
+    if abs(train + validation + test - 1.0) > 1e-6 or min(train, validation, test) < 0:
+        raise ConfigError(f"a split must sum to 100, found '{text}'")
     return train, validation, test
 
 
@@ -68,6 +70,8 @@ def cross_validation_splits(graph: Graph, folds: int, seed: int = 0) -> list[Int
 
 def _codes(count: int, shares: tuple[float, float, float]) -> np.ndarray:
     """Return split codes for the nodes of a class."""
+    if shares[2] == 1.0:
+        return np.full(count, SPLITS.index("test"))
     validation, test = (round(share * count) for share in shares[1:])
     test = min(max(test, int(shares[2] > 0)), count - 1)
     validation = min(max(validation, int(shares[1] > 0)), count - 1 - test)

@@ -16,6 +16,7 @@ _TAIL = 2.5
 _BINS = 10
 _SMALLEST = 1e-7
 _AT_ONCE = 1 << 22
+_MOST_DRAWS = 5_000_000
 
 Probabilities = Float[np.ndarray, "nodes classes"]
 Truth = Int[np.ndarray, "nodes"]
@@ -41,6 +42,7 @@ def classification_scores(
     scores = {name: None if np.isnan(value) else float(value) for name, value in found.items()}
     rng, size = np.random.default_rng(seed), max(1, _AT_ONCE // max(1, len(truth)))
     drawn: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
+    resamples = min(resamples, max(100, _MOST_DRAWS // max(1, len(truth)))) if resamples else 0
     for first in range(0, resamples, size):
         count = min(size, resamples - first)
         weights = rng.multinomial(len(truth), np.full(len(truth), 1.0 / len(truth)), count).astype(np.float64)
@@ -58,6 +60,12 @@ def classification_scores(
         "per_class": _per_class(counts, probabilities, truth, classes),
         "confusion": {"classes": [str(name) for name in classes], "counts": counts.tolist()},
     }
+
+
+def f1_scores(scores: Probabilities, truth: Truth) -> tuple[float, float]:
+    """Return micro and macro F1 of the classes with the highest scores."""
+    ones = np.ones((1, len(truth)))
+    return float(_micro_f1(scores, truth, ones)[0]), float(_macro_f1(scores, truth, ones)[0])
 
 
 def _confusion(

@@ -19,6 +19,7 @@ from gdpnet.data.link_split import check_mutual, split_links
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
+from gdpnet.inference.classification_metrics import classification_scores
 from gdpnet.inference.explain import Explanation, explain_node
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected, select
@@ -171,17 +172,35 @@ class LabelPredictor(Predictor):
         return classes[found.argmax(axis=1)]
 
     def score(self, split: str = "test") -> float:
-        """Return the task's quality on the labelled nodes of a split, micro-F1 for classes."""
-        graph, model = self.graph, self.model
-        nodes = graph.nodes_in(split)
+        """Return the task's quality on the labelled nodes of a split, micro-F1 for classes.
+
+        A class that the model does not know counts as wrong.
+        """
+        nodes, model = self._labelled(split), self.model
+        found = self._probabilities(nodes.to(model.device)).cpu()
         by_class = model.task is CLASSIFICATION
-        label = (model.labels_of(graph) if by_class else graph.labels)[nodes]
-        known = label != UNKNOWN
-        if not bool(known.any()):
-            raise GraphError(f"the graph has no labelled {split} node to score on")
-        found = self._probabilities(nodes[known].to(model.device)).cpu()
-        truth = label[known] if by_class else model.task.truth(graph)[nodes[known]]
+        truth = (model.labels_of(self.graph) if by_class else model.task.truth(self.graph))[nodes]
         return model.task.quality(found, truth)
+
+    def evaluate(self, split: str = "test") -> dict[str, Any]:
+        """Return scores on the labelled nodes of a split, each with a bootstrap interval, also by class."""
+        nodes, graph, model = self._labelled(split), self.graph, self.model
+        about = {"split": split, "nodes": nodes.numel()}
+        if model.task is not CLASSIFICATION:
+            return about | {"micro_f1": self.score(split)}
+        truth, found = model.labels_of(graph)[nodes].numpy(), self.probabilities(nodes)
+        strange = graph.labels[nodes].numpy()[truth == UNKNOWN]
+        names, counts = np.unique(np.array(graph.class_names, dtype=object)[strange], return_counts=True)
+        unknown = {str(name): int(count) for name, count in zip(names, counts, strict=True)}
+        scores = classification_scores(found.astype(np.float64), truth, model.classes.tolist())
+        return about | ({"unknown_classes": unknown} if unknown else {}) | scores
+
+    def _labelled(self, split: str) -> Int[Tensor, "scored"]:
+        nodes = self.graph.nodes_in(split)
+        nodes = nodes[self.graph.labels[nodes] != UNKNOWN]
+        if not nodes.numel():
+            raise GraphError(f"the graph has no labelled {split} node to score on")
+        return nodes
 
 
 class LinksPredictor(Predictor):

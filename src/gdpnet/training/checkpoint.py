@@ -31,9 +31,8 @@ class RunFolder:
         self.checkpoint = path / "checkpoint.safetensors"  # the state that a stopped run resumes from
         self.history = path / "history.jsonl"  # one line per epoch
         self.metrics = path / "metrics.json"  # the final ones
-        self.suspected = (
-            path / "suspected_labels.csv"
-        )  # suspected label errors, written only if there are any
+        self.suspected = path / "suspected_labels.csv"  # written only if there are any
+        self.split = path / "split.csv"  # the split of the nodes by their ids
         self.figures = path / "figures"  # a folder
 
 

@@ -9,7 +9,7 @@ from gdpnet.data.datasets.known import DATASETS, check_name
 from gdpnet.data.datasets.synthetic import synthetic_graph
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import USUAL_COLUMNS, Columns, read_graph
-from gdpnet.data.splits import USUAL_SHARES, has_split, parse_shares, with_split
+from gdpnet.data.splits import ALL_TEST, USUAL_SHARES, has_split, parse_shares, with_split
 from gdpnet.data.validation import SPLITS, UNKNOWN
 
 
@@ -36,6 +36,8 @@ def open_graph(
         return graph
     shares = parse_shares(split) if "/" in split else USUAL_SHARES
     graph = with_split(graph, shares, seed)
+    if split == ALL_TEST:
+        return graph.with_notes("no split is given: all labelled nodes test")
     return graph.fit_columns(graph.split == SPLITS.index("train")).with_notes(
         "no split is given: {:.0%} of the labelled nodes train, {:.0%} validate, {:.0%} test".format(*shares)
     )

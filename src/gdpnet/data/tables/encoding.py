@@ -235,7 +235,7 @@ def _fit_column(read: Column, fitted: Column, scaled: bool) -> ColumnEncoding:
 
 
 def _middle_and_spread(number: Float[np.ndarray, "n"]) -> tuple[float, float]:
-    """Return the median, and the width of the inner half as a standard deviation, or that itself if it is near zero."""
+    """Return the median, and the width of the inner half as a standard deviation, or that if it is near zero."""
     low, middle, high = np.quantile(number, [0.25, 0.5, 0.75])
     inner, deviation = (high - low) / 1.349, float(number.std())
     spread = inner if inner > 1e-6 * deviation else deviation

@@ -1,0 +1,68 @@
+"""Print what a user should know about a graph before training, and about a model after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gdpnet.cli.output import print_table, text_of
+
+if TYPE_CHECKING:
+    from gdpnet.data.graph import Graph
+
+MOST_CLASSES = 20
+"""Tables of classes are cut after this many rows."""
+
+_NESTED = ("intervals", "per_class", "confusion", "unknown_classes", "check")
+
+
+def print_classes(graph: Graph) -> None:
+    """Print the number of nodes per class and split, and what is likely wrong with the labels."""
+    from gdpnet.data.labels import class_counts, label_warnings
+
+    rows = class_counts(graph)
+    if not rows:
+        return
+    header = ("class", "training", "validation", "test", "other")
+    more = f", the first {MOST_CLASSES} of {len(rows)}" if len(rows) > MOST_CLASSES else ""
+    print_table(f"labelled nodes per class{more}", header, rows[:MOST_CLASSES])
+    for sentence in label_warnings(graph):
+        print(f"  warning: {sentence}")
+
+
+def print_metrics(metrics: dict[str, Any]) -> None:
+    """Print one line per score, with its interval if it has one, and a table of scores per class."""
+    intervals = metrics.get("intervals", {})
+    for name, value in metrics.items():
+        if name in _NESTED:
+            continue
+        low_high = intervals.get(name)
+        between = f" (95 % interval {low_high[0]:.3f} to {low_high[1]:.3f})" if low_high else ""
+        print(f"  {name.replace('_', ' ')}: {text_of(value)}{between}")
+    if unknown := metrics.get("unknown_classes"):
+        names = ", ".join(f"'{name}' ({count:,})" for name, count in list(unknown.items())[:5])
+        print(f"  warning: classes that the model does not know count as wrong: {names}")
+    if per_class := metrics.get("per_class"):
+        _print_per_class(per_class)
+    if check := metrics.get("check"):
+        _print_check(check)
+
+
+def _print_per_class(per_class: dict[str, dict[str, Any]]) -> None:
+    names = ("nodes", "predicted", "precision", "recall", "f1", "average_precision")
+    rows = [(name, *(scores[one] for one in names)) for name, scores in per_class.items()]
+    header = ("class", *(name.replace("_", " ") for name in names))
+    print_table("scores per class", header, rows[:MOST_CLASSES])
+
+
+def _print_check(check: dict[str, Any]) -> None:
+    """Print simple methods beside the model, and what to be careful about."""
+    names = ("method", "micro_f1", "macro_f1", "seconds")
+    rows = [
+        (*(one[name] for name in names[:3]), one["remark"] or f"{one['seconds']:.1f}")
+        for one in check["methods"]
+    ]
+    print_table(
+        "check: simple methods on the same test nodes", [name.replace("_", " ") for name in names], rows
+    )
+    for sentence in check["warnings"]:
+        print(f"  warning: {sentence}")
