@@ -13,7 +13,7 @@ import torch
 
 from gdpnet.cli import main
 from gdpnet.cli.data import NOISE_KINDS, generate
-from gdpnet.cli.options import COLUMN_ROLES, SUFFIXES, FeatureKind, TaskKind
+from gdpnet.cli.options import COLUMN_ROLES, FEATURE_KINDS, SUFFIXES, TaskKind
 from gdpnet.config import FeaturesSettings, TaskSettings
 from gdpnet.data.datasets.streamed import GeneratedSettings
 from gdpnet.data.graph import Graph
@@ -178,10 +178,10 @@ def test_the_options_of_generate_have_the_defaults_of_a_generated_graph():
 
 def test_names_that_the_help_lists_are_those_that_the_package_knows():
     assert set(NOISE_KINDS) == set(NOISES | attacks(torch.device("cpu")))
-    assert [field.name for field in fields(Columns)] == list(COLUMN_ROLES)
+    assert [field.name for field in fields(Columns)] == [*COLUMN_ROLES, "drop", "text", "category"]
     assert SUFFIXES == tables.SUFFIXES
     choices = {item.metadata["choices"] for item in (*fields(TaskSettings), *fields(FeaturesSettings))}
-    assert {get_args(TaskKind), get_args(FeatureKind)} <= choices
+    assert {get_args(TaskKind), FEATURE_KINDS} <= choices
 
 
 # --- bad input ---
@@ -211,7 +211,7 @@ def test_a_command_without_a_kind_or_with_an_unknown_split_is_refused(base, tmp_
     words = ("noise", base / "graph", "--out", tmp_path / "new")
     assert "--kind" in refuse(capsys, *words)
     said = refuse(capsys, *words, "--kind", "deleted-links=0.1", "--split", "odd")
-    assert "'odd' is not one of 'paper', 'random'" in said
+    assert "--split must be paper, random or percentages such as 60/20/20, found 'odd'" in said
 
 
 def test_a_folder_with_files_and_a_file_are_refused_and_an_empty_folder_is_taken(base, tmp_path, capsys):

@@ -164,12 +164,6 @@ class Graph:
         features = SparseRows.from_scipy(found) if sp.issparse(found) else torch.from_numpy(found)
         return replace(self, features=features, feature_names=table.encoding.feature_names, table=table)
 
-    def fit_columns(self, rows: Bool[Tensor, "nodes"]) -> Graph:
-        """Return the graph with its table, if it has one, encoded as some nodes, those for training, ask for."""
-        if self.table is None or self.table.columns is None or not self.table.encoding.used:
-            return self
-        return self.with_table(self.table.refit(rows.numpy()))
-
     def with_notes(self, *notes: str) -> Graph:
         """Return the graph with more notes on how it was read."""
         return replace(self, notes=(*self.notes, *notes))

@@ -45,8 +45,15 @@ def with_split(graph: Graph, shares: tuple[float, float, float] = USUAL_SHARES, 
 
     Every class is divided by itself. A class of one node trains, one of two trains and tests.
     """
-    folds = _codes_by_class(graph.labels, seed, lambda count: _codes(count, shares))
-    return replace(graph, split=folds)
+    split = _codes_by_class(graph.labels, seed, lambda count: _codes(count, shares))
+    return fit_columns(replace(graph, split=split), split)
+
+
+def fit_columns(graph: Graph, split: Int[Tensor, "nodes"]) -> Graph:
+    """Return a graph with its table, if it has one, encoded as the training nodes of a split ask for."""
+    if graph.table is None or graph.table.columns is None or not graph.table.encoding.used:
+        return graph
+    return graph.with_table(graph.table.refit((split == SPLITS.index("train")).numpy()))
 
 
 def cross_validation_splits(graph: Graph, folds: int, seed: int = 0) -> list[Int[Tensor, "nodes"]]:

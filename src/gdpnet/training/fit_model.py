@@ -12,7 +12,7 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
 from gdpnet.data.schema import Columns
-from gdpnet.data.validation import SPLITS
+from gdpnet.data.splits import fit_columns
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.networks import build_networks
 from gdpnet.representation.tasks import CLASSIFICATION, Task
@@ -44,7 +44,7 @@ def fit_model(
     callbacks: Iterable[Callback | Callable[[Epoch], object]] = (),
 ) -> TrainedModel:
     """Train a model for the configured task; see `gdpnet.GDPNet.fit`."""
-    graph = graph.fit_columns(split_for_training(graph, seed) == SPLITS.index("train"))
+    graph = fit_columns(graph, split_for_training(graph, seed))
     task = TASKS[config.task.kind](graph, config, seed, device, objective, held_out)
     data, key = task.data, Key.of(seed)
     each = [one if isinstance(one, Callback) else OnEpoch(one) for one in callbacks]

@@ -10,7 +10,7 @@ from gdpnet.data.datasets.synthetic import synthetic_graph
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import USUAL_COLUMNS, Columns, read_graph
 from gdpnet.data.splits import ALL_TEST, USUAL_SHARES, has_split, parse_shares, with_split
-from gdpnet.data.validation import SPLITS, UNKNOWN
+from gdpnet.data.validation import UNKNOWN
 
 
 def open_graph(
@@ -38,6 +38,6 @@ def open_graph(
     graph = with_split(graph, shares, seed)
     if split == ALL_TEST:
         return graph.with_notes("no split is given: all labelled nodes test")
-    return graph.fit_columns(graph.split == SPLITS.index("train")).with_notes(
+    return graph.with_notes(
         "no split is given: {:.0%} of the labelled nodes train, {:.0%} validate, {:.0%} test".format(*shares)
     )
