@@ -98,8 +98,7 @@ def cleaned_task(setting: Setting, variant: str, config: Config, device: str) ->
     """
     graph = noisy_graph(setting, device)
     model = GDPNet.from_config(variant_of(config, variant), seed=setting.seed, device=device).fit(graph)
-    task = make_task(graph, setting.seed)
-    return replace(task, train=model.denoise(task.train).graph, whole=model.denoise(graph).graph)
+    return make_task(graph, setting.seed, model.denoise)
 
 
 def check_tunable(methods: Iterable[str]) -> None:
@@ -164,9 +163,13 @@ def search_tasks(
         raise ConfigError("a search needs at least one task, found none")
     if not method.network:
         return method.settings, ()
-    tried = _try(trials, CANDIDATES, known)
-    tried += _try(trials, _deeper(_best_of(tried)), known)
-    return replace(method.settings, **_best_of(tried)), tuple(tried)
+    scored = list(known)
+    while new := _left(scored):
+        # one task after the other: scores of its edges are computed once
+        each = [[trial.score(candidate) for candidate in new] for trial in trials]
+        scored += [(one, sum(scores) / len(trials)) for one, *scores in zip(new, *each, strict=True)]
+    tried = tuple(one for candidate in _wanted(scored) for one in scored if one[0] == candidate)
+    return replace(method.settings, **_best_of(tried)), tried
 
 
 @dataclass(frozen=True)
@@ -191,34 +194,21 @@ class _Trial:
         return run_task(self.name, self.task, self.seed, self.device, settings).validation_f1
 
 
-def is_whole(tried: Iterable[Scored]) -> bool:
+def is_whole(scored: Sequence[Scored]) -> bool:
     """Return whether every candidate has been scored."""
-    scored = {_key(candidate): (candidate, score) for candidate, score in tried}
-    first = [scored.get(_key(candidate)) for candidate in CANDIDATES]
-    known = [one for one in first if one is not None]
-    return len(known) == len(first) and all(_key(one) in scored for one in _deeper(_best_of(known)))
+    return not _left(scored)
 
 
-def _deeper(best: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{**best, "layers": layers} for layers in DEPTHS]
+def _left(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+    return [one for one in _wanted(scored) if all(one != candidate for candidate, _ in scored)]
+
+
+def _wanted(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+    """Return the candidates that are tried first and, once all of these have a score, other depths of the best."""
+    first = [one for candidate in CANDIDATES for one in scored if one[0] == candidate]
+    whole = len(first) == len(CANDIDATES)
+    return [*CANDIDATES, *({**_best_of(first), "layers": layers} for layers in DEPTHS if whole)]
 
 
 def _best_of(tried: Iterable[Scored]) -> dict[str, Any]:
     return max(tried, key=lambda one: one[1])[0]
-
-
-def _try(
-    trials: Sequence[_Trial], candidates: Sequence[dict[str, Any]], known: Iterable[Scored]
-) -> list[Scored]:
-    """Return the mean score of every candidate over all trials."""
-    scored = {_key(candidate): score for candidate, score in known}
-    new = [candidate for candidate in candidates if _key(candidate) not in scored]
-    # one task after the other: scores of its edges are computed once
-    each = [[trial.score(candidate) for candidate in new] for trial in trials]
-    means = [sum(scores) / len(trials) for scores in zip(*each, strict=True)]
-    scored |= dict(zip(map(_key, new), means, strict=True))
-    return [(candidate, scored[_key(candidate)]) for candidate in candidates]
-
-
-def _key(candidate: dict[str, Any]) -> str:
-    return repr(sorted(candidate.items()))

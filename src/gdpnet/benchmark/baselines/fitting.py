@@ -76,10 +76,12 @@ class Task:
     """Labelled validation nodes, as indices into ``whole``."""
 
 
-def make_task(graph: Graph, seed: int) -> Task:
-    """Return the task of a graph, with the same training graph as GDPNet uses."""
+def make_task(graph: Graph, seed: int, denoise: Callable[[Graph], Any] | None = None) -> Task:
+    """Return the task of a graph, with the same training graph as GDPNet uses, or of both as GDPNet cleans them."""
     cut = cut_for_training(graph, seed)
-    return Task(cut.inner, graph, cut.seen, cut.targets, cut.validation)
+    graphs = cut.inner, graph
+    train, whole = graphs if denoise is None else (denoise(one).graph for one in graphs)
+    return Task(train, whole, cut.seen, cut.targets, cut.validation)
 
 
 @dataclass(frozen=True)
