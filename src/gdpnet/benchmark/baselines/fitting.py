@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gdpnet.benchmark.baselines.propagation import Links
-from gdpnet.data.features import normalise
+from gdpnet.data.features import normalise, to_dense
 from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError
 from gdpnet.representation.sparse import Table, table_of
@@ -126,6 +126,11 @@ def inputs_of(task: Task, device: torch.device) -> Inputs:
         num_features=task.whole.num_features,
         num_classes=task.whole.num_classes,
     )
+
+
+def unit_rows(graph: Graph) -> Float[Tensor, "nodes features"]:
+    """Return dense feature rows of unit length, as the layers of torch_geometric read them."""
+    return to_dense(normalise(graph.features, "l2"))
 
 
 @dataclass(frozen=True)
