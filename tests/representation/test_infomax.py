@@ -7,8 +7,7 @@ import torch
 
 from gdpnet.config import ClustersSettings, PropagationSettings
 from gdpnet.data.graph import Graph
-from gdpnet.representation.infomax import Encoder, fit_encoder
-from gdpnet.representation.propagation import Propagation
+from gdpnet.representation.propagation import Encoder, Propagation, fit_encoder
 
 
 def communities() -> tuple[torch.Tensor, Propagation, torch.Tensor]:

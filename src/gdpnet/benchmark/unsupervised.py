@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from gdpnet._core.device import pick_device
-from gdpnet.benchmark.baselines.unsupervised import CLUSTERERS, LINK_PREDICTORS, measure
+from gdpnet.benchmark.baselines.unsupervised import CLUSTERERS, LINK_PREDICTORS, LinkScorer, measure
 from gdpnet.benchmark.cases import Setting, noisy_graph, open_case, perturb
 from gdpnet.benchmark.evaluation import link_metrics, true_labels
 from gdpnet.benchmark.records import Record
@@ -113,7 +113,7 @@ def _link_metrics(trial: Trial) -> Record:
     found: Record = {}
     if trial.method in OURS:
         model = _fit(trial, graph, held_out=split.validation)
-        score = partial(inner_products, torch.from_numpy(model.embed(graph)))
+        score: LinkScorer = partial(inner_products, torch.from_numpy(model.embed(graph)))
         found = {"selects": model.trained_.selects} | _edge_auc(model, graph)
     else:
         fit = LINK_PREDICTORS[trial.method]
