@@ -5,9 +5,9 @@ The search is small and the same for every network, so that no method is at a di
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -158,40 +158,35 @@ def search_tasks(
     tried again.
     """
     method = method_of(name)
-    trials = [_Trial(name, task, seed, device) for task, seed in tasks]
-    if not trials:
+    scorers = [_scorer(name, task, seed, device) for task, seed in tasks]
+    if not scorers:
         raise ConfigError("a search needs at least one task, found none")
     if not method.network:
         return method.settings, ()
     scored = list(known)
     while new := _left(scored):
         # one task after the other: scores of its edges are computed once
-        each = [[trial.score(candidate) for candidate in new] for trial in trials]
-        scored += [(one, sum(scores) / len(trials)) for one, *scores in zip(new, *each, strict=True)]
+        each = [[score(candidate) for candidate in new] for score in scorers]
+        scored += [(one, sum(scores) / len(scorers)) for one, *scores in zip(new, *each, strict=True)]
     tried = tuple(one for candidate in _wanted(scored) for one in scored if one[0] == candidate)
     return replace(method.settings, **_best_of(tried)), tried
 
 
-@dataclass(frozen=True)
-class _Trial:
-    """One task and seed on which candidates are compared."""
+def _scorer(
+    name: str, task: Task, seed: int, device: torch.device | str
+) -> Callable[[dict[str, Any]], float]:
+    """Return a function from a candidate to its validation micro-F1 on one task."""
+    method, run = method_of(name), partial(run_task, name, task, seed, device)
 
-    name: str
-    task: Task
-    seed: int
-    device: torch.device | str
-
-    @cached_property
-    def choice(self) -> float | None:
+    @cache
+    def choice() -> float | None:
         """Return the parameter that the method chooses with its default settings, if any."""
-        if not method_of(self.name).chooses:
-            return None
-        return next(iter(run_task(self.name, self.task, self.seed, self.device).chosen.values()), None)
+        return next(iter(run().chosen.values()), None) if method.chooses else None
 
-    def score(self, candidate: dict[str, Any]) -> float:
-        """Return the validation micro-F1 of a candidate."""
-        settings = replace(method_of(self.name).settings, **candidate, choice=self.choice)
-        return run_task(self.name, self.task, self.seed, self.device, settings).validation_f1
+    def score(candidate: dict[str, Any]) -> float:
+        return run(replace(method.settings, **candidate, choice=choice())).validation_f1
+
+    return score
 
 
 def is_whole(scored: Sequence[Scored]) -> bool:
