@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
@@ -108,9 +107,9 @@ class Table:
 
     def best(self, dataset: str) -> str | None:
         """Return the method of highest mean on a dataset."""
-        means = {name: self.cells[(name, dataset)].mean for name in TABLES[self.name]}
-        known = {name: mean for name, mean in means.items() if not math.isnan(mean)}
-        return max(known, key=lambda name: known[name]) if known else None
+        cells = {name: self.cells[(name, dataset)] for name in TABLES[self.name]}
+        known = {name: cell.mean for name, cell in cells.items() if cell.scores}
+        return max(known, key=lambda name: known[name], default=None)
 
     def comparison(self, dataset: str) -> str:
         """Compare GDPNet with the best baseline on the seeds that both have, by a paired t-test."""
