@@ -88,6 +88,11 @@ class Trial:
         return [record_of(self.stub_of(name), self.device, measure) for name, measure in measures.items()]
 
 
+def baseline_names() -> list[str]:
+    """Return the names of all baselines."""
+    return list(METHODS)
+
+
 def known_methods() -> list[str]:
     """Return the names of all methods."""
     return [*METHODS, *VARIANTS, *CLEANED]

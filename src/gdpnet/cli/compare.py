@@ -290,10 +290,10 @@ def _methods_of(text: str) -> list[str]:
     if "all" not in names:
         return names
 
-    from gdpnet.benchmark.baselines.methods import METHODS
+    from gdpnet.benchmark.robustness import baseline_names
 
     named = (name for name in names if name != "all")
-    return list(dict.fromkeys([*named, *METHODS, *USUAL_METHODS.split(", ")]))
+    return list(dict.fromkeys([*named, *baseline_names(), *USUAL_METHODS.split(", ")]))
 
 
 def _rows_of(
