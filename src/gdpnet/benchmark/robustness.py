@@ -176,7 +176,11 @@ def _measures_of(trial: Trial, graph: Graph) -> dict[str, Callable[[], Record]]:
     config = variant_of(trial.config, cleaner_of(first))
     model = GDPNet.from_config(config, seed=seed, device=trial.device).fit(graph)
     seconds, cleaned = time.perf_counter() - start, model.denoise(graph)
-    task = cache(partial(make_task, graph, seed, model.denoise))
+
+    def denoise(one: Graph) -> Denoised:
+        return cleaned if one is graph else model.denoise(one)
+
+    task = cache(partial(make_task, graph, seed, denoise))
     return {
         name: partial(_network, trial, name, task, graph, cleaned.threshold)
         if name in CLEANED
