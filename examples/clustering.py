@@ -11,7 +11,7 @@ import torch
 from sklearn.metrics import normalized_mutual_info_score
 
 from gdpnet import GDPNet
-from gdpnet.benchmark.baselines.clusterers import CLUSTERERS
+from gdpnet.benchmark.baselines.unsupervised import CLUSTERERS
 from gdpnet.config import TaskSettings
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 

@@ -11,7 +11,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from gdpnet import GDPNet
-from gdpnet.benchmark.baselines.link_predictors import LINK_PREDICTORS
+from gdpnet.benchmark.baselines.unsupervised import LINK_PREDICTORS
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.link_split import split_links
 

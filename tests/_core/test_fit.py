@@ -101,3 +101,12 @@ def test_evaluations_record_no_gradients():
 
     fit(module, torch.optim.SGD(module.parameters(), lr=1.0), module.loss, evaluate, steps=2)
     assert enabled == [False, False]
+
+
+def test_a_step_may_have_a_loss_per_batch():
+    module = Counter()
+    optimiser = torch.optim.SGD(module.parameters(), lr=1.0)
+    fit(
+        module, optimiser, lambda: (module.loss() for _ in range(3)), lambda: (float(module.weight),), steps=2
+    )
+    assert int(module.weight) == 6

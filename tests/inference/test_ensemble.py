@@ -9,8 +9,8 @@ from gdpnet.inference import ensemble
 from gdpnet.inference.ensemble import Ensemble, HeadWeights, aggregate, cleaned_adjacency, hop_features
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected
+from gdpnet.representation.aggregator import HopwiseNetwork
 from gdpnet.representation.gcn import GCN
-from gdpnet.representation.hopwise import HopwiseNetwork
 from helpers.setups import random_graph, random_setup
 
 CONFIG = Config().with_values({"representation": {"width": 4}, "policy": {"hidden": [5, 4]}})

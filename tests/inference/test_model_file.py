@@ -32,8 +32,8 @@ from gdpnet.inference.ensemble import HeadWeights
 from gdpnet.inference.model import SuspectedLabel
 from gdpnet.inference.model_file import FORMAT_VERSION, read_tensors, write_tensors
 from gdpnet.inference.threshold import Choice
+from gdpnet.representation.aggregator import HopwiseNetwork
 from gdpnet.representation.gcn import GCN
-from gdpnet.representation.hopwise import HopwiseNetwork
 from helpers.small import FAST, fitted, noisy_graph
 
 TENSORS = {

@@ -23,7 +23,7 @@ from gdpnet.inference import select as inference
 from gdpnet.inference import streaming
 from gdpnet.inference.ensemble import HeadWeights
 from gdpnet.inference.streaming import denoise_to, embed_to
-from gdpnet.representation.hopwise import HopwiseNetwork
+from gdpnet.representation.aggregator import HopwiseNetwork
 from helpers.setups import random_graph
 from helpers.small import FAST, fitted, noisy_graph
 

@@ -17,8 +17,7 @@ from gdpnet.data.neighbour_sums import _mix_dense, mix_into
 from gdpnet.data.prepare import prepare, with_neighbourhoods
 from gdpnet.inference.ensemble import HeadWeights, embed_fold_models, hop_features
 from gdpnet.inference.select import Selected
-from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.hopwise import HopwiseNetwork
+from gdpnet.representation.aggregator import Aggregators, HopwiseNetwork
 from gdpnet.training import fit_hopwise_head as hopwise_head
 from gdpnet.training.data import make_training_data
 from gdpnet.training.fit_hopwise_head import (

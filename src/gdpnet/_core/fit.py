@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -24,7 +24,7 @@ class Fitted:
 def fit(
     module: nn.Module,
     optimiser: torch.optim.Optimizer,
-    loss: Callable[[], Tensor],
+    loss: Callable[[], Tensor | Iterable[Tensor]],
     evaluate: Callable[[], Score],
     *,
     steps: int,
@@ -34,6 +34,7 @@ def fit(
 ) -> Fitted:
     """Minimise a loss, and leave the module with the weights of the best evaluation.
 
+    A step may have several losses, one per batch, that are minimised one after the other.
     A score is greater if it is better. It is computed without gradients after every ``evaluate_every`` steps and
     after the last one. The fit stops once ``patience`` steps passed without a better one, which is looked at every
     ``check_every`` steps; without a patience it never stops early.
@@ -41,10 +42,11 @@ def fit(
     best: Score | None = None
     best_step, step, weights = 0, 0, _copy(module)
     for step in range(1, steps + 1):
-        value = loss()
-        optimiser.zero_grad(set_to_none=True)
-        value.backward()
-        optimiser.step()
+        found = loss()
+        for value in [found] if isinstance(found, Tensor) else found:
+            optimiser.zero_grad(set_to_none=True)
+            value.backward()
+            optimiser.step()
         if step % evaluate_every and step < steps:
             continue
         with torch.no_grad():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -32,9 +31,7 @@ def run_demo(
     metrics["micro_f1_all_neighbours"] = all_neighbours.score(graph)
     metrics["micro_f1_logistic_regression"] = f1_on_test(graph, run_method("lr", graph, seed).logits)
     metrics["defences"] = {name: _baseline(name, graph, seed, model.device_) for name in DEFENCES}
-    task = make_task(graph, seed)
-    task = replace(task, train=model.denoise(task.train).graph, whole=model.denoise(graph).graph)
-    cleaned = run_task("gcn", task, seed, model.device_)
+    cleaned = run_task("gcn", make_task(graph, seed, model.denoise), seed, model.device_)
     metrics["micro_f1_gcn_on_cleaned"] = f1_on_test(graph, cleaned.logits)
     return model, metrics
 

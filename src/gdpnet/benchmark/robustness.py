@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +82,7 @@ class Trial:
         """Return one record per method."""
         try:
             graph = noisy_graph(self.setting, self.device)
-            if self.methods[0] in METHODS:
-                measures = {self.methods[0]: partial(_baseline, self, graph)}
-            else:
-                measures = _cleaning_of(self, graph).measures()
+            measures = _measures_of(self, graph)
         except FAILURES as error:
             return [failure_of(self.stub_of(name), self.device, error) for name in self.methods]
         return [record_of(self.stub_of(name), self.device, measure) for name, measure in measures.items()]
@@ -137,68 +134,59 @@ def _baseline(trial: Trial, graph: Graph) -> Record:
     return metrics | {"seconds": round(found.seconds, 1), "config": found.settings}
 
 
-@dataclass(frozen=True)
-class _Cleaning:
-    """A GDPNet that is fitted to the graph of a trial."""
-
-    trial: Trial
-    graph: Graph
-    model: GDPNet
-    cleaned: Denoised
-    seconds: float
-
-    def measures(self) -> dict[str, Any]:
-        """Return how to measure each method of the trial."""
-        order = sorted(self.trial.methods, key=lambda name: name in CLEANED)
-        return {name: partial(self.of_network, name) if name in CLEANED else self.of_model for name in order}
-
-    @cached_property
-    def task(self) -> Task:
-        """Return the data of the networks on the cleaned graph."""
-        task = make_task(self.graph, self.trial.setting.seed)
-        return replace(task, train=self.model.denoise(task.train).graph, whole=self.cleaned.graph)
-
-    def of_model(self) -> Record:
-        """Return the metrics of GDPNet itself."""
-        cleaned = self.cleaned
-        logits = torch.from_numpy(self.model.predict_proba(self.graph))
-        return (
-            {"micro_f1": f1_on_test(self.graph, logits), "validation_f1": self.model.validation_f1_}
-            | link_metrics(self.graph, cleaned.keep_probability, cleaned.kept)
-            | calibration(self.graph, cleaned)
-            | {
-                "threshold": cleaned.threshold,
-                "suspected_labels": len(self.model.suspected_labels_),
-                "epochs": len(self.model.history_),
-                "seconds": round(self.seconds, 1),
-            }
-        )
-
-    def of_network(self, name: str) -> Record:
-        """Return the metrics of a network on the cleaned graph.
-
-        If cleaning removed no edge, the network keeps the settings that were tuned on the original graph. The
-        ``config`` of its record names those tuned on cleaned graphs, which identify it before anything is cleaned,
-        and ``settings`` those that it had.
-        """
-        trial, device = self.trial, pick_device(self.trial.device)
-        settings = trial.settings_of(CLEANED[name] if self.cleaned.threshold == KEEP_ALL else name)
-        found = run_task(CLEANED[name], self.task, trial.setting.seed, device, settings)
-        return {
-            "micro_f1": f1_on_test(self.graph, found.logits),
-            "validation_f1": found.validation_f1,
-            "threshold": self.cleaned.threshold,
-            "settings": asdict(settings),
-            "seconds": round(found.seconds, 1),
+def _gdpnet(graph: Graph, model: GDPNet, cleaned: Denoised, seconds: float) -> Record:
+    logits = torch.from_numpy(model.predict_proba(graph))
+    return (
+        {"micro_f1": f1_on_test(graph, logits), "validation_f1": model.validation_f1_}
+        | link_metrics(graph, cleaned.keep_probability, cleaned.kept)
+        | calibration(graph, cleaned)
+        | {
+            "threshold": cleaned.threshold,
+            "suspected_labels": len(model.suspected_labels_),
+            "epochs": len(model.history_),
+            "seconds": round(seconds, 1),
         }
+    )
 
 
-def _cleaning_of(trial: Trial, graph: Graph) -> _Cleaning:
-    config = variant_of(trial.config, cleaner_of(trial.methods[0]))
+def _network(trial: Trial, name: str, task: Callable[[], Task], graph: Graph, threshold: float) -> Record:
+    """Return the metrics of a network on the cleaned graph.
+
+    If cleaning removed no edge, the network keeps the settings that were tuned on the original graph. The ``config``
+    of its record names those tuned on cleaned graphs, which identify it before anything is cleaned, and ``settings``
+    those that it had.
+    """
+    settings = trial.settings_of(CLEANED[name] if threshold == KEEP_ALL else name)
+    found = run_task(CLEANED[name], task(), trial.setting.seed, pick_device(trial.device), settings)
+    return {
+        "micro_f1": f1_on_test(graph, found.logits),
+        "validation_f1": found.validation_f1,
+        "threshold": threshold,
+        "settings": asdict(settings),
+        "seconds": round(found.seconds, 1),
+    }
+
+
+def _measures_of(trial: Trial, graph: Graph) -> dict[str, Callable[[], Record]]:
+    """Return how to measure each method of a trial; its GDPNet is fitted here, once for all of them."""
+    first, seed = trial.methods[0], trial.setting.seed
+    if first in METHODS:
+        return {first: partial(_baseline, trial, graph)}
     start = time.perf_counter()
-    model = GDPNet.from_config(config, seed=trial.setting.seed, device=trial.device).fit(graph)
-    seconds = time.perf_counter() - start
-    return _Cleaning(trial, graph, model, model.denoise(graph), seconds)
+    config = variant_of(trial.config, cleaner_of(first))
+    model = GDPNet.from_config(config, seed=seed, device=trial.device).fit(graph)
+    seconds, cleaned = time.perf_counter() - start, model.denoise(graph)
+
+    def denoise(one: Graph) -> Denoised:
+        return cleaned if one is graph else model.denoise(one)
+
+    task = cache(partial(make_task, graph, seed, denoise))
+    return {
+        name: partial(_network, trial, name, task, graph, cleaned.threshold)
+        if name in CLEANED
+        else partial(_gdpnet, graph, model, cleaned, seconds)
+        for name in sorted(trial.methods, key=lambda name: name in CLEANED)
+    }
 
 
 LINK_METRICS = {

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,11 +122,8 @@ def _side_by_side(trials: Iterable[Trial], jobs: int) -> Iterator[list[Record]]:
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(os.getpid(),))
     try:
-        waiting: set[Future[list[Record]]] = {pool.submit(trial.run) for trial in trials}
-        while waiting:
-            ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for one in ended:
-                yield one.result()
+        for ended in as_completed([pool.submit(trial.run) for trial in trials]):
+            yield ended.result()
     except BrokenProcessPool as error:
         raise GDPNetError("a worker ended unexpectedly, perhaps out of memory; try fewer --jobs") from error
     finally:  # also after Ctrl-C or an error: cancel what waits and end what runs

@@ -5,9 +5,9 @@ The search is small and the same for every network, so that no method is at a di
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +98,7 @@ def cleaned_task(setting: Setting, variant: str, config: Config, device: str) ->
     """
     graph = noisy_graph(setting, device)
     model = GDPNet.from_config(variant_of(config, variant), seed=setting.seed, device=device).fit(graph)
-    task = make_task(graph, setting.seed)
-    return replace(task, train=model.denoise(task.train).graph, whole=model.denoise(graph).graph)
+    return make_task(graph, setting.seed, model.denoise)
 
 
 def check_tunable(methods: Iterable[str]) -> None:
@@ -159,66 +158,52 @@ def search_tasks(
     tried again.
     """
     method = method_of(name)
-    trials = [_Trial(name, task, seed, device) for task, seed in tasks]
-    if not trials:
+    scorers = [_scorer(name, task, seed, device) for task, seed in tasks]
+    if not scorers:
         raise ConfigError("a search needs at least one task, found none")
     if not method.network:
         return method.settings, ()
-    tried = _try(trials, CANDIDATES, known)
-    tried += _try(trials, _deeper(_best_of(tried)), known)
-    return replace(method.settings, **_best_of(tried)), tuple(tried)
+    scored = list(known)
+    while new := _left(scored):
+        # one task after the other: scores of its edges are computed once
+        each = [[score(candidate) for candidate in new] for score in scorers]
+        scored += [(one, sum(scores) / len(scorers)) for one, *scores in zip(new, *each, strict=True)]
+    tried = tuple(one for candidate in _wanted(scored) for one in scored if one[0] == candidate)
+    return replace(method.settings, **_best_of(tried)), tried
 
 
-@dataclass(frozen=True)
-class _Trial:
-    """One task and seed on which candidates are compared."""
+def _scorer(
+    name: str, task: Task, seed: int, device: torch.device | str
+) -> Callable[[dict[str, Any]], float]:
+    """Return a function from a candidate to its validation micro-F1 on one task."""
+    method, run = method_of(name), partial(run_task, name, task, seed, device)
 
-    name: str
-    task: Task
-    seed: int
-    device: torch.device | str
-
-    @cached_property
-    def choice(self) -> float | None:
+    @cache
+    def choice() -> float | None:
         """Return the parameter that the method chooses with its default settings, if any."""
-        if not method_of(self.name).chooses:
-            return None
-        return next(iter(run_task(self.name, self.task, self.seed, self.device).chosen.values()), None)
+        return next(iter(run().chosen.values()), None) if method.chooses else None
 
-    def score(self, candidate: dict[str, Any]) -> float:
-        """Return the validation micro-F1 of a candidate."""
-        settings = replace(method_of(self.name).settings, **candidate, choice=self.choice)
-        return run_task(self.name, self.task, self.seed, self.device, settings).validation_f1
+    def score(candidate: dict[str, Any]) -> float:
+        return run(replace(method.settings, **candidate, choice=choice())).validation_f1
+
+    return score
 
 
-def is_whole(tried: Iterable[Scored]) -> bool:
+def is_whole(scored: Sequence[Scored]) -> bool:
     """Return whether every candidate has been scored."""
-    scored = {_key(candidate): (candidate, score) for candidate, score in tried}
-    first = [scored.get(_key(candidate)) for candidate in CANDIDATES]
-    known = [one for one in first if one is not None]
-    return len(known) == len(first) and all(_key(one) in scored for one in _deeper(_best_of(known)))
+    return not _left(scored)
 
 
-def _deeper(best: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{**best, "layers": layers} for layers in DEPTHS]
+def _left(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+    return [one for one in _wanted(scored) if all(one != candidate for candidate, _ in scored)]
+
+
+def _wanted(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+    """Return the candidates that are tried first and, once all of these have a score, other depths of the best."""
+    first = [one for candidate in CANDIDATES for one in scored if one[0] == candidate]
+    whole = len(first) == len(CANDIDATES)
+    return [*CANDIDATES, *({**_best_of(first), "layers": layers} for layers in DEPTHS if whole)]
 
 
 def _best_of(tried: Iterable[Scored]) -> dict[str, Any]:
     return max(tried, key=lambda one: one[1])[0]
-
-
-def _try(
-    trials: Sequence[_Trial], candidates: Sequence[dict[str, Any]], known: Iterable[Scored]
-) -> list[Scored]:
-    """Return the mean score of every candidate over all trials."""
-    scored = {_key(candidate): score for candidate, score in known}
-    new = [candidate for candidate in candidates if _key(candidate) not in scored]
-    # one task after the other: scores of its edges are computed once
-    each = [[trial.score(candidate) for candidate in new] for trial in trials]
-    means = [sum(scores) / len(trials) for scores in zip(*each, strict=True)]
-    scored |= dict(zip(map(_key, new), means, strict=True))
-    return [(candidate, scored[_key(candidate)]) for candidate in candidates]
-
-
-def _key(candidate: dict[str, Any]) -> str:
-    return repr(sorted(candidate.items()))

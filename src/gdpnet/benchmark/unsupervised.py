@@ -16,9 +16,8 @@ import numpy as np
 import torch
 
 from gdpnet._core.device import pick_device
-from gdpnet.benchmark.baselines.clusterers import CLUSTERERS
-from gdpnet.benchmark.baselines.link_predictors import LINK_PREDICTORS, by_inner_product, measure
-from gdpnet.benchmark.cases import Setting, open_case, perturb
+from gdpnet.benchmark.baselines.unsupervised import CLUSTERERS, LINK_PREDICTORS, LinkScorer, measure
+from gdpnet.benchmark.cases import Setting, noisy_graph, open_case, perturb
 from gdpnet.benchmark.evaluation import link_metrics, true_labels
 from gdpnet.benchmark.records import Record
 from gdpnet.benchmark.sweep import Sweep, record_of
@@ -29,14 +28,13 @@ from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError, nearest
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.unsupervised import cluster_scores
+from gdpnet.representation.propagation import inner_products
 from gdpnet.training.unsupervised import clusters_of
 
 SWEEP = Sweep("task", ("task", "graph", "noise", "rate", "method"), ("task", "graph", "method"))
 
 OURS = ("gdpnet", "gdpnet:keep-everything")
 """GDPNet, and the same representations over all edges."""
-
-BASELINES: dict[str, Iterable[str]] = {"links": LINK_PREDICTORS, "clusters": CLUSTERERS}
 
 MEASURES = {
     "links": {"roc_auc": "ROC AUC", "average_precision": "average precision"},
@@ -82,7 +80,7 @@ class Trial:
 
 def known_methods(task: str) -> list[str]:
     """Return the names of all methods of a task."""
-    return [*OURS, *BASELINES[task]]
+    return [*OURS, *(LINK_PREDICTORS if task == "links" else CLUSTERERS)]
 
 
 def check_methods(task: str, methods: Iterable[str]) -> None:
@@ -115,7 +113,7 @@ def _link_metrics(trial: Trial) -> Record:
     found: Record = {}
     if trial.method in OURS:
         model = _fit(trial, graph, held_out=split.validation)
-        score = by_inner_product(torch.from_numpy(model.embed(graph)))
+        score: LinkScorer = partial(inner_products, torch.from_numpy(model.embed(graph)))
         found = {"selects": model.trained_.selects} | _edge_auc(model, graph)
     else:
         fit = LINK_PREDICTORS[trial.method]
@@ -130,7 +128,7 @@ def _link_metrics(trial: Trial) -> Record:
 
 
 def _cluster_metrics(trial: Trial) -> Record:
-    graph = perturb(open_case(trial.setting), trial.setting, trial.device)
+    graph = noisy_graph(trial.setting, trial.device)
     count = clusters_of(graph, trial.config.with_values({"task": {"kind": "clusters"}}))
     found: Record = {}
     if trial.method in OURS:

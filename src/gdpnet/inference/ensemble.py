@@ -15,9 +15,8 @@ from gdpnet.data.prepare import Prepared, message_to_target
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected, edges_of, with_neighbours
 from gdpnet.inference.threshold import KEEP_ALL, edge_weights
-from gdpnet.representation.aggregator import Aggregators, add_neighbours
+from gdpnet.representation.aggregator import Aggregators, HopwiseNetwork, add_neighbours
 from gdpnet.representation.gcn import NormalisedAdjacency
-from gdpnet.representation.hopwise import HopwiseNetwork
 
 _EDGES_AT_ONCE = 1 << 17
 _TARGETS_AT_ONCE = 1 << 14

@@ -9,11 +9,9 @@ from torch import Tensor, nn
 
 from gdpnet.config import Config
 from gdpnet.data.pair_features import pair_names
-from gdpnet.representation.aggregator import Aggregators
+from gdpnet.representation.aggregator import Aggregators, HopwiseNetwork
 from gdpnet.representation.gcn import GCN
-from gdpnet.representation.hopwise import HopwiseNetwork
-from gdpnet.representation.infomax import Encoder
-from gdpnet.representation.propagation import LinkPredictor
+from gdpnet.representation.propagation import Encoder, LinkPredictor
 from gdpnet.selection.policy import Policy
 
 

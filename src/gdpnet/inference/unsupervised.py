@@ -21,8 +21,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
 from gdpnet.data.prepare import Prepared
 from gdpnet.data.schema import as_read
-from gdpnet.representation.infomax import Encoder
-from gdpnet.representation.propagation import LinkPredictor, Propagation, inner_products
+from gdpnet.representation.propagation import Encoder, LinkPredictor, Propagation, inner_products
 
 
 def fit_basis(graph: Graph, rank: int) -> Float[Tensor, "features rank"]:

@@ -24,8 +24,7 @@ from gdpnet.data.features import Features, SparseRows, drop_inputs, drop_values,
 from gdpnet.data.prepare import Prepared
 from gdpnet.inference.ensemble import embed_fold_models, hop_features
 from gdpnet.inference.select import Selected
-from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.hopwise import HopwiseNetwork
+from gdpnet.representation.aggregator import Aggregators, HopwiseNetwork
 from gdpnet.representation.tasks import Task, may_learn
 from gdpnet.training.data import TrainingData
 

@@ -33,7 +33,7 @@ from gdpnet.inference.unsupervised import (
     propagation_over,
     reduce_features,
 )
-from gdpnet.representation.infomax import Encoder, fit_encoder
+from gdpnet.representation.propagation import Encoder, fit_encoder
 from gdpnet.representation.tasks import Clustering, Partners
 from gdpnet.training.data import TrainingData, cut_into_folds
 from gdpnet.training.state import TrainingState

@@ -11,9 +11,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from torch_geometric.transforms import GDC
 
-from gdpnet.benchmark.baselines import link_predictors, pro_gnn
+from gdpnet.benchmark.baselines import robust, unsupervised
 from gdpnet.benchmark.baselines.fitting import Settings, Side, fit_network, inputs_of, make_task
-from gdpnet.benchmark.baselines.link_predictors import LINK_PREDICTORS
 from gdpnet.benchmark.baselines.methods import METHODS, run_method, run_task
 from gdpnet.benchmark.baselines.networks import GAT, gcn, graphsage
 from gdpnet.benchmark.baselines.propagation import Links, neighbour_mean, symmetric_mean
@@ -29,6 +28,7 @@ from gdpnet.benchmark.baselines.sampling import (
     sampled_product,
     within_reach,
 )
+from gdpnet.benchmark.baselines.unsupervised import LINK_PREDICTORS
 from gdpnet.benchmark.tuning import CANDIDATES, DEPTHS, is_whole, search_tasks
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.features import SparseRows
@@ -98,7 +98,7 @@ def test_pro_gnn_names_its_package_and_its_limit(graph, monkeypatch):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=r"needs the package deeprobust, pip install 'gdpnet\[pro-gnn\]'"):
         run_method("pro-gnn", graph)
-    monkeypatch.setattr(pro_gnn, "MOST_NODES", 10)
+    monkeypatch.setattr(robust, "MOST_NODES", 10)
     with pytest.raises(GraphError, match=f"at most 10 nodes, found {graph.num_nodes}"):
         run_method("pro-gnn", graph)
 
@@ -110,7 +110,7 @@ def test_another_seed_predicts_something_else(graph):
 
 @pytest.mark.parametrize("name", list(LINK_PREDICTORS))
 def test_a_link_predictor_scores_the_same_for_the_same_seed(graph, name, monkeypatch):
-    monkeypatch.setattr(link_predictors, "EPOCHS", 5)
+    monkeypatch.setattr(unsupervised, "EPOCHS", 5)
     split = split_links(graph, 0)
     one, other = (LINK_PREDICTORS[name](split.train, split.validation, 0, CPU) for _ in range(2))
     assert torch.equal(one(split.test.ends), other(split.test.ends))

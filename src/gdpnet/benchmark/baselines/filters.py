@@ -180,17 +180,13 @@ def _score(task: Task, model: Any, tables: Iterable[np.ndarray]) -> tuple[Tensor
     """Score both graphs, both directions of a link alike; without a model all edges have the same score."""
     if model is None:
         return torch.ones(task.train.num_edges), torch.ones(task.whole.num_edges)
-    train, whole = (
-        symmetrise(_probability(model, table), graph.reverse)
-        for graph, table in zip((task.train, task.whole), tables, strict=True)
-    )
+
+    def score(graph: Graph, table: np.ndarray) -> Tensor:
+        chance = model.predict_proba(table)[:, 1] if len(table) else np.zeros(0)
+        return symmetrise(torch.from_numpy(chance).float(), graph.reverse)
+
+    train, whole = map(score, (task.train, task.whole), tables)
     return train, whole
-
-
-def _probability(model: Any, table: np.ndarray) -> Float[Tensor, "edges"]:
-    if table.shape[0] == 0:
-        return torch.zeros(0)
-    return torch.from_numpy(model.predict_proba(table)[:, 1]).float()
 
 
 def _cross_fitted_probabilities(

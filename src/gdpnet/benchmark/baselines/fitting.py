@@ -13,15 +13,16 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from gdpnet._core.fit import fit
 from gdpnet.benchmark.baselines.propagation import Links
-from gdpnet.data.features import normalise
+from gdpnet.data.features import normalise, to_dense
 from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError
 from gdpnet.representation.sparse import Table, table_of
 from gdpnet.training.data import cut_for_training
 
 _CHECK_EVERY = 10
-"""Epochs between two checks whether to stop; a check makes the host wait for the device."""
+"""Epochs between two checks whether to stop."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +77,12 @@ class Task:
     """Labelled validation nodes, as indices into ``whole``."""
 
 
-def make_task(graph: Graph, seed: int) -> Task:
-    """Return the task of a graph, with the same training graph as GDPNet uses."""
+def make_task(graph: Graph, seed: int, denoise: Callable[[Graph], Any] | None = None) -> Task:
+    """Return the task of a graph, with the same training graph as GDPNet uses, or of both as GDPNet cleans them."""
     cut = cut_for_training(graph, seed)
-    return Task(cut.inner, graph, cut.seen, cut.targets, cut.validation)
+    graphs = cut.inner, graph
+    train, whole = graphs if denoise is None else (denoise(one).graph for one in graphs)
+    return Task(train, whole, cut.seen, cut.targets, cut.validation)
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,11 @@ def inputs_of(task: Task, device: torch.device) -> Inputs:
     )
 
 
+def unit_rows(graph: Graph) -> Float[Tensor, "nodes features"]:
+    """Return dense feature rows of unit length, as the layers of torch_geometric read them."""
+    return to_dense(normalise(graph.features, "l2"))
+
+
 @dataclass(frozen=True)
 class Fitted:
     """A method at its best epoch: its logits for all nodes of the whole graph, and its validation scores."""
@@ -135,7 +143,7 @@ class Fitted:
     validation_loss: float
     epochs: int
     hidden: Float[Tensor, "nodes width"] | None = None
-    """The input of the last layer, for networks that have ``represent``."""
+    """The input of the last layer, of a method that is a network of layers."""
     chosen: dict[str, Any] = field(default_factory=dict)
     """The part of the settings that the method chose on validation."""
     keep_score: Float[Tensor, "edges"] | None = None
@@ -171,60 +179,36 @@ def fit_network(
     """
     known, device = inputs.validation.numel() > 0, inputs.targets.device
 
-    def evaluate(epoch: int) -> tuple[Tensor | float, Tensor | float]:
+    def epoch() -> Iterator[Tensor]:
+        network.train()
+        return losses(network, inputs, settings)
+
+    def evaluate() -> tuple[float, float]:
+        network.eval()
         if not known:
-            return epoch, -torch.inf
+            return torch.nan, -torch.inf
         logits = network(inputs.whole)[inputs.validation]
         f1 = (logits.argmax(dim=1) == inputs.validation_labels).float().mean()
-        return f1, -F.cross_entropy(logits, inputs.validation_labels)
+        return float(f1), -float(F.cross_entropy(logits, inputs.validation_labels))
 
     with seeded(seed, device):
-        network = build(inputs, settings).to(device)
-        epochs, f1, loss = _train(network, lambda: losses(network, inputs, settings), evaluate, settings)
+        network: Any = build(inputs, settings).to(device)
+        adam = torch.optim.Adam(
+            network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        found = fit(
+            network,
+            adam,
+            epoch,
+            evaluate,
+            steps=settings.epochs,
+            patience=settings.patience,
+            evaluate_every=1 if known else settings.epochs,
+            check_every=_CHECK_EVERY,
+        )
     with torch.no_grad():
-        represent = getattr(network, "represent", None)
-        hidden = None if represent is None else represent(inputs.whole).float().cpu()
-        logits = network(inputs.whole).float().cpu()
-    return Fitted(logits, f1 if known else torch.nan, -loss, epochs, hidden)
-
-
-def _train(
-    network: nn.Module,
-    losses: Callable[[], Iterator[Tensor]],
-    evaluate: Callable[[int], tuple[Tensor | float, Tensor | float]],
-    settings: Settings,
-) -> tuple[int, float, float]:
-    """Train until the patience ends and leave the network at its best epoch; return epochs run and the best scores.
-
-    ``evaluate`` takes the epoch; the greater first score is better, of equals the greater second. The best weights
-    stay on the device, so that no epoch waits for the host.
-    """
-    optimiser = torch.optim.Adam(
-        network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
-    )
-    best = [weight.detach().clone() for weight in network.parameters()]
-    scores = torch.full((2,), -torch.inf, dtype=torch.double, device=best[0].device)
-    best_epoch, epoch = torch.tensor(0, device=scores.device), 0
-    for epoch in range(1, settings.epochs + 1):
-        network.train()
-        for loss in losses():
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-        network.eval()
-        with torch.no_grad():
-            new = torch.stack([torch.as_tensor(one).to(scores) for one in evaluate(epoch)])
-            better = (new[0] > scores[0]) | ((new[0] == scores[0]) & (new[1] > scores[1]))
-            scores = torch.where(better, new, scores)
-            best_epoch = torch.where(better, epoch, best_epoch)
-            for kept, weight in zip(best, network.parameters(), strict=True):
-                kept.copy_(torch.where(better, weight, kept))
-        if epoch % _CHECK_EVERY == 0 and epoch - int(best_epoch) >= settings.patience:
-            break
-    with torch.no_grad():
-        for kept, weight in zip(best, network.parameters(), strict=True):
-            weight.copy_(kept)
-    return epoch, *scores.tolist()
+        hidden, logits = (read(inputs.whole).float().cpu() for read in (network.represent, network))
+    return Fitted(logits, found.score[0], -found.score[1], found.steps, hidden)
 
 
 def choose(name: str, options: Sequence[Any], settings: Settings, fit: Callable[[Any], Fitted]) -> Fitted:

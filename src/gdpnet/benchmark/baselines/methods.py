@@ -24,9 +24,8 @@ from gdpnet.benchmark.baselines.fitting import (
     whole_batch,
 )
 from gdpnet.benchmark.baselines.networks import GAT, gcn, graphsage, mlp
-from gdpnet.benchmark.baselines.pro_gnn import pro_gnn
 from gdpnet.benchmark.baselines.rewiring import diffused, low_rank
-from gdpnet.benchmark.baselines.robust import guarded, medians
+from gdpnet.benchmark.baselines.robust import guarded, medians, pro_gnn
 from gdpnet.benchmark.baselines.sampling import fastgcn, sampled_batches
 from gdpnet.data.features import normalise, to_numpy
 from gdpnet.data.graph import Graph

@@ -1,12 +1,21 @@
-"""Networks that trust similar neighbours more: GNNGuard and the soft median.
+"""Networks that trust some neighbours more: GNNGuard, the soft median and Pro-GNN.
 
 In GNNGuard (Zhang and Zitnik, 2020) neighbours weigh as much as they are similar, layer by layer. A soft median
 (Geisler et al., 2021) is a mean in which a neighbour far from the median weighs less; neighbourhoods are padded to
 the next power of two, so at most twice the values of the edges lie in memory.
+
+Pro-GNN (Jin et al., 2020), with the package deeprobust, learns the adjacency matrix and the network together. It
+holds a dense matrix and computes all its singular values every epoch, so that it is limited to graphs of a few
+thousand nodes. It is transductive: it learns on the whole graph, including features and edges of test nodes, which
+the other methods do not see.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import warnings
+from argparse import Namespace
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,24 +24,26 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from gdpnet._core.csr import sum_by_owner
 from gdpnet.benchmark.baselines.filters import similarity_scores
 from gdpnet.benchmark.baselines.fitting import (
     Fitted,
-    Inputs,
     Settings,
     Side,
     Task,
     choose,
     fit_network,
     inputs_of,
+    seeded,
+    unit_rows,
 )
-from gdpnet.benchmark.baselines.networks import Layer, Stack, layer_sizes
-from gdpnet.benchmark.baselines.propagation import Links, normalised_adjacency
+from gdpnet.benchmark.baselines.networks import Stack
+from gdpnet.benchmark.baselines.propagation import Links, normalised_adjacency, weights_of
 from gdpnet.data.graph import Graph
-from gdpnet.representation.sparse import drop_values, times
+from gdpnet.errors import ConfigError, GraphError
+from gdpnet.representation.sparse import times
 
 LEAST = 0.1
 """A cosine below this prunes the edge."""
@@ -43,31 +54,25 @@ MEMORY = 0.5
 TEMPERATURES = (0.5, 3.0)
 """Softness of the median, tried on validation; near zero only the neighbour nearest to it counts."""
 
+MOST_NODES = 5000
+"""Largest number of nodes for Pro-GNN."""
 
-class GNNGuard(nn.Module):
+
+class GNNGuard(Stack):
     """Layers whose edges weigh as much as the cosine of their inputs; at first that of the raw features."""
 
-    def __init__(self, inputs: Inputs, settings: Settings) -> None:
-        super().__init__()
-        self.dropout = settings.dropout
-        self.layers = nn.ModuleList(
-            Layer(before, after, message=True, own=False) for before, after in layer_sizes(inputs, settings)
-        )
-
-    def forward(self, side: Side) -> Float[Tensor, "nodes classes"]:
-        """Return the logits of every node."""
+    def _through(self, side: Side, layers: int) -> Any:
         links: Links = side.links
         rows: Any = side.features
         similarity, trust = links.weight, links.weight.new_zeros(0)
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(self.layers[:layers]):
             if number > 0:
-                rows = F.relu(rows)
-                similarity = _cosines(links, rows)
+                similarity = _cosines(links, self.activation(rows))
             fresh, own = trust_of(links, similarity)
             trust = fresh if number == 0 else MEMORY * trust + (1.0 - MEMORY) * fresh
             matrix = links.matrix.with_value(trust)
             rows = layer(
-                drop_values(rows, self.dropout, self.training),
+                self.between(rows, number),
                 lambda message, matrix=matrix, own=own: times(matrix, message) + own * message,
             )
         return rows
@@ -95,7 +100,7 @@ def guarded(task: Task, seed: int, device: torch.device, settings: Settings) -> 
         side.links.with_weight(similarity_scores(graph, "cosine").to(device))
         for side, graph in ((inputs.train, task.train), (inputs.whole, task.whole))
     )
-    return fit_network(GNNGuard, inputs.with_links(*links), settings, seed)
+    return fit_network(partial(GNNGuard, propagate=times), inputs.with_links(*links), settings, seed)
 
 
 @torch.no_grad()
@@ -175,3 +180,64 @@ def _weighted_median(
     half = weight.sum(dim=1)[:, None, None] / 2
     first = (reached >= half * (1.0 - 1e-6)).to(torch.uint8).argmax(dim=2, keepdim=True)
     return ordered.gather(2, first)[:, :, 0]
+
+
+def pro_gnn(task: Task, seed: int, device: torch.device, settings: Settings) -> Fitted:
+    """Train Pro-GNN with the default loss weights of the package; it scores edges by their learned weights."""
+    graph = task.whole
+    if graph.num_nodes > MOST_NODES:
+        raise GraphError(
+            f"Pro-GNN holds a dense adjacency matrix: at most {MOST_NODES:,} nodes, found {graph.num_nodes:,}"
+        )
+    package = _package()
+    features = unit_rows(graph).to(device)
+    adjacency = torch.zeros(graph.num_nodes, graph.num_nodes)
+    adjacency[graph.target, graph.neighbour] = weights_of(graph)
+    labels, train = graph.labels.to(device), task.seen[task.targets].to(device)
+    with seeded(seed, device), _quiet():
+        widths, place = (graph.num_features, settings.width, graph.num_classes), str(device)
+        network = package.GCN(*widths, dropout=settings.dropout, device=place)
+        model = package.ProGNN(network, _arguments(settings), place)
+        model.fit(features, adjacency.to(device), labels, train, task.validation.to(device))
+    return _read(model, features, labels, task, settings)
+
+
+@torch.no_grad()
+def _read(model: Any, features: Tensor, labels: Tensor, task: Task, settings: Settings) -> Fitted:
+    """Return the predictions of the best network on the best graph, and the learned edge weights."""
+    model.model.eval()
+    logits = model.model(features, model.best_graph).float()
+    asked = task.validation.to(labels.device)
+    f1 = float((logits[asked].argmax(dim=1) == labels[asked]).double().mean())
+    loss = float(F.cross_entropy(logits[asked], labels[asked]))
+    learned = model.estimator.estimated_adj.detach().cpu()
+    target, neighbour = task.whole.target, task.whole.neighbour
+    weight = (learned[target, neighbour] + learned[neighbour, target]) / 2
+    return Fitted(logits.cpu(), f1, loss, settings.epochs, keep_score=weight, kept=weight > 0)
+
+
+def _arguments(settings: Settings) -> Namespace:
+    """Return the settings as the package reads them, with the loss weights of its example."""
+    given = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay, "epochs": settings.epochs}
+    weights = {"alpha": 5e-4, "beta": 1.5, "gamma": 1.0, "lambda_": 0.0, "phi": 0.0}
+    steps = {"lr_adj": 0.01, "inner_steps": 2, "outer_steps": 1}
+    return Namespace(**given, **weights, **steps, symmetric=False, only_gcn=False, debug=False)
+
+
+def _package() -> Any:
+    try:
+        with _quiet():
+            from deeprobust.graph import defense
+    except ImportError as error:
+        raise ConfigError(
+            f"Pro-GNN needs the package deeprobust, pip install 'gdpnet[pro-gnn]' ({error})"
+        ) from error
+    return defense
+
+
+@contextlib.contextmanager
+def _quiet() -> Any:
+    """Silence what the package prints and warns of."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield

@@ -102,30 +102,20 @@ def _is_submodular(value: dict[frozenset[int], float], count: int) -> bool:
 def _greedy_share(scores: tuple[float, ...], best: dict[frozenset[int], float]) -> float:
     """Return the least share, over all sizes, of the best R that greedy selection reaches.
 
-    The reward of any first neighbour is one; greedy then takes the one of highest f, as the policy's order would.
+    The reward of any first neighbour is one; greedy takes the one of highest f, as the policy's order would. Later
+    rewards f / (f + kept) grow with f, so that its order is that of f.
     """
-    left, worst = set(range(len(scores))), 1.0
-    chosen: list[int] = []
-    while left:
-        kept = sum(_at(scores, chosen))
-        pick = max(left, key=lambda place: (scores[place] / (kept + scores[place]), scores[place]))
-        chosen.append(pick)
-        left.remove(pick)
-        most = max(reward for some, reward in best.items() if len(some) == len(chosen))
-        worst = min(worst, total(_at(scores, chosen)) / most)
-    return worst
+    greedy, shares = tuple(sorted(scores, reverse=True)), [1.0]
+    for size in range(1, len(scores) + 1):
+        most = max(reward for some, reward in best.items() if len(some) == size)
+        shares.append(total(greedy[:size]) / most)
+    return min(shares)
 
 
 def check_graph(graph: Graph, config: Config, seed: int, *, nodes: int = 100, most: int = 5) -> list[Check]:
     """Train AGG on all neighbours and check a sample of training nodes that have 2 to ``most`` neighbours."""
-    literal = config.with_values(
-        {
-            "training": {"selection": False},
-            "representation": {"hops": 1},
-            "hopwise": {"use": False},
-            "gcn": {"use": False},
-        }
-    )
+    changes = ("training.selection=false", "representation.hops=1", "hopwise.use=false", "gcn.use=false")
+    literal = config.with_overrides(changes)
     model = GDPNet.from_config(literal, seed=seed, device="cpu").fit(graph)
     degree = graph.row_ptr.diff()
     train = graph.nodes_in("train")

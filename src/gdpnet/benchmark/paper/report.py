@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,26 +91,25 @@ def _paper_grid(table: Table) -> Grid:
         )
         for method in table.methods
     )
-    comparisons = {dataset: table.comparison(dataset) for dataset in table.datasets}
     notes = tuple(
-        f"GDPNet on {dataset}: {text} (paired t-test)" for dataset, text in comparisons.items() if text
+        f"GDPNet on {dataset}: {text} (paired t-test)"
+        for dataset in table.datasets
+        if (text := table.comparison(dataset))
     )
     notes += _apart_note(cell.apart for cell in table.cells.values())
     about = "Mean ± standard deviation (trials), best in bold. Below: the paper's figures."
     return Grid(TITLES[table.name], about, ("method", *table.datasets), rows, notes)
 
 
-Rows = Mapping[tuple[str, float], Any]
-"""The rows of one graph and noise, by method and rate."""
-
-
 def _rate_cells(
-    rows: Rows,
+    rows: dict[tuple[str, float], Any],
     methods: Iterable[str],
-    score: Callable[[Any], tuple[float, float]],
-    below: Callable[[Any], str],
+    score: Callable[[Any], tuple[float, float, str]],
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return the columns and cells of a table with one line per method and one column per rate."""
+    """Return columns and cells of a table with a line per method and a column per rate.
+
+    ``score`` returns mean, deviation and what stands below them.
+    """
     rates = sorted({rate for _, rate in rows})
     best = {
         at: max((score(row)[0] for (_, rate), row in rows.items() if rate == at and row.seeds), default=0.0)
@@ -120,11 +119,11 @@ def _rate_cells(
     def cell(row: Any) -> str:
         if row is None or not row.seeds:
             return "" if row is None else "failed"
-        mean, deviation = score(row)
+        mean, deviation, below = score(row)
         failed = f", {row.failed} failed" if row.failed else ""
         mark = APART if getattr(row, "apart", False) else ""
         text = f"{mean:.3f} ± {deviation:.3f} ({row.seeds}{failed}){mark}"
-        return _cell(text, below(row), mean == best[row.rate])
+        return _cell(text, below, mean == best[row.rate])
 
     lines = tuple((_name(method), *(cell(rows.get((method, rate))) for rate in rates)) for method in methods)
     return ("method", *(f"rate {rate:g}" for rate in rates)), lines
@@ -138,7 +137,7 @@ def _robustness_grids(rows: list[robustness.Row]) -> list[Grid]:
         rates = sorted({rate for _, rate in mine})
         last = {method: row.mean for (method, rate), row in mine.items() if rate == rates[-1] and row.seeds}
         order = sorted(sorted({method for method, _ in mine}), key=lambda name: -last.get(name, 0.0))
-        columns, lines = _rate_cells(mine, order, lambda row: (row.mean, row.deviation), lambda row: "")
+        columns, lines = _rate_cells(mine, order, lambda row: (row.mean, row.deviation, ""))
         notes = _apart_note(row.apart for row in mine.values()) + _ablation_note(order)
         about = "Micro-F1 on test nodes, mean ± standard deviation (seeds), best in bold."
         grids.append(Grid(f"Noise: {graph}, {noise}", about, columns, lines, notes))
@@ -177,12 +176,11 @@ def _task_grid(task: str, graph: str, noise: str, rows: list[unsupervised.Row]) 
         if (row.task, row.graph, row.noise) == (task, graph, noise)
     }
     (first, name), *others = unsupervised.MEASURES[task].items()
-    columns, lines = _rate_cells(
-        mine,
-        dict.fromkeys(method for method, _ in mine),
-        lambda row: (row.mean[first], row.deviation[first]),
-        lambda row: ", ".join(f"{row.mean[key]:.3f}" for key, _ in others),
-    )
+
+    def score(row: unsupervised.Row) -> tuple[float, float, str]:
+        return row.mean[first], row.deviation[first], ", ".join(f"{row.mean[key]:.3f}" for key, _ in others)
+
+    columns, lines = _rate_cells(mine, dict.fromkeys(method for method, _ in mine), score)
     below = ", ".join(text for _, text in others)
     about = f"{name}, mean ± standard deviation (seeds), best in bold. Below: {below}."
     return Grid(f"{task.capitalize()}: {graph}, {noise}", about, columns, lines)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from scipy.stats import ttest_rel
 
 from gdpnet.benchmark.records import Record
 from gdpnet.benchmark.robustness import SWEEP, methods_apart
+from gdpnet.benchmark.sweep import has_ended
 
 DATASETS = ("cora", "pubmed", "dblp", "citeseer")
 """In the paper's order."""
@@ -29,10 +30,7 @@ NAMES = {
 }
 """The name of a method in a table."""
 
-Reported = dict[str, tuple[tuple[float, float], ...]]
-"""Mean and standard deviation by method, in the order of the datasets."""
-
-TABLE_2: Reported = {
+REPORTED: dict[str, tuple[tuple[float, float], ...]] = {
     "lr": ((0.799, 0.0106), (0.871, 0.0082), (0.784, 0.0103), (0.813, 0.0058)),
     "gat": ((0.819, 0.0045), (0.778, 0.0071), (0.736, 0.0082), (0.719, 0.0050)),
     "gcn": ((0.838, 0.0050), (0.826, 0.0022), (0.805, 0.0217), (0.829, 0.0156)),
@@ -40,14 +38,10 @@ TABLE_2: Reported = {
     "graphsage": ((0.867, 0.0052), (0.854, 0.0087), (0.803, 0.0128), (0.910, 0.0073)),
     "gdpnet-ro": ((0.879, 0.0214), (0.880, 0.0251), (0.832, 0.0097), (0.952, 0.0115)),
     "gdpnet": ((0.881, 0.0031), (0.893, 0.0057), (0.836, 0.0057), (0.957, 0.0033)),
-}
-
-TABLE_3: Reported = {
-    "gcn": TABLE_2["gcn"],
     "gdpnet>gcn": ((0.844, 0.0042), (0.838, 0.0037), (0.811, 0.0120), (0.834, 0.0206)),
-    "graphsage": TABLE_2["graphsage"],
     "gdpnet>graphsage": ((0.869, 0.0067), (0.865, 0.0057), (0.816, 0.0081), (0.937, 0.0070)),
 }
+"""Mean and standard deviation by method in both tables of the paper, in the order of the datasets."""
 
 TABLES = {
     "table2": ("lr", "gat", "gcn", "fastgcn", "graphsage", "graphsage-sampled", "gdpnet-ro", "gdpnet"),
@@ -59,8 +53,6 @@ TITLES = {
     "table2": "Table 2: node classification, micro-F1 on test nodes",
     "table3": "Table 3: networks on the original and on the cleaned graph, micro-F1 on test nodes",
 }
-
-_REPORTED: dict[str, Reported] = {"table2": TABLE_2, "table3": TABLE_3}
 
 CLEAN = ("random-links", 0.0)
 """Noise and rate in the records of a graph without noise."""
@@ -115,9 +107,9 @@ class Table:
 
     def best(self, dataset: str) -> str | None:
         """Return the method of highest mean on a dataset."""
-        means = {name: self.cells[(name, dataset)].mean for name in TABLES[self.name]}
-        known = {name: mean for name, mean in means.items() if not math.isnan(mean)}
-        return max(known, key=lambda name: known[name]) if known else None
+        cells = {name: self.cells[(name, dataset)] for name in TABLES[self.name]}
+        known = {name: cell.mean for name, cell in cells.items() if cell.scores}
+        return max(known, key=lambda name: known[name], default=None)
 
     def comparison(self, dataset: str) -> str:
         """Compare GDPNet with the best baseline on the seeds that both have, by a paired t-test."""
@@ -136,30 +128,23 @@ class Table:
         return f"{(mine - other).mean():+.3f} {against}, p = {p:.2g} ({len(seeds)} pairs)"
 
 
-def reported(table: Reported, method: str, dataset: str) -> str:
+def reported(method: str, dataset: str) -> str:
     """Return the text of one cell in the paper; empty if it has none."""
-    if method not in table or dataset not in DATASETS:
+    if method not in REPORTED or dataset not in DATASETS:
         return ""
-    mean, deviation = table[method][DATASETS.index(dataset)]
+    mean, deviation = REPORTED[method][DATASETS.index(dataset)]
     return f"{mean:.3f} ± {deviation:.3f}"
 
 
 def make_table(name: str, records: Iterable[Record], datasets: Iterable[str] = DATASETS) -> Table:
     """Return a table from the newest record of every trial without noise and on the paper's splits."""
-    datasets = tuple(datasets)
-    cells = {}
-    records = list(records)
+    records, datasets, cells = list(records), tuple(datasets), {}
     apart = methods_apart(records)
     clean = [record for record in SWEEP.newest(records) if (record["noise"], record["rate"]) == CLEAN]
-    for method in TABLES[name]:
-        for dataset in datasets:
-            mine = [one for one in clean if one["method"] == method and one["graph"] == dataset]
-            scores = {
-                one["seed"]: one["metrics"]["micro_f1"] for one in mine if "error" not in one["metrics"]
-            }
-            failed = sum("error" in one["metrics"] for one in mine)
-            paper = reported(_REPORTED[name], method, dataset)
-            cells[(method, dataset)] = Cell(
-                method, dataset, scores, failed, paper, (dataset, CLEAN[0], method) in apart
-            )
+    for place in product(TABLES[name], datasets):
+        method, dataset = place
+        mine = [one for one in clean if (one["method"], one["graph"]) == place]
+        scores = {one["seed"]: one["metrics"]["micro_f1"] for one in mine if has_ended(one)}
+        other = (dataset, CLEAN[0], method) in apart
+        cells[place] = Cell(method, dataset, scores, len(mine) - len(scores), reported(*place), other)
     return Table(name, datasets, cells)
