@@ -17,8 +17,8 @@ from gdpnet.cli.options import GraphSource
 from gdpnet.config import Config
 from gdpnet.data.datasets.known import DATASETS
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.column_names import Columns
 from gdpnet.data.io.csv_parquet import write_table
-from gdpnet.data.io.files import Columns
 from gdpnet.data.io.open import open_graph
 from gdpnet.errors import ConfigError
 from gdpnet.estimator import GDPNet
@@ -33,6 +33,8 @@ def open_named(graph: str, source: GraphSource, split: str, seed: int) -> Graph:
         data_dir=source.data_dir,
         columns=Columns(**source.columns),
         directed=bool(source.directed),
+        weights=source.weights is not False,
+        drop_unknown=bool(source.drop_unknown),
         split=split,
         seed=seed,
     )

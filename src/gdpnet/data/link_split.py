@@ -14,7 +14,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.csv_parquet import read_ids, read_table
+from gdpnet.data.io.node_ids import read_ids
+from gdpnet.data.io.table_file import read_table
 from gdpnet.errors import GraphError
 
 LEAST_LINKS = 20
