@@ -26,8 +26,8 @@ def with_weights(
 ) -> Graph:
     """Return the graph with the weights of the edges that it was built from, unchanged if there are none.
 
-    Weights of duplicate edges are added up. In an undirected graph, an edge has one weight for both directions: the
-    mean if it is given in both.
+    Weights of duplicate edges are added up. In an undirected graph, an edge given in one direction has its weight in
+    both; one given in both directions keeps a weight for each.
     """
     if weight is None:
         return graph
@@ -36,28 +36,15 @@ def with_weights(
     nodes, value = graph.num_nodes, weight[edge_index[0] != edge_index[1]]
     key, place = np.unique(target * nodes + source, return_inverse=True)
     total = np.bincount(place, value, key.size)
-    notes = ["the weights of duplicate edges were added up"] if key.size < value.size else []
+    notes = ("the weights of duplicate edges were added up",) if key.size < value.size else ()
     if not directed:
-        total, uneven = _mean_of_both(key, total, nodes)
-        if uneven:
-            notes.append(f"{uneven:,} edges have another weight in each direction: the mean is used")
+        reverse = key % nodes * nodes + key // nodes
+        _, first = np.unique(np.append(key, reverse), return_index=True)
+        total = np.append(total, total)[first]
     if total.size and total.max() > MOST:
         found = f"{total.max():g} after those of duplicate edges were added up"
         raise GraphError(f"edge weights must be at most {MOST:,.0f}, found {found}")
     return replace(graph, edge_weight=torch.from_numpy(total.astype(np.float32))).with_notes(*notes)
-
-
-def _mean_of_both(
-    key: Int[np.ndarray, "given"], weight: Float[np.ndarray, "given"], nodes: int
-) -> tuple[Float[np.ndarray, "edges"], int]:
-    """Return one weight for both directions of each edge, and how many edges had two.
-
-    The key of an edge is target * nodes + source.
-    """
-    reverse = key % nodes * nodes + key // nodes
-    _, place = np.unique(np.append(key, reverse), return_inverse=True)
-    mean = np.bincount(place, np.append(weight, weight)) / np.bincount(place)
-    return mean, int((mean[place[: key.size]] != weight).sum()) // 2
 
 
 def checked_weights(

@@ -11,14 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from gdpnet.errors import GraphError
 
-_DELIMITERS = (",", ";", "\t", "|")
+_DELIMITERS = (";", "\t", "|", ",")
+"""In the order of preference: where a semicolon and a comma fit alike, the comma is a decimal one."""
+
 _ENCODINGS = ("utf-8", "cp1252", "latin-1")
 """Tried in this order; cp1252 is what most files called latin-1 are, and latin-1 reads any bytes."""
 
@@ -51,7 +53,7 @@ def find_dialect(path: Path) -> Dialect:
     codec = "utf-8-sig" if encoding == "utf-8" else encoding
     with opened(path) as file, io.TextIOWrapper(file, codec, newline="") as text:
         lines = list(islice(text, _SAMPLE))
-    delimiter = _delimiter_of(lines, (*_DELIMITERS, " ") if ".txt" in path.suffixes else _DELIMITERS)
+    delimiter = _delimiter_of(lines, spaces=".txt" in path.suffixes)
     header = next((row for row in csv.reader(lines, delimiter=delimiter) if row), [])
     if header and any(name.strip() for name in header) and all(_is_number(name) for name in header):
         found = ", ".join(f"'{name.strip()}'" for name in header[:3])
@@ -61,9 +63,9 @@ def find_dialect(path: Path) -> Dialect:
     return Dialect(encoding, delimiter, tuple(header))
 
 
-def opened(path: Path) -> IO[bytes]:
+def opened(path: Path) -> gzip.GzipFile | io.BufferedReader:
     """Open a file for reading, decompressed if it ends in .gz."""
-    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
 def with_decimal_points(table: Any, except_for: Iterable[str]) -> tuple[Any, list[str]]:
@@ -107,20 +109,20 @@ def _fits(path: Path, encoding: str) -> bool:
     return True
 
 
-def _delimiter_of(lines: list[str], known: tuple[str, ...]) -> str:
+def _delimiter_of(lines: list[str], *, spaces: bool) -> str:
     """Return the delimiter that cuts most lines into as many fields as the header, and the header into most."""
     rows = re.sub(r'"[^"]*"', "", "".join(lines)).splitlines()
-    rows = [row for row in rows if row.strip()]
-    if not rows:
-        return known[0]
+    rows = [row for row in rows if row.strip()] or [""]
 
     def fit(delimiter: str) -> tuple[bool, int]:
         cuts = rows[0].count(delimiter)
         alike = sum(row.count(delimiter) == cuts for row in rows)
         return cuts > 0 and alike >= 0.8 * len(rows), cuts
 
-    best = max(known[:4], key=fit)
-    return best if fit(best)[1] or fit(known[-1])[1] == 0 else known[-1]
+    best = max(_DELIMITERS, key=fit)
+    if best in rows[0]:
+        return best
+    return " " if spaces and " " in rows[0] else ","
 
 
 def _is_number(name: str) -> bool:

@@ -78,11 +78,6 @@ def open_table(path: Path) -> TableFile:
     return TableFile(path, tuple(name.strip() for name in names), dialect)
 
 
-def read_table(path: Path, text: Iterable[str] = ()) -> Any:
-    """Read a table as Arrow's; CSV columns named in ``text`` are read as text."""
-    return open_table(path).read(text)[0]
-
-
 def find_table(folder: Path, stem: str) -> Path | None:
     """Return the table of a name in a folder, None if there is none; refuse several."""
     endings = ("", *READ_SUFFIXES)
