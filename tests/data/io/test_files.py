@@ -367,9 +367,21 @@ def test_features_in_two_places_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("nodes", "edges", "sentence"),
     [
-        (NODES, "src,target\na,b\n", "{edges} must have a column 'source'; did you mean 'src'?"),
-        (NODES, "x,y\na,b\n", "{edges} must have a column 'source'; known are x, y"),
-        ("who,f\na,1\n", EDGES, "{nodes} must have a column 'id'; known are f, who"),
+        (
+            NODES,
+            "src,target\na,b\n",
+            "{edges} must have a column 'source', or another that --column source=NAME names; did you mean 'src'?",
+        ),
+        (
+            NODES,
+            "x,y\na,b\n",
+            "{edges} must have a column 'source', or another that --column source=NAME names; known are x, y",
+        ),
+        (
+            "who,f\na,1\n",
+            EDGES,
+            "{nodes} must have a column 'id', or another that --column node=NAME names; known are f, who",
+        ),
         ("id,f,id\na,1,b\n", EDGES, "{nodes} must have one column 'id', found 2"),
         (
             NODES,

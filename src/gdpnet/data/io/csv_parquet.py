@@ -38,11 +38,12 @@ def write_table(table: Any, path: Path) -> None:
             pq.write_table(table, temporary, write_page_checksum=True)
 
 
-def column_of(table: Any, name: str, path: Path) -> Any:
-    """Return a column by its name; the error suggests a similar name."""
+def column_of(table: Any, name: str, path: Path, role: str | None = None) -> Any:
+    """Return a column by its name; the error suggests a similar name, and the flag that names the role's column."""
     found = table.column_names.count(name)
     if found == 0:
-        raise GraphError(f"{path} must have a column '{name}'{nearest(name, table.column_names)}")
+        other = "" if role is None else f", or another that --column {role}=NAME names"
+        raise GraphError(f"{path} must have a column '{name}'{other}{nearest(name, table.column_names)}")
     if found > 1:
         raise GraphError(f"{path} must have one column '{name}', found {found}")
     return table.column(name)

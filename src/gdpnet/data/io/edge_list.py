@@ -62,7 +62,9 @@ def read_edge_rows(file: TableFile, columns: Columns) -> EdgeRows:
     columns, notes = find_edge_columns(columns, file.names, path.name)
     names = columns.source, columns.target
     table, more = file.read(text=names)
-    (source, said), (target, also) = (id_column(table, name, path) for name in names)
+    (source, said), (target, also) = (
+        id_column(table, name, path, role) for name, role in zip(names, ("source", "target"), strict=True)
+    )
     return EdgeRows(table, (source, target), columns, (*notes, *more, *said, *also), path)
 
 

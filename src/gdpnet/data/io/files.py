@@ -233,7 +233,7 @@ def _read_nodes(path: Path, columns: Columns) -> tuple[Any, Any, Columns, tuple[
     file = open_table(path)
     columns, notes = find_node_columns(columns, file.names, path.name)
     table, more = file.read(text=(columns.node, columns.label, columns.split))
-    ids, said = id_column(table, columns.node, path)
+    ids, said = id_column(table, columns.node, path, "node")
     check_present(ids, columns.node, path)
     ids, also = without_decimals(ids, columns.node, path)
     return table, ids, columns, (*notes, *more, *said, *also)

@@ -20,9 +20,9 @@ _EXACT = float(1 << 53)
 DROP_HINT = "--drop-unknown (in Python drop_unknown=True) leaves them out"
 
 
-def id_column(table: Any, name: str, path: Path) -> tuple[Any, tuple[str, ...]]:
+def id_column(table: Any, name: str, path: Path, role: str | None = None) -> tuple[Any, tuple[str, ...]]:
     """Return a column of ids, text without spaces around it or whole numbers, null for none, and notes."""
-    column = column_of(table, name, path)
+    column = column_of(table, name, path, role)
     if pa.types.is_dictionary(column.type):
         column = pc.cast(column, column.type.value_type)
     kind = column.type
