@@ -657,7 +657,11 @@ def test_isolated_nodes_are_predicted_from_their_own_features(greedy, graph):
 @pytest.mark.parametrize(
     ("labels", "sentence"),
     [
-        ([-1] * 80, "at least one training node must have a label, found none"),
+        (
+            [-1] * 80,
+            "at least one training node must have a label, found none in the graph; --task links and --task clusters "
+            "need no labels",
+        ),
         ([0] * 80, "training nodes must be of two classes or more, found one class alone"),
     ],
 )

@@ -11,10 +11,19 @@ from helpers.small import write_folder
 def test_a_run_remembers_how_its_graph_was_opened_and_options_take_precedence():
     record = GraphSource(Path("/data"), {"label": "topic"}, True).to_record()
     assert GraphSource(directed=False).or_from(record) == GraphSource(
-        Path("/data"), {"label": "topic"}, False
+        Path("/data"), {"label": "topic"}, False, weights=True, drop_unknown=False
     )
     assert GraphSource(data_dir=Path("/else")).or_from(record).columns == {"label": "topic"}
     assert GraphSource(columns={"label": "kind"}).or_from(record).directed is True
+
+
+def test_a_run_remembers_how_edges_were_read_and_another_graph_is_read_with_the_same_weights():
+    record = GraphSource(weights=False, drop_unknown=True).to_record()
+    same = GraphSource().or_from(record)
+    assert (same.weights, same.drop_unknown) == (False, True)
+    assert GraphSource(weights=True).or_from(record).weights is True
+    other = GraphSource().or_from(record, same_graph=False)
+    assert (other.weights, other.drop_unknown) == (False, None)
 
 
 def test_a_run_of_version_0_1_is_opened_with_all_its_column_names(tmp_path):

@@ -93,9 +93,9 @@ def test_pairs_that_cannot_be_scored_are_refused_in_a_sentence(base, tmp_path, c
     assert refuse(capsys, *words, "--pairs", pairs, "--nodes", "007") == (
         "--pairs names pairs of nodes: leave --nodes and --nodes-from out"
     )
-    (tmp_path / "pairs.tsv").write_text("source\ttarget\n")
-    assert refuse(capsys, *words, "--pairs", tmp_path / "pairs.tsv") == (
-        "--pairs must end in .csv or .parquet, found 'pairs.tsv'"
+    (tmp_path / "pairs.xlsx").write_text("source\ttarget\n")
+    assert refuse(capsys, *words, "--pairs", tmp_path / "pairs.xlsx") == (
+        "--pairs must end in .csv, .tsv, .txt, .csv.gz, .tsv.gz, .txt.gz or .parquet, found 'pairs.xlsx'"
     )
     (tmp_path / "short.csv").write_text("source,other\n007,003\n")
     assert "must have a column 'target'" in refuse(capsys, *words, "--pairs", tmp_path / "short.csv")

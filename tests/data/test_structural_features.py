@@ -210,7 +210,7 @@ def test_the_command_trains_on_structure_alone_and_a_one_hot_model_refuses_other
     ("words", "sentence"),
     [
         (["--features", "structural"], "leave it out, this graph has 300"),
-        (["--features", "degree"], "'degree' is not one of 'one-hot', 'structural'"),
+        (["--features", "degree"], "must have a column 'degree', found no feature column"),
     ],
 )
 def test_the_flag_is_for_graphs_without_features(tmp_path, capsys, words, sentence):

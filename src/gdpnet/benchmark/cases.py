@@ -31,11 +31,16 @@ class Setting:
     data_dir: Path | None = None
     directed: bool = False
     """Whether edges of files keep their direction."""
+    weights: bool = True
+    """Whether the weights of edges of files are read."""
+    drop_unknown: bool = False
+    """Whether edges of nodes that are not in the table of nodes are left out."""
 
     def to_record(self) -> dict[str, Any]:
         """Return the keys of a record that describe it, without the seed."""
         name = self.graph if self.split == "paper" else f"{self.graph} ({self.split} split)"
         name = f"{name} (directed)" if self.directed else name
+        name = name if self.weights else f"{name} (no weights)"
         return {"graph": name, "noise": self.noise, "rate": self.rate}
 
 
@@ -50,6 +55,8 @@ def open_case(setting: Setting) -> Graph:
         setting.graph,
         data_dir=setting.data_dir,
         directed=setting.directed,
+        weights=setting.weights,
+        drop_unknown=setting.drop_unknown,
         split=setting.split,
         seed=setting.seed,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -62,6 +62,8 @@ def tune(
     split: opt.SplitName = "paper",
     data_dir: opt.DataDir = None,
     directed: opt.Directed = None,
+    weights: opt.Weights = None,
+    drop_unknown: opt.DropUnknown = None,
     methods: Methods = "all",
     records: opt.Records = Path("results/settings.jsonl"),
     seed: Annotated[int, opt.computing("--seed N", "Seed of noise and training.", min=0)] = 0,
@@ -84,7 +86,17 @@ def tune(
     wanted = [name for name in wanted if name not in VARIANTS]  # GDPNet has its settings in TOML files
     check_tunable(wanted)
     check_noise(noise, levels)
-    cases = cases_of(dataset, noise, levels, [seed], split, data_dir, bool(directed))
+    cases = cases_of(
+        dataset,
+        noise,
+        levels,
+        [seed],
+        split,
+        data_dir,
+        bool(directed),
+        weights is not False,
+        bool(drop_unknown),
+    )
     refuse_untrainable(cases.values(), device)
     asked = [(some, opt.config_of(name)) for name, some in cases.items()]
     left = searches_left(asked, wanted, device, records)
@@ -110,6 +122,8 @@ def robustness(
     split: opt.SplitName = "paper",
     data_dir: opt.DataDir = None,
     directed: opt.Directed = None,
+    weights: opt.Weights = None,
+    drop_unknown: opt.DropUnknown = None,
     methods: Methods = USUAL_METHODS,
     tuned: Annotated[
         Path,
@@ -147,7 +161,17 @@ def robustness(
     check_methods(wanted)
     check_noise(noise, levels)
     numbers = range(first_seed, first_seed + seeds)
-    cases = cases_of(dataset, noise, levels, numbers, split, data_dir, bool(directed))
+    cases = cases_of(
+        dataset,
+        noise,
+        levels,
+        numbers,
+        split,
+        data_dir,
+        bool(directed),
+        weights is not False,
+        bool(drop_unknown),
+    )
     graphs = {some[0].to_record()["graph"] for some in cases.values()}
     if not report_only:
         refuse_untrainable(cases.values(), device)
@@ -170,6 +194,8 @@ def tasks(
     noise: Noise = "random-links",
     rates: Rates = "0,0.5,1.0",
     data_dir: opt.DataDir = None,
+    weights: opt.Weights = None,
+    drop_unknown: opt.DropUnknown = None,
     methods: Methods = "all",
     config: opt.ConfigFile = None,
     overrides: opt.Overrides = None,
@@ -188,8 +214,8 @@ def tasks(
     names, levels = opt.names_in(methods, "--methods", "method"), rates_of(rates)
     if not report_only:
         check_names(dataset)
-    base = read_config(config) if config is not None else task_config(task)
-    settings = base.with_overrides(overrides or []).with_values({"task": {"kind": task}})
+    shipped = read_config(config) if config is not None else task_config(task)
+    settings = shipped.with_overrides(overrides or []).with_values({"task": {"kind": task}})
 
     from gdpnet._core.device import pick_device
     from gdpnet.benchmark import unsupervised
@@ -202,23 +228,26 @@ def tasks(
     unsupervised.check_methods(task, wanted)
     check_noise(noise, levels)
     pick_device(device)
+    reading: dict[str, Any] = {
+        "data_dir": data_dir,
+        "weights": weights is not False,
+        "drop_unknown": bool(drop_unknown),
+    }
+    bases = [Setting(name, "paper", noise, 0.0, 0, **reading) for name in dataset]
     units = [
-        unsupervised.Trial(
-            task, Setting(name, "paper", noise, rate, seed, data_dir), method, settings, device
-        )
-        for name in dataset
+        unsupervised.Trial(task, replace(base, rate=rate, seed=seed), method, settings, device)
+        for base in bases
         for seed in range(first_seed, first_seed + seeds)
         for rate in levels
         for method in wanted
     ]
     if not report_only:
-        for name in dataset:
-            graph = open_case(Setting(name, "paper", noise, 0.0, 0, data_dir))
-            unsupervised.check_servable(task, graph, settings)
+        for base in bases:
+            unsupervised.check_servable(task, open_case(base), settings)
         left = unsupervised.SWEEP.missing(units, records)
         run_all(left, records, jobs, TrialProgress(len(left)))
     known_rows = (row for row in unsupervised.summarise(read_records(records)) if row.task == task)
-    rows = _rows_of(known_rows, dataset, noise, levels, wanted)
+    rows = _rows_of(known_rows, {base.to_record()["graph"] for base in bases}, noise, levels, wanted)
     for name in dataset:
         some = [row for row in rows if row.graph == name]
         for key, measure in unsupervised.MEASURES[task].items():
@@ -234,13 +263,18 @@ def cases_of(
     split: str = "paper",
     data_dir: Path | None = None,
     directed: bool = False,
+    weights: bool = True,
+    drop_unknown: bool = False,
 ) -> dict[str, tuple[Setting, ...]]:
     """Return the perturbed graphs of each dataset, one per rate and seed."""
     from gdpnet.benchmark.cases import Setting
 
     each = list(product(rates, seeds))
     return {
-        name: tuple(Setting(name, split, noise, rate, seed, data_dir, directed) for rate, seed in each)
+        name: tuple(
+            Setting(name, split, noise, rate, seed, data_dir, directed, weights, drop_unknown)
+            for rate, seed in each
+        )
         for name in names
     }
 

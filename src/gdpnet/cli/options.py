@@ -19,6 +19,7 @@ DATA, MODEL, OUTPUT, COMPUTING = "Data", "Model and settings", "Output", "Comput
 
 COLUMN_ROLES = ("source", "target", "weight", "node", "label", "split", "features")
 SUFFIXES = (".csv", ".parquet")
+READ_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet")
 
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -86,8 +87,8 @@ GraphName = Annotated[
     typer.Argument(
         metavar="GRAPH",
         callback=check_graph,
-        help=f"Name of a dataset ({', '.join(DATASETS)} or synthetic), or path of a folder of tables, of a store "
-        "or of an .npz file.",
+        help=f"Name of a dataset ({', '.join(DATASETS)} or synthetic), or path of a folder of tables, of a table "
+        "of edges, of a store or of an .npz file.",
     ),
 ]
 OptionalGraph = Annotated[
@@ -139,6 +140,24 @@ Directed = Annotated[
         "--directed/--undirected",
         "Read edges as directed from source to target, or in both directions.",
         show_default="as the run was trained, else undirected",
+    ),
+]
+Weights = Annotated[
+    bool | None,
+    flag(
+        DATA,
+        "--weights/--no-weights",
+        "Read the weights of edges, or leave them out.",
+        show_default="as the run was trained, else read",
+    ),
+]
+DropUnknown = Annotated[
+    bool | None,
+    flag(
+        DATA,
+        "--drop-unknown",
+        "Leave out edges, and values in the table of features, whose nodes are missing or not in the table of nodes.",
+        show_default=False,
     ),
 ]
 TaskOption = Annotated[
@@ -227,6 +246,10 @@ class GraphSource:
     """Column name by role, for the roles that have another name than usual."""
     directed: bool | None = None
     """Whether edges keep their direction; None if no option says so."""
+    weights: bool | None = None
+    """Whether the weights of edges are read; None if no option says so."""
+    drop_unknown: bool | None = None
+    """Whether edges of unknown nodes are left out; None if no option says so."""
     missing: str | None = None
     """What takes the place of features if there are none; None if no option says so."""
 
@@ -240,6 +263,8 @@ class GraphSource:
         text: TextColumns = None,
         category: CategoryColumns = None,
         directed: Directed = None,
+        weights: Weights = None,
+        drop_unknown: DropUnknown = None,
     ) -> GraphSource:
         """Gather the options that say how to open a graph."""
         parts: dict[str, Any] = dict(word.split("=", 1) for word in columns or [])
@@ -247,25 +272,29 @@ class GraphSource:
         lists = {"features": None if missing else features, "drop": drop, "text": text, "category": category}
         parts |= {role: names for role, names in lists.items() if names is not None}
         listed = {role: tuple(parts[role].split(",")) for role in lists if role in parts}
-        return cls(data_dir, parts | listed, directed, missing)
+        return cls(data_dir, parts | listed, directed, weights, drop_unknown, missing)
 
     def to_record(self) -> dict[str, Any]:
         """Return what a run folder stores to open its graph again."""
         folder = None if self.data_dir is None else str(self.data_dir.resolve())
-        return {"data_dir": folder, "columns": dict(self.columns), "directed": bool(self.directed)}
+        record = {"data_dir": folder, "columns": dict(self.columns), "directed": bool(self.directed)}
+        return record | {"weights": self.weights is not False, "drop_unknown": bool(self.drop_unknown)}
 
     def or_from(self, record: Mapping[str, Any], *, same_graph: bool = True) -> GraphSource:
-        """Return these options, completed by those of a run's record; for another graph by columns and direction."""
+        """Return these options, completed by those of a run's record, but for where another graph lies."""
         if not record:
             return self
         directed = record["directed"] if self.directed is None else self.directed
+        weights = record.get("weights") if self.weights is None else self.weights
         columns = {
             role: tuple(name) if isinstance(name, list) else name for role, name in record["columns"].items()
         }
         if not same_graph:
-            return replace(self, directed=directed, columns=self.columns or columns)
+            return replace(self, directed=directed, weights=weights, columns=self.columns or columns)
         known_dir = None if record["data_dir"] is None else Path(record["data_dir"])
-        return GraphSource(self.data_dir or known_dir, self.columns or columns, directed, self.missing)
+        drop = record.get("drop_unknown") if self.drop_unknown is None else self.drop_unknown
+        known = self.columns or columns
+        return GraphSource(self.data_dir or known_dir, known, directed, weights, drop, self.missing)
 
 
 def config_of(
@@ -291,7 +320,8 @@ def names_in(text: str, option: str, what: str) -> list[str]:
     return names
 
 
-def check_table_file(path: Path, option: str = "--out") -> None:
-    """Refuse a file that is neither CSV nor Parquet."""
-    if path.suffix not in SUFFIXES:
-        raise ConfigError(f"{option} must end in {' or '.join(SUFFIXES)}, found '{path.name}'")
+def check_table_file(path: Path, option: str = "--out", suffixes: tuple[str, ...] = SUFFIXES) -> None:
+    """Refuse a file that is neither CSV nor Parquet, or has none of other suffixes."""
+    if not path.name.endswith(suffixes):
+        *others, last = suffixes
+        raise ConfigError(f"{option} must end in {', '.join(others)} or {last}, found '{path.name}'")

@@ -55,7 +55,7 @@ def predict(
         Path | None,
         opt.data(
             "--pairs FILE",
-            "CSV or Parquet table of node pairs, with columns source and target (link prediction only).",
+            "CSV, TSV or Parquet table of node pairs, with columns source and target (link prediction only).",
         ),
     ] = None,
     out: opt.OutFile = Path("predictions.parquet"),
@@ -69,7 +69,7 @@ def predict(
     """
     opt.check_table_file(out)
     if pairs is not None:
-        opt.check_table_file(pairs, "--pairs")
+        opt.check_table_file(pairs, "--pairs", opt.READ_SUFFIXES)
         if nodes is not None or nodes_from is not None:
             raise ConfigError("--pairs names pairs of nodes: leave --nodes and --nodes-from out")
 

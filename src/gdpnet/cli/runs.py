@@ -5,6 +5,7 @@ Imports torch, so commands import this module when they run.
 
 from __future__ import annotations
 
+import csv
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ from gdpnet.cli.options import GraphSource
 from gdpnet.config import Config
 from gdpnet.data.datasets.known import DATASETS
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.csv_parquet import read_table, write_table
-from gdpnet.data.io.files import Columns
+from gdpnet.data.io.column_names import Columns
+from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.data.io.open import open_graph
 from gdpnet.data.splits import ALL_TEST
 from gdpnet.data.validation import SPLITS, id_text
@@ -39,6 +40,8 @@ def open_named(graph: str, source: GraphSource, split: str, seed: int) -> Graph:
         data_dir=source.data_dir,
         columns=Columns(**source.columns),
         directed=bool(source.directed),
+        weights=source.weights is not False,
+        drop_unknown=bool(source.drop_unknown),
         split=split,
         seed=seed,
     )
@@ -155,8 +158,8 @@ def with_split_of(graph: Graph, run: RunFolder) -> Graph:
     """Return a graph that was read without a split with that of a run, by node id."""
     if not run.split.is_file():
         return graph
-    table = read_table(run.split, text=("id", "split"))
-    known = dict(zip(table["id"].to_pylist(), table["split"].to_pylist(), strict=True))
+    with run.split.open(encoding="utf-8", newline="") as file:
+        known = {row["id"]: row["split"] for row in csv.DictReader(file)}
     codes = [SPLITS.index(known.get(name, "none")) for name in id_text(graph.node_ids).tolist()]
     return replace(graph, split=torch.tensor(codes, dtype=graph.split.dtype))
 

@@ -26,18 +26,25 @@ def with_weights(
 ) -> Graph:
     """Return the graph with the weights of the edges that it was built from, unchanged if there are none.
 
-    The first of duplicate edges counts; in an undirected graph, an edge given once has its weight in both directions.
+    Weights of duplicate edges are added up. In an undirected graph, an edge given in one direction has its weight in
+    both; one given in both directions keeps a weight for each.
     """
     if weight is None:
         return graph
     weight = checked_weights(weight, edge_index.shape[1])
-    source, target = edge_index[:, edge_index[0] != edge_index[1]]
-    value = weight[edge_index[0] != edge_index[1]]
+    source, target = edge_index[:, edge_index[0] != edge_index[1]].astype(np.int64)
+    nodes, value = graph.num_nodes, weight[edge_index[0] != edge_index[1]]
+    key, place = np.unique(target * nodes + source, return_inverse=True)
+    total = np.bincount(place, value, key.size)
+    notes = ("the weights of duplicate edges were added up",) if key.size < value.size else ()
     if not directed:
-        source, target = np.concatenate([source, target]), np.concatenate([target, source])
-        value = np.concatenate([value, value])
-    _, first = np.unique(target.astype(np.int64) * graph.num_nodes + source, return_index=True)
-    return replace(graph, edge_weight=torch.from_numpy(value[first]))
+        reverse = key % nodes * nodes + key // nodes
+        _, first = np.unique(np.append(key, reverse), return_index=True)
+        total = np.append(total, total)[first]
+    if total.size and total.max() > MOST:
+        found = f"{total.max():g} after those of duplicate edges were added up"
+        raise GraphError(f"edge weights must be at most {MOST:,.0f}, found {found}")
+    return replace(graph, edge_weight=torch.from_numpy(total.astype(np.float32))).with_notes(*notes)
 
 
 def checked_weights(

@@ -14,7 +14,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.csv_parquet import read_ids, read_table
+from gdpnet.data.io.column_names import USUAL_COLUMNS, find_edge_columns
+from gdpnet.data.io.node_ids import read_ids
+from gdpnet.data.io.table_file import open_table
 from gdpnet.errors import GraphError
 
 LEAST_LINKS = 20
@@ -95,9 +97,11 @@ def links_of(graph: Graph) -> Int[Tensor, "2 links"]:
 
 
 def read_ends(path: Path, graph: Graph) -> Int[Tensor, "2 pairs"]:
-    """Read pairs of nodes, by their ids, from the columns source and target of a table."""
-    names = ("source", "target")
-    table = read_table(path, text=names)
+    """Read pairs of nodes, by their ids, from the columns source and target, or the like, of a table."""
+    file = open_table(path)
+    columns, _ = find_edge_columns(USUAL_COLUMNS, file.names, path.name)
+    names = (columns.source, columns.target)
+    table, _ = file.read(text=names)
     ids = [read_ids(table, name, path).to_pylist() for name in names]
     return torch.stack([graph.numbers_of(column) for column in ids])
 

@@ -141,7 +141,9 @@ def checked_ids(node_ids: Any, nodes: int) -> np.ndarray:
     values, counts = np.unique(id_text(ids), return_counts=True)
     if values.size != nodes:
         first = int((counts > 1).argmax())
-        raise GraphError(f"node ids must be unique, found '{values[first]}' {counts[first]} times")
+        others = int((counts > 1).sum()) - 1
+        more = f" and {others:,} other ids more than once" if others else ""
+        raise GraphError(f"node ids must be unique, found '{values[first]}' {counts[first]} times{more}")
     return ids
 
 
@@ -160,15 +162,17 @@ def checked_edges(
     if not directed:
         edges, noise = torch.cat([edges, edges.flip(0)], dim=1), torch.cat([noise, noise])
     entry = edges[1] * nodes + edges[0]
+    distinct = torch.unique(entry[:given]).numel()
     key = torch.unique(entry)
     genuine = torch.zeros(key.numel(), dtype=torch.bool)
     genuine[torch.searchsorted(key, entry)[~noise]] = True
     source, target = key % nodes, key // nodes
-    merged = given - key.numel() // (1 if directed else 2)
+    mutual = 0 if directed else distinct - key.numel() // 2
     degree = torch.bincount(target, minlength=nodes)
     counts = (
         (int(loops.sum()), "self-loops were removed: a node is always part of its own mean"),
-        (merged, "duplicate or reciprocal edges were merged"),
+        (given - distinct, "duplicate edges were merged"),
+        (mutual, "edges are given in both directions and count once"),
         (int((degree == 0).sum()), "nodes have no neighbour and are represented by their own features"),
     )
     notes = tuple(f"{count:,} {note}" for count, note in counts if count)

@@ -82,7 +82,9 @@ def check_trainable(graph: Graph, split: Int[Tensor, "nodes"]) -> None:
     labels = graph.labels[split == SPLITS.index("train")]
     classes = torch.unique(labels[labels != UNKNOWN]).numel()
     if classes == 0:
-        raise GraphError("at least one training node must have a label, found none")
+        unlabelled = not bool((graph.labels != UNKNOWN).any())
+        hint = " in the graph; --task links and --task clusters need no labels" if unlabelled else ""
+        raise GraphError(f"at least one training node must have a label, found none{hint}")
     if classes == 1:
         raise GraphError("training nodes must be of two classes or more, found one class alone")
 

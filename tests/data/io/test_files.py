@@ -330,25 +330,21 @@ def test_a_path_that_is_not_there_is_refused(tmp_path):
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path):
-    path = tmp_path / "graph.txt"
+    path = tmp_path / "graph.doc"
     path.write_text("hello")
     refused(
-        path, f"a graph must be a folder with an edge table and a node table, or a .npz file, found {path}"
+        path,
+        f"a graph must be a folder with tables of nodes and edges, a table of edges, or a .npz file, found {path}",
     )
 
 
-def test_a_folder_without_a_node_table_is_refused(tmp_path):
-    path = folder(tmp_path, nodes=None)
-    refused(path, f"{path} must hold a node table, nodes.csv or nodes.parquet, found edges.csv")
-
-
-def test_a_folder_without_an_edge_table_is_refused(tmp_path):
-    path = folder(tmp_path, edges=None)
-    refused(path, f"{path} must hold an edge table, edges.csv or edges.parquet, found nodes.csv")
-
-
-def test_an_empty_folder_is_refused(tmp_path):
-    refused(tmp_path, f"{tmp_path} must hold a node table, nodes.csv or nodes.parquet, found nothing")
+@pytest.mark.parametrize(("nodes", "found"), [(NODES, "nodes.csv"), (None, "nothing")])
+def test_a_folder_without_an_edge_table_is_refused(tmp_path, nodes, found):
+    path = folder(tmp_path, nodes, edges=None)
+    refused(
+        path,
+        f"{path} must hold a table of edges, such as edges.csv or edges.parquet, and one of nodes, found {found}",
+    )
 
 
 def test_two_node_tables_are_refused(tmp_path):
@@ -369,19 +365,33 @@ def test_features_in_two_places_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("nodes", "edges", "sentence"),
     [
-        (NODES, "src,target\na,b\n", "{edges} must have a column 'source'; did you mean 'src'?"),
-        (NODES, "x,y\na,b\n", "{edges} must have a column 'source'; known are x, y"),
-        ("name,f\na,1\n", EDGES, "{nodes} must have a column 'id'; known are f, name"),
+        (
+            NODES,
+            "src,target\na,b\n",
+            "{edges} must have a column 'source', or another that --column source=NAME names; did you mean 'src'?",
+        ),
+        (
+            NODES,
+            "x,y\na,b\n",
+            "{edges} must have a column 'source', or another that --column source=NAME names; known are x, y",
+        ),
+        (
+            "who,f\na,1\n",
+            EDGES,
+            "{nodes} must have a column 'id', or another that --column node=NAME names; known are f, who",
+        ),
         ("id,f,id\na,1,b\n", EDGES, "{nodes} must have one column 'id', found 2"),
         (
             NODES,
             EDGES + "c,zz\n",
-            "column 'target' of {edges} must name nodes of nodes.csv, found 'zz' in row 3",
+            "both ends of every edge in {edges} must be nodes of nodes.csv, found 1 edges with 1 unknown ids, such "
+            "as 'zz' (first in row 3); --drop-unknown (in Python drop_unknown=True) leaves them out",
         ),
         (
             NODES,
             "source,target\na,b\n,c\n",
-            "column 'source' of {edges} must name a node in every row, found nothing in row 2",
+            "both ends of every edge in {edges} must be nodes of nodes.csv, found 1 edges without one of their ids "
+            "(first in row 2); --drop-unknown (in Python drop_unknown=True) leaves them out",
         ),
         (
             "id,f\na,1\nb,2\n,3\n",
@@ -407,24 +417,20 @@ def test_features_in_two_places_are_refused(tmp_path):
         (
             NODES,
             "source,target,weight\na,b,1\nb,c,heavy\n",
-            "column 'weight' of {edges} must hold numbers, found 'heavy' in row 2",
+            "column 'weight' of {edges} must hold numbers, found 'heavy' in row 2; "
+            "--no-weights (in Python weights=False) leaves the weights out",
         ),
         (
             NODES,
             "source,target,weight\na,b,1\nb,c,\n",
-            "column 'weight' of {edges} must hold a finite number in every row, found nothing in row 2",
+            "column 'weight' of {edges} must hold a finite number in every row, found nothing in row 2; "
+            "--no-weights (in Python weights=False) leaves the weights out",
         ),
         ("", EDGES, "{nodes} cannot be read as a CSV table: Empty CSV file"),
         (
             "id,f\na,1\nb\n",
             EDGES,
             "{nodes} cannot be read as a CSV table: CSV parse error: Expected 2 columns, got 1: b",
-        ),
-        (
-            b"id,f\ncaf\xe9,1\n",
-            EDGES,
-            "{nodes} cannot be read as a CSV table: In CSV column #0: CSV conversion error to string: "
-            "invalid UTF8 data",
         ),
     ],
 )
@@ -446,12 +452,6 @@ def test_bad_tables_are_refused_in_one_sentence(tmp_path, nodes, edges, sentence
 def test_a_column_that_the_user_names_must_be_there_and_fit(tmp_path, columns, sentence):
     path = folder(tmp_path)
     refused(path, sentence.format(nodes=path / "nodes.csv"), columns=columns)
-
-
-def test_a_header_in_another_encoding_is_refused(tmp_path):
-    path = folder(tmp_path, b"id,\xe9ge\na,1\n")
-    with pytest.raises(GraphError, match=r"nodes.csv cannot be read as a CSV table: .*utf-8"):
-        read_graph(path)
 
 
 @pytest.mark.parametrize("keep", [0, 3, -5])
@@ -528,7 +528,7 @@ def test_ids_and_labels_that_are_fractions_are_refused(tmp_path):
     path = tmp_path / "nodes.parquet"
     write_table(pa.table({"source": ["a"], "target": ["b"]}), tmp_path / "edges.parquet")
     write_table(pa.table({"id": [0.5, 1.0], "f": [1, 2]}), path)
-    refused(tmp_path, f"column 'id' of {path} must hold text or whole numbers, found double")
+    refused(tmp_path, f"column 'id' of {path} must hold text or whole numbers, found 0.5")
     write_table(pa.table({"id": ["a", "b"], "label": [0.5, 1.0], "f": [1, 2]}), path)
     refused(tmp_path, f"column 'label' of {path} must hold names or whole numbers, found fractions")
 
@@ -536,7 +536,11 @@ def test_ids_and_labels_that_are_fractions_are_refused(tmp_path):
 def test_a_long_feature_table_must_name_known_nodes_features_and_numbers(tmp_path):
     path = folder(tmp_path, "id\na\nb\nc\n") / "features.csv"
     path.write_text("node,feature,value\nq,0,1\n")
-    refused(tmp_path, f"column 'node' of {path} must name nodes of nodes.csv, found 'q' in row 1")
+    refused(
+        tmp_path,
+        f"column 'node' of {path} must name nodes of nodes.csv, found 1 rows that do not, such as 'q' in row 1; "
+        "--drop-unknown (in Python drop_unknown=True) leaves them out",
+    )
     path.write_text("node,feature,value\na,,1\n")
     refused(tmp_path, f"column 'feature' of {path} must name a feature in every row, found a row with none")
     path.write_text("node,feature,value\na,0,much\n")

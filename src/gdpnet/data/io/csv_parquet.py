@@ -1,9 +1,7 @@
-"""Tables in CSV and Parquet files, with checked and coded columns; errors count rows from 1."""
+"""Checked and coded columns of tables, and tables written as CSV and Parquet; errors count rows from 1."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError, nearest
 
 SUFFIXES = (".csv", ".parquet")
-"""File suffixes of tables."""
+"""File suffixes of tables that are written; `gdpnet.data.io.table_file` reads more."""
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
@@ -27,22 +25,6 @@ _SPLIT_CODES = {
     **{name: code for code, name in enumerate(SPLITS) if name != "none"},
     "val": SPLITS.index("validation"),
 }
-
-
-def read_table(path: Path, text: Iterable[str] = ()) -> Any:
-    """Read a CSV or Parquet file; CSV columns named in ``text`` are read as text."""
-    try:
-        if path.suffix == ".csv":
-            parsing = csv.ParseOptions(newlines_in_values=True)
-            types = csv.ConvertOptions(column_types=dict.fromkeys(text, pa.string()))
-            table = csv.read_csv(path, parse_options=parsing, convert_options=types)
-            return table.rename_columns(table.column_names)  # fails here if names are not UTF-8
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            return file.read()
-    except (pa.ArrowException, ValueError, OSError) as error:
-        number = getattr(error, "errno", None)
-        reason = os.strerror(number) if number else " ".join(str(error).split()).rstrip(".")
-        raise GraphError(f"{path} cannot be read as a {path.suffix[1:].upper()} table: {reason}") from error
 
 
 def write_table(table: Any, path: Path) -> None:
@@ -56,47 +38,20 @@ def write_table(table: Any, path: Path) -> None:
             pq.write_table(table, temporary, write_page_checksum=True)
 
 
-def column_of(table: Any, name: str, path: Path) -> Any:
-    """Return a column by its name; the error suggests a similar name."""
+def column_of(table: Any, name: str, path: Path, role: str | None = None) -> Any:
+    """Return a column by its name; the error suggests a similar name, and the flag that names the role's column."""
     found = table.column_names.count(name)
     if found == 0:
-        raise GraphError(f"{path} must have a column '{name}'{nearest(name, table.column_names)}")
+        other = "" if role is None else f", or another that --column {role}=NAME names"
+        raise GraphError(f"{path} must have a column '{name}'{other}{nearest(name, table.column_names)}")
     if found > 1:
         raise GraphError(f"{path} must have one column '{name}', found {found}")
     return table.column(name)
 
 
-def read_ids(table: Any, name: str, path: Path) -> Any:
-    """Return a column of ids, text or whole numbers, without empty rows."""
-    column = column_of(table, name, path)
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not (pa.types.is_integer(kind) or _is_text(kind) or pa.types.is_null(kind)):
-        raise GraphError(f"column '{name}' of {path} must hold text or whole numbers, found {kind}")
-    whole = (
-        pa.types.is_integer(kind) and kind != pa.uint64()
-    )  # 64-bit hashes do not fit int64 and become text
-    ids = pc.cast(column, pa.int64() if whole else pa.string())
-    blank = pc.is_null(ids) if whole else pc.fill_null(pc.equal(ids, ""), True)
-    if pc.any(blank).as_py():
-        row = pc.index(blank, True).as_py() + 1
-        raise GraphError(
-            f"column '{name}' of {path} must name a node in every row, found nothing in row {row}"
-        )
-    return ids
-
-
-def find_ids(ids: Any, known: Any, name: str, path: Path, known_path: Path) -> np.ndarray:
-    """Return the position of each id among the known ids."""
-    if ids.type != known.type:
-        ids, known = pc.cast(ids, pa.string()), pc.cast(known, pa.string())
-    place = pc.index_in(ids, value_set=known)
-    if place.null_count:
-        row = pc.index(pc.is_null(place), True).as_py()
-        raise GraphError(
-            f"column '{name}' of {path} must name nodes of {known_path.name}, found '{ids[row].as_py()}' "
-            f"in row {row + 1}"
-        )
-    return np.array(place, dtype=np.int64)
+def is_text(kind: Any) -> bool:
+    """Return whether an Arrow type is text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def read_numbers(table: Any, name: str, path: Path, ids: Any = None) -> Float[np.ndarray, "rows"]:
@@ -151,7 +106,7 @@ def _as_double(column: Any, name: str, path: Path) -> Any:
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return pc.cast(column, pa.float64(), safe=False)
     wrong = pc.is_valid(column)
-    if _is_text(kind):
+    if is_text(kind):
         column = pc.utf8_trim_whitespace(column)
         column = pc.if_else(pc.equal(column, ""), None, column)
         wrong = pc.invert(pc.fill_null(pc.match_substring_regex(column, _NUMBER), True))
@@ -159,11 +114,7 @@ def _as_double(column: Any, name: str, path: Path) -> Any:
         row = pc.index(wrong, True).as_py()
         found = column[row].as_py()
         raise GraphError(f"column '{name}' of {path} must hold numbers, found '{found}' in row {row + 1}")
-    return pc.cast(column, pa.float64()) if _is_text(kind) else pa.nulls(len(column), pa.float64())
-
-
-def _is_text(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return pc.cast(column, pa.float64()) if is_text(kind) else pa.nulls(len(column), pa.float64())
 
 
 def _text_or_null(values: Any, where: str) -> Any:

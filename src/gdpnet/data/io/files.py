@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,72 +9,79 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import scipy.sparse as sp
 from torch import Tensor
 
-from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, SparseRows
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns, find_edge_columns, find_node_columns
 from gdpnet.data.io.csv_parquet import (
     SUFFIXES,
     code_labels,
     code_split,
     column_of,
-    find_ids,
-    read_ids,
-    read_numbers,
-    read_table,
     write_table,
 )
+from gdpnet.data.io.edge_list import (
+    EdgeList,
+    match_edges,
+    read_edge_rows,
+    with_edge_weights,
+    without_node_table,
+)
+from gdpnet.data.io.long_features import read_long_features
+from gdpnet.data.io.node_columns import choose_columns, encode_columns
+from gdpnet.data.io.node_ids import check_present, id_column, without_decimals
 from gdpnet.data.io.npz import read_npz
 from gdpnet.data.io.store import is_store, open_store
-from gdpnet.data.tables.columns import CATEGORY, TEXT
-from gdpnet.data.tables.node_table import MARK, NodeTable
-from gdpnet.data.validation import SPLITS, UNKNOWN, whole_or_text_ids
-from gdpnet.errors import GraphError, nearest
+from gdpnet.data.io.table_file import find_table, has_parts, is_table, open_table
+from gdpnet.data.tables.node_table import MARK
+from gdpnet.data.validation import SPLITS, whole_or_text_ids
+from gdpnet.errors import GraphError
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Names of the table columns; ``label``, ``split`` and ``weight`` may be absent if they have their default names.
+class _Reading:
+    """How tables are read; see :func:`read_graph`."""
 
-    ``features`` and ``drop`` are names or patterns (``w*``) of the feature columns to use and to leave out; by
-    default all remaining columns are used. Those in ``text`` are read as words, those in ``category`` as categories.
-    """
-
-    source: str = "source"
-    target: str = "target"
-    weight: str = "weight"
-    node: str = "id"
-    label: str = "label"
-    split: str = "split"
-    features: tuple[str, ...] | None = None
-    drop: tuple[str, ...] = ()
-    text: tuple[str, ...] = ()
-    category: tuple[str, ...] = ()
+    columns: Columns
+    directed: bool
+    weights: bool
+    drop_unknown: bool
 
 
-USUAL_COLUMNS = Columns()
-"""The default names."""
-
-
-def read_graph(path: Path, *, columns: Columns = USUAL_COLUMNS, directed: bool = False) -> Graph:
-    """Read a graph from a folder of tables, a store or an npz file.
+def read_graph(
+    path: Path | str,
+    *,
+    columns: Columns = USUAL_COLUMNS,
+    directed: bool = False,
+    weights: bool = True,
+    drop_unknown: bool = False,
+) -> Graph:
+    """Read a graph from a folder of tables, a table of edges, a store or an npz file.
 
     The folder holds the tables ``edges`` and ``nodes``, and ``features`` in long form (node, feature, value) if they
-    are sparse; each as ``.csv`` or ``.parquet``. In CSV, node ids are text.
+    are sparse; each as CSV or TSV, also compressed (``.gz``), as Parquet, or as a folder of Parquet files. In CSV,
+    node ids are text. Without a table of nodes, the edges name them.
+
+    Args:
+        path: the folder or file.
+        columns: the names of the columns, if they are not the usual ones.
+        directed: keep the direction of edges.
+        weights: read the weights of edges, if the table of edges has a column for them.
+        drop_unknown: leave out edges, and feature values, of nodes that are not in the table of nodes.
     """
+    path, reading = Path(path), _Reading(columns, directed, weights, drop_unknown)
     if not path.exists():
         raise GraphError(f"there is no file or folder {path}")
-    if is_store(path):
-        return open_store(path)
-    if path.is_dir():
-        return _read_folder(path, columns, directed)
-    if path.suffix == ".npz":
-        return read_npz(path, directed=directed)
+    if is_store(path) or path.suffix == ".npz":
+        graph = open_store(path) if is_store(path) else read_npz(path, directed=directed)
+        return graph if weights else replace(graph, edge_weight=None)
+    if path.is_dir() and (find_table(path, "edges") or find_table(path, "nodes") or not has_parts(path)):
+        return _read_folder(path, reading)
+    if is_table(path):
+        return _read_edge_table(path, reading)
     raise GraphError(
-        f"a graph must be a folder with an edge table and a node table, or a .npz file, found {path}"
+        f"a graph must be a folder with tables of nodes and edges, a table of edges, or a .npz file, found {path}"
     )
 
 
@@ -97,12 +103,11 @@ def write_tables(
     if isinstance(graph.features, SparseRows) and not of_table:
         tables["features"] = _long_table(graph, graph.features)
     for stem in ("nodes", "edges", "features"):
-        for suffix in SUFFIXES:
-            other = folder / f"{stem}{suffix}"
-            if other.exists() and not (stem in tables and suffix == f".{format}"):
-                raise GraphError(
-                    f"{other} is from another graph and would be read with this one; remove it first"
-                )
+        other = find_table(folder, stem) if folder.is_dir() else None
+        if other is not None and not (stem in tables and other.name == f"{stem}.{format}"):
+            raise GraphError(
+                f"{other} is from another graph and would be read with this one; remove it first"
+            )
     for stem, table in tables.items():
         write_table(table, folder / f"{stem}.{format}")
 
@@ -173,152 +178,97 @@ def _long_table(graph: Graph, features: SparseRows) -> Any:
     return pa.table({"node": id_array(graph).take(pa.array(row)), "feature": named, "value": value})
 
 
-def _read_folder(folder: Path, columns: Columns, directed: bool) -> Graph:
+def _read_folder(folder: Path, how: _Reading) -> Graph:
     """Read the tables of a folder as a graph."""
-    node_path, edge_path = _required(folder, "nodes", "a node"), _required(folder, "edges", "an edge")
-    nodes = read_table(node_path, text=(columns.node, columns.label, columns.split))
-    ids = read_ids(nodes, columns.node, node_path)
+    node_path, edge_path = find_table(folder, "nodes"), find_table(folder, "edges")
+    if edge_path is None:
+        found = ", ".join(sorted(entry.name for entry in folder.iterdir())[:5]) or "nothing"
+        raise GraphError(
+            f"{folder} must hold a table of edges, such as edges.csv or edges.parquet, and one of nodes, found "
+            f"{found}"
+        )
+    if node_path is None:
+        return _read_edge_table(edge_path, how)
+    nodes, ids, columns, notes = _read_nodes(node_path, how.columns)
     label, split = (_optional(nodes, columns, role, node_path) for role in ("label", "split"))
     labels, names = (None, None) if label is None else code_labels(*label)
     codes = None if split is None else code_split(*split)
-    table = _node_columns(nodes, columns, node_path)
-    features, feature_names, notes = _read_features(folder, table, ids, node_path)
-    edge_index, weight = _read_edges(edge_path, columns, ids, node_path)
+    table = choose_columns(nodes, columns, node_path)
+    features, feature_names, more = _read_features(folder, table, ids, node_path, how.drop_unknown)
+    edges = _read_edges(edge_path, replace(how, columns=columns), ids, node_path)
     try:
         graph = Graph.build(
-            edge_index,
+            edges.ends,
             features,
             labels,
             split=codes,
             node_ids=whole_or_text_ids(np.array(ids)),
             class_names=names,
-            directed=directed,
-        ).with_notes(*notes)
+            directed=how.directed,
+        ).with_notes(*notes, *more, *edges.notes)
     except GraphError as error:
         raise GraphError(f"{node_path} does not hold usable nodes: {error}") from error
     graph = replace(graph, feature_names=feature_names)
-    if table is not None:
-        kinds = dict.fromkeys(columns.text, TEXT) | dict.fromkeys(columns.category, CATEGORY)
-        graph = encoded_on(graph, NodeTable.fit(table, _rows_to_fit(graph), kinds))
-    return with_weights(graph, edge_index, weight, directed=directed)
+    graph = graph if table is None else encode_columns(graph, table, columns)
+    return with_edge_weights(graph, edges, directed=how.directed)
 
 
-def encoded_on(graph: Graph, table: NodeTable) -> Graph:
-    """Return a graph with the features of a table, or as it is if none of the columns can be used."""
-    return (
-        graph.with_table(table)
-        if table.encoding.used
-        else replace(graph, table=table).with_notes(ONE_HOT_NOTE)
-    )
+def _read_edge_table(path: Path, how: _Reading) -> Graph:
+    """Read a table of edges as a graph whose nodes are those that the edges name."""
+    file, beside = open_table(path), find_table(path.parent, "nodes")
+    ends = find_edge_columns(how.columns, file.names, path.name)[0]
+    if not {ends.source, ends.target} <= set(file.names):
+        raise GraphError(
+            "a graph must be a folder with tables of nodes and edges, or a table of edges with columns "
+            f"'{ends.source}' and '{ends.target}', found {path} with {', '.join(file.names[:5])}"
+        )
+    rows = without_node_table(read_edge_rows(file, how.columns))
+    ids = rows.node_ids()
+    edges = match_edges(rows, ids, path.name, weights=how.weights, drop_unknown=how.drop_unknown)
+    note = f"there is no table of nodes: the edges of {path.name} name {len(ids):,}, without labels"
+    if beside is not None:
+        note = f"only {path.name} is read, not {beside.name}; name their folder to read both"
+    if not len(ids):
+        raise GraphError(
+            f"{path} must name the nodes of the graph, as there is no table of nodes, found no edge"
+        )
+    node_ids, features = whole_or_text_ids(np.array(ids)), SparseRows.identity(len(ids))
+    graph = Graph.build(edges.ends, features, node_ids=node_ids, directed=how.directed)
+    return with_edge_weights(graph.with_notes(note, ONE_HOT_NOTE, *edges.notes), edges, directed=how.directed)
 
 
-def _rows_to_fit(graph: Graph) -> np.ndarray:
-    """Return the training nodes; without a split, the labelled ones."""
-    train = graph.split == SPLITS.index("train")
-    return (train if bool(train.any()) else graph.labels != UNKNOWN).numpy()
+def _read_nodes(path: Path, columns: Columns) -> tuple[Any, Any, Columns, tuple[str, ...]]:
+    """Read the table of nodes; return it, its ids, the names of its columns, and notes."""
+    file = open_table(path)
+    columns, notes = find_node_columns(columns, file.names, path.name)
+    table, more = file.read(text=(columns.node, columns.label, columns.split))
+    ids, said = id_column(table, columns.node, path, "node")
+    check_present(ids, columns.node, path)
+    ids, also = without_decimals(ids, columns.node, path)
+    return table, ids, columns, (*notes, *more, *said, *also)
 
 
-def _read_edges(
-    path: Path, columns: Columns, ids: Any, node_path: Path
-) -> tuple[np.ndarray, np.ndarray | None]:
-    ends = (columns.source, columns.target)
-    edges = read_table(path, text=ends)
-    place = [find_ids(read_ids(edges, end, path), ids, end, path, node_path) for end in ends]
-    weighted = _optional(edges, columns, "weight", path) is not None
-    return np.stack(place), read_numbers(edges, columns.weight, path) if weighted else None
+def _read_edges(path: Path, how: _Reading, ids: Any, node_path: Path) -> EdgeList:
+    rows = read_edge_rows(open_table(path), how.columns)
+    return match_edges(rows, ids, node_path.name, weights=how.weights, drop_unknown=how.drop_unknown)
 
 
 def _read_features(
-    folder: Path, table: Any, ids: Any, node_path: Path
+    folder: Path, table: Any, ids: Any, node_path: Path, drop_unknown: bool
 ) -> tuple[Any, tuple[str, ...] | None, tuple[str, ...]]:
     """Read sparse features from the long table; return them, their names if they have any, and notes.
 
     Without that table nodes are one-hot, until the columns of the node table become features.
     """
-    long_path = _table_path(folder, "features")
+    long_path = find_table(folder, "features")
     if long_path is not None:
         if table is not None:
+            name = table.column_names[0]
             raise GraphError(
-                f"features must be in one place, found {long_path} and column '{table.column_names[0]}' of "
-                f"{node_path}"
+                f"features must be in one place, found {long_path} and column '{name}' of {node_path}"
             )
-        return _read_long(long_path, ids, node_path)
+        return read_long_features(long_path, ids, node_path, drop_unknown)
     return SparseRows.identity(len(ids)), None, () if table is not None else (ONE_HOT_NOTE,)
-
-
-def _node_columns(nodes: Any, columns: Columns, path: Path) -> Any:
-    """Return the columns of a node table that may become features; None if there are none."""
-    # pandas writes its row index as a column without a name, or as __index_level_0__
-    others = (columns.node, columns.label, columns.split, "")
-    names = [
-        name for name in nodes.column_names if name not in others and not name.startswith("__index_level_")
-    ]
-    chosen = names
-    if columns.features is not None:
-        chosen = list(
-            dict.fromkeys(name for pattern in columns.features for name in _matching(pattern, names, path))
-        )
-    dropped = {name for pattern in columns.drop for name in _matching(pattern, names, path)}
-    for name in (*columns.text, *columns.category):
-        column_of(nodes, name, path)
-    chosen = [name for name in chosen if name not in dropped]
-    twice = [name for name in chosen if nodes.column_names.count(name) > 1]
-    if twice:
-        raise GraphError(
-            f"{path} must have one column '{twice[0]}', found {nodes.column_names.count(twice[0])}"
-        )
-    return nodes.select(chosen) if chosen else None
-
-
-def _matching(pattern: str, names: list[str], path: Path) -> list[str]:
-    """Return the names that a name or pattern stands for."""
-    found = [pattern] if pattern in names else fnmatch.filter(names, pattern)
-    if not found:
-        raise GraphError(f"{path} must have a column '{pattern}'{nearest(pattern, names)}")
-    return found
-
-
-def _read_long(
-    path: Path, ids: Any, node_path: Path
-) -> tuple[sp.csr_matrix, tuple[str, ...] | None, tuple[str, ...]]:
-    """Read a table of one value per row; features are numbers of up to nine digits, or names, which are sorted."""
-    table = read_table(path, text=("node", "feature"))
-    row = find_ids(read_ids(table, "node", path), ids, "node", path, node_path)
-    value = read_numbers(table, "value", path)
-    column, width, names = _feature_numbers(column_of(table, "feature", path), path)
-    matrix = sp.csr_matrix((value, (row, column)), shape=(len(ids), width))
-    repeated = value.size - matrix.nnz
-    matrix.eliminate_zeros()
-    return matrix, names, (f"{repeated:,} repeated feature values were added up",) if repeated else ()
-
-
-def _feature_numbers(column: Any, path: Path) -> tuple[np.ndarray, int, tuple[str, ...] | None]:
-    text = pc.cast(column, pa.string())
-    if text.null_count or pc.any(pc.equal(text, "")).as_py():
-        raise GraphError(
-            f"column 'feature' of {path} must name a feature in every row, found a row with none"
-        )
-    if not pc.all(pc.match_substring_regex(text, r"^\d{1,9}$")).as_py():
-        names = pa.array(sorted(pc.unique(text).to_pylist()), pa.string())
-        place = np.array(pc.index_in(text, value_set=names), dtype=np.int64)
-        return place, len(names), tuple(names.to_pylist())
-    number = np.array(pc.cast(text, pa.int64()))
-    return number, int(number.max(initial=-1)) + 1, None
-
-
-def _table_path(folder: Path, stem: str) -> Path | None:
-    found = [path for suffix in SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()]
-    if len(found) > 1:
-        raise GraphError(f"{folder} must hold one table '{stem}', found {found[0].name} and {found[1].name}")
-    return found[0] if found else None
-
-
-def _required(folder: Path, stem: str, what: str) -> Path:
-    path = _table_path(folder, stem)
-    if path is None:
-        found = ", ".join(sorted(entry.name for entry in folder.iterdir())[:5]) or "nothing"
-        raise GraphError(f"{folder} must hold {what} table, {stem}.csv or {stem}.parquet, found {found}")
-    return path
 
 
 def _optional(table: Any, columns: Columns, role: str, path: Path) -> tuple[Any, str] | None:

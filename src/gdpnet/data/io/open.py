@@ -8,7 +8,8 @@ from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.data.datasets.known import DATASETS, check_name
 from gdpnet.data.datasets.synthetic import synthetic_graph
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.files import USUAL_COLUMNS, Columns, read_graph
+from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
+from gdpnet.data.io.files import read_graph
 from gdpnet.data.splits import ALL_TEST, USUAL_SHARES, has_split, parse_shares, with_split
 from gdpnet.data.validation import UNKNOWN
 
@@ -19,6 +20,8 @@ def open_graph(
     data_dir: Path | None = None,
     columns: Columns = USUAL_COLUMNS,
     directed: bool = False,
+    weights: bool = True,
+    drop_unknown: bool = False,
     split: str = "paper",
     seed: int = 0,
 ) -> Graph:
@@ -31,7 +34,9 @@ def open_graph(
         return synthetic_graph(seed=seed)
     if name in DATASETS:
         return load_dataset(name, data_dir, split=split, seed=seed)
-    graph = read_graph(Path(name), columns=columns, directed=directed)
+    graph = read_graph(
+        Path(name), columns=columns, directed=directed, weights=weights, drop_unknown=drop_unknown
+    )
     if has_split(graph) or not bool((graph.labels != UNKNOWN).any()):
         return graph
     shares = parse_shares(split) if "/" in split else USUAL_SHARES

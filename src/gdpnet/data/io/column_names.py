@@ -1,0 +1,144 @@
+"""Names of the columns of tables: those that a user gives, the usual ones, and other common ones that are clear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gdpnet.errors import GraphError
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the table columns; ``label``, ``split`` and ``weight`` may be absent if they have their default names.
+
+    ``features`` and ``drop`` are names or patterns (``w*``) of the feature columns to use and to leave out; by
+    default all remaining columns are used. Those in ``text`` are read as words, those in ``category`` as categories.
+    """
+
+    source: str = "source"
+    target: str = "target"
+    weight: str = "weight"
+    node: str = "id"
+    label: str = "label"
+    split: str = "split"
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    category: tuple[str, ...] = ()
+
+
+USUAL_COLUMNS = Columns()
+"""The default names."""
+
+_ENDS = (
+    ("source", "target"),
+    ("src", "dst"),
+    ("from", "to"),
+    ("u", "v"),
+    ("head", "tail"),
+    ("source_id", "target_id"),
+    ("src_id", "dst_id"),
+    ("from_id", "to_id"),
+    ("source_node", "target_node"),
+    ("from_node", "to_node"),
+    ("node1", "node2"),
+    ("node_1", "node_2"),
+)
+"""Other names of the two ends of an edge."""
+
+_IDS = (("id",), ("node", "node_id", "nodeid"), ("name",))
+"""Other names of the id of a node, the clearest first."""
+
+_LABELS = (("label",), ("class",), ("target",), ("y",))
+_SPLITS = (("split",),)
+_WEIGHTS = (("weight",),)
+
+
+def find_edge_columns(columns: Columns, names: Sequence[str], where: str) -> tuple[Columns, tuple[str, ...]]:
+    """Return the columns with the names that an edge table has for the ends and the weight, and notes on them."""
+    notes: list[str] = []
+    given = columns.source, columns.target
+    if given == (USUAL_COLUMNS.source, USUAL_COLUMNS.target) and not set(given) & set(names):
+        spelled = _by_meaning(names)
+        found = [pair for pair in _ENDS if all(end in spelled for end in pair)]
+        if len(found) > 1:
+            pairs = " and ".join("/".join(pair) for pair in found[:2])
+            raise GraphError(
+                f"{where} must have columns 'source' and 'target', found {pairs}; choose with --column source=NAME "
+                "--column target=NAME"
+            )
+        if found:
+            source, target = (_single(spelled[end], where) for end in found[0])
+            columns = replace(columns, source=source, target=target)
+            notes.append(
+                f"columns '{source}' and '{target}' of {where} are read as source and target of edges"
+            )
+    weight = _find(columns, "weight", names, _WEIGHTS, where)
+    columns, more = _renamed(columns, weight=weight, where=where)
+    return columns, (*notes, *more)
+
+
+def find_node_columns(columns: Columns, names: Sequence[str], where: str) -> tuple[Columns, tuple[str, ...]]:
+    """Return the columns with the names that a node table has for id, label and split, and notes on them.
+
+    A column ``y`` beside a column ``x`` is a coordinate, and not taken for the label.
+    """
+    taken = {columns.split, *(columns.features or ())}
+    free = [name for name in names if name not in taken]
+    node = _find(columns, "node", free, _IDS, where)
+    labels = _LABELS[:-1] if "x" in _by_meaning(names) else _LABELS
+    label = _find(columns, "label", [name for name in free if name != node], labels, where)
+    split = _find(columns, "split", names, _SPLITS, where)
+    return _renamed(columns, node=node, label=label, split=split, where=where)
+
+
+def find_column(name: str, names: Sequence[str], others: Iterable[str] = ()) -> str:
+    """Return how a table spells a column: as given, else in another case, else by the only other name it has."""
+    if name in names:
+        return name
+    spelled = _by_meaning(names)
+    found = [column for other in (name, *others) for column in spelled.get(other, ())]
+    return found[0] if len(found) == 1 else name
+
+
+def _find(
+    columns: Columns, role: str, names: Sequence[str], tiers: tuple[tuple[str, ...], ...], where: str
+) -> str:
+    """Return the name of a role in a table: the given one if it is there or was chosen, else a common one."""
+    given, usual = getattr(columns, role), getattr(USUAL_COLUMNS, role)
+    if given != usual or given in names:
+        return str(given)
+    spelled = _by_meaning(names)
+    for tier in tiers:
+        found = [column for name in tier for column in spelled.get(name, ())]
+        if found:
+            return _single(found, where, role)
+    return str(given)
+
+
+def _single(found: Sequence[str], where: str, role: str = "source and target") -> str:
+    if len(found) > 1:
+        raise GraphError(
+            f"{where} must have one column for the {role}, found '{found[0]}' and '{found[1]}'; choose with --column"
+        )
+    return found[0]
+
+
+def _renamed(columns: Columns, *, where: str, **found: str) -> tuple[Columns, tuple[str, ...]]:
+    changed: dict[str, Any] = {role: name for role, name in found.items() if name != getattr(columns, role)}
+    notes = tuple(
+        f"column '{name}' of {where} is read as the {'id' if role == 'node' else role}; --column {role}=NAME "
+        "chooses another"
+        for role, name in changed.items()
+    )
+    return replace(columns, **changed), notes
+
+
+def _by_meaning(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return columns by their name in lower case, with underscores for spaces and hyphens."""
+    spelled: dict[str, list[str]] = {}
+    for name in names:
+        spelled.setdefault(name.lower().replace(" ", "_").replace("-", "_"), []).append(name)
+    return spelled

@@ -1,0 +1,129 @@
+"""Find out how a file of separated values is written: its encoding, delimiter, column names and decimal commas."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gdpnet.errors import GraphError
+
+_DELIMITERS = (";", "\t", "|", ",")
+"""In the order of preference: where a semicolon and a comma fit alike, the comma is a decimal one."""
+
+_ENCODINGS = ("utf-8", "cp1252", "latin-1")
+"""Tried in this order; cp1252 is what most files called latin-1 are, and latin-1 reads any bytes."""
+
+_SAMPLE = 50
+"""Lines that the delimiter is found from."""
+
+_PIECE = 1 << 20
+_DECIMAL_COMMA = r"^\s*[+-]?(\d+|\d*,\d+|\d+,)([eE][+-]?\d+)?\s*$"
+_ABSENT = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a file of separated values is written."""
+
+    encoding: str
+    delimiter: str
+    header: tuple[str, ...]
+    """The names of the columns as they stand in the file."""
+
+    @property
+    def is_guess(self) -> bool:
+        """Return whether the encoding is a guess, because the file is not UTF-8 and does not say what it is."""
+        return self.encoding in _ENCODINGS[1:]
+
+
+def find_dialect(path: Path) -> Dialect:
+    """Find out how a file is written; refuse one that is not text or begins without column names."""
+    encoding = _encoding_of(path)
+    codec = "utf-8-sig" if encoding == "utf-8" else encoding
+    with opened(path) as file, io.TextIOWrapper(file, codec, newline="") as text:
+        lines = list(islice(text, _SAMPLE))
+    delimiter = _delimiter_of(lines, spaces=".txt" in path.suffixes)
+    header = next((row for row in csv.reader(lines, delimiter=delimiter) if row), [])
+    if header and any(name.strip() for name in header) and all(_is_number(name) for name in header):
+        found = ", ".join(f"'{name.strip()}'" for name in header[:3])
+        raise GraphError(
+            f"{path} must begin with a row of column names, such as source,target, found {found}"
+        )
+    return Dialect(encoding, delimiter, tuple(header))
+
+
+def opened(path: Path) -> gzip.GzipFile | io.BufferedReader:
+    """Open a file for reading, decompressed if it ends in .gz."""
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+def with_decimal_points(table: Any, except_for: Iterable[str]) -> tuple[Any, list[str]]:
+    """Turn columns of text that hold only numbers with decimal commas into numbers; return their names too."""
+    changed, kept = [], set(except_for)
+    for place, name in enumerate(table.column_names):
+        column = table.column(place)
+        if name in kept or not pa.types.is_string(column.type):
+            continue
+        column = pc.if_else(pc.is_in(column, value_set=pa.array(_ABSENT)), None, column)
+        numbers = pc.match_substring_regex(column, _DECIMAL_COMMA)
+        if column.null_count < len(column) and pc.all(numbers).as_py():
+            text = pc.replace_substring(pc.utf8_trim_whitespace(column), ",", ".")
+            table = table.set_column(place, name, pc.cast(text, pa.float64()))
+            changed.append(name)
+    return table, changed
+
+
+def _encoding_of(path: Path) -> str:
+    """Return the encoding of a file: by its byte-order mark, else the first that all of its bytes fit."""
+    with opened(path) as file:
+        start = file.read(_PIECE)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in start:
+        raise GraphError(
+            f"{path} must be text in UTF-8, found other bytes (UTF-16 must begin with a byte-order mark)"
+        )
+    return next(name for name in _ENCODINGS if _fits(path, name))
+
+
+def _fits(path: Path, encoding: str) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        with opened(path) as file:
+            while piece := file.read(_PIECE):
+                decoder.decode(piece)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _delimiter_of(lines: list[str], *, spaces: bool) -> str:
+    """Return the delimiter that cuts most lines into as many fields as the header, and the header into most."""
+    rows = re.sub(r'"[^"]*"', "", "".join(lines)).splitlines()
+    rows = [row for row in rows if row.strip()] or [""]
+
+    def fit(delimiter: str) -> tuple[bool, int]:
+        cuts = rows[0].count(delimiter)
+        alike = sum(row.count(delimiter) == cuts for row in rows)
+        return cuts > 0 and alike >= 0.8 * len(rows), cuts
+
+    best = max(_DELIMITERS, key=fit)
+    if best in rows[0]:
+        return best
+    return " " if spaces and " " in rows[0] else ","
+
+
+def _is_number(name: str) -> bool:
+    return re.fullmatch(r"\s*([+-]?\d+([.,]\d+)?([eE][+-]?\d+)?)?\s*", name) is not None

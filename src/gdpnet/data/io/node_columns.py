@@ -1,0 +1,58 @@
+"""Choose the columns of a node table that become features, and encode them."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gdpnet.data.features import ONE_HOT_NOTE
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.column_names import Columns
+from gdpnet.data.io.csv_parquet import column_of
+from gdpnet.data.tables.columns import CATEGORY, TEXT
+from gdpnet.data.tables.node_table import NodeTable
+from gdpnet.data.validation import SPLITS, UNKNOWN
+from gdpnet.errors import GraphError, nearest
+
+
+def choose_columns(nodes: Any, columns: Columns, path: Path) -> Any:
+    """Return the columns of a node table that may become features; None if there are none."""
+    # pandas writes its row index as a column without a name, or as __index_level_0__
+    others = (columns.node, columns.label, columns.split, "")
+    every = (name for name in nodes.column_names if not name.startswith("__index_level_"))
+    names = [name for name in every if name not in others]
+    chosen = names if columns.features is None else _matching(columns.features, names, path)
+    dropped = _matching(columns.drop, names, path)
+    for name in (*columns.text, *columns.category):
+        column_of(nodes, name, path)
+    chosen = [name for name in chosen if name not in dropped]
+    for name in chosen:
+        column_of(nodes, name, path)  # refuses a name that two columns have
+    return nodes.select(chosen) if chosen else None
+
+
+def _matching(patterns: tuple[str, ...], names: list[str], path: Path) -> list[str]:
+    """Return the names that some names and patterns stand for, each once."""
+    found: list[str] = []
+    for pattern in patterns:
+        some = [pattern] if pattern in names else fnmatch.filter(names, pattern)
+        if not some:
+            hint = nearest(pattern, names) if names else ", found no feature column"
+            raise GraphError(f"{path} must have a column '{pattern}'{hint}")
+        found += some
+    return list(dict.fromkeys(found))
+
+
+def encode_columns(graph: Graph, table: Any, columns: Columns) -> Graph:
+    """Return a graph with features made of a table, fitted on its training nodes, else on labelled ones."""
+    kinds = dict.fromkeys(columns.text, TEXT) | dict.fromkeys(columns.category, CATEGORY)
+    train = graph.split == SPLITS.index("train")
+    rows: np.ndarray = (train if bool(train.any()) else graph.labels != UNKNOWN).numpy()
+    fitted = NodeTable.fit(table, rows, kinds)
+    if fitted.encoding.used:
+        return graph.with_table(fitted)
+    return replace(graph, table=fitted).with_notes(ONE_HOT_NOTE)
