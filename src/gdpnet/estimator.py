@@ -35,7 +35,8 @@ from gdpnet.data.link_split import Pairs
 from gdpnet.errors import ConfigError, nearest
 from gdpnet.inference.explain import Explanation
 from gdpnet.inference.model import TrainedModel
-from gdpnet.inference.predictor import Denoised, Predictor, make_predictor
+from gdpnet.inference.predictor import Denoised, Predictor
+from gdpnet.inference.predictors import make_predictor
 from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Callback
 from gdpnet.training.fit_model import fit_model

@@ -23,7 +23,9 @@ SUFFIXES = (".csv", ".parquet")
 
 Device = Literal["auto", "cpu", "cuda"]
 Split = Literal["paper", "random"]
-TaskKind = Literal["classification", "multi-label", "links", "clusters"]
+TaskKind = Literal["classification", "multi-label", "regression", "links", "clusters"]
+ClassWeight = Literal["none", "balanced"]
+Metric = Literal["micro_f1", "macro_f1", "average_precision", "roc_auc", "log_loss"]
 FeatureKind = Literal["one-hot", "structural"]
 
 
@@ -124,6 +126,22 @@ Directed = Annotated[
 ]
 TaskOption = Annotated[
     TaskKind | None, model("--task", "What to learn.", show_default="setting task.kind: classification")
+]
+ClassWeightOption = Annotated[
+    ClassWeight | None,
+    model(
+        "--class-weight",
+        "Weight of classes in the loss: balanced lets all weigh the same, however rare.",
+        show_default="setting task.class_weight: none",
+    ),
+]
+MetricOption = Annotated[
+    Metric | None,
+    model(
+        "--metric",
+        "Validation score that the best epoch, the heads and the threshold are chosen by.",
+        show_default="setting training.metric: micro_f1",
+    ),
 ]
 Hops = Annotated[
     int | None,

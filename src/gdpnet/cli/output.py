@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from gdpnet._core.files import plain
+from gdpnet.config import METRICS
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -64,8 +65,16 @@ def print_graph(name: str, graph: Graph) -> None:
 
 def print_metrics(metrics: dict[str, Any]) -> None:
     """Print one line per metric."""
+    intervals = metrics.get("intervals", {})
     for name, value in metrics.items():
-        print(f"  {name.replace('_', ' ')}: {text_of(value)}")
+        shown = text_of(value)
+        if isinstance(value, dict):
+            shown = ", ".join(f"{key} {text_of(one)}" for key, one in value.items())
+        if name in intervals:
+            low, high = (text_of(one) for one in intervals[name])
+            shown += f" (95 % interval {low} to {high})"
+        if name != "intervals":
+            print(f"  {name.replace('_', ' ')}: {shown}")
 
 
 def print_scores(title: str, rows: list[Any], order: Iterable[str], measure: str | None = None) -> None:
@@ -123,8 +132,10 @@ class EpochProgress:
 
     def __call__(self, epoch: Epoch) -> None:
         """Show one epoch."""
+        score = -epoch.validation_f1 if epoch.metric == "log_loss" else epoch.validation_f1
+        name = METRICS.get(epoch.metric, epoch.metric)
         line = (
-            f"loss {epoch.loss:.3f}  validation F1 {text_of(epoch.validation_f1)}  reward {epoch.reward:+.4f}  "
+            f"loss {epoch.loss:.3f}  validation {name} {text_of(score)}  reward {epoch.reward:+.4f}  "
             f"kept {epoch.kept_share:.2f}  KL {epoch.kl:.4f}"
         )
         if epoch.injected_auc is not None:

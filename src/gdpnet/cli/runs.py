@@ -26,8 +26,8 @@ from gdpnet.training.checkpoint import RunFolder, check_same_graph, open_run
 from gdpnet.training.data import part_for_scoring
 
 
-def open_named(graph: str, source: GraphSource, split: str, seed: int) -> Graph:
-    """Open a graph as the options say."""
+def open_named(graph: str, source: GraphSource, split: str, seed: int, task: str | None = None) -> Graph:
+    """Open a graph as the options say; for the task regression labels are numbers."""
     return open_graph(
         graph,
         data_dir=source.data_dir,
@@ -35,6 +35,7 @@ def open_named(graph: str, source: GraphSource, split: str, seed: int) -> Graph:
         directed=bool(source.directed),
         split=split,
         seed=seed,
+        task=task,
     )
 
 
@@ -60,7 +61,7 @@ def model_and_graph(
     same = absolute_name(name) == about["graph"]
     split, seed = (about.get("split", "paper"), about["seed"]) if same else ("paper", model.seed)
     source = source.or_from(about.get("source", {}), same_graph=same)
-    return model, open_named(name, source, split, seed), name
+    return model, open_named(name, source, split, seed, model.config_.task.kind), name
 
 
 def node_numbers(graph: Graph, ids: str | None, file: Path | None) -> Int[Tensor, "asked"] | None:
@@ -85,7 +86,8 @@ def continue_run(out: Path, graph: str, source: GraphSource) -> tuple[RunFolder,
     """Open a run to continue and its graph; return both with the settings and the seed."""
     run, settings, about = open_run(out)
     source = source.or_from(about.get("source", {}))
-    loaded = open_named(graph, source, about.get("split", "paper"), about["seed"])
+    split, kind = about.get("split", "paper"), settings.task.kind
+    loaded = open_named(graph, source, split, about["seed"], kind)
     check_same_graph(about, loaded)
     return run, settings, loaded, about["seed"]
 
@@ -109,14 +111,21 @@ def save_run(model: GDPNet, graph: Graph, run: RunFolder) -> dict[str, Any]:
 
     model.save(run.model)
     kind, predictor = model.config_.task.kind, model.predictor(graph)
-    validation = "validation_score" if kind == "links" else "validation_f1"
-    metrics: dict[str, Any] = {"best_epoch": model.best_epoch_, validation: model.validation_f1_}
+    metrics: dict[str, Any] = {"best_epoch": model.best_epoch_} | _validation_score(model)
     metrics |= _report_suspected(model, run)
-    if kind in ("links", "clusters") or bool((graph.labels[graph.nodes_in("test")] >= 0).any()):
+    if kind in ("links", "clusters") or bool(graph.labelled[graph.nodes_in("test")].any()):
         metrics |= evaluate(predictor)
     write_json(run.metrics, metrics)
     draw_run(predictor, run.figures)
     return metrics
+
+
+def _validation_score(model: GDPNet) -> dict[str, float]:
+    """Return the validation score that the model was chosen by, under the name of its metric."""
+    metric, value = model.config_.training.metric, model.validation_f1_
+    names = {"links": "score", "regression": "r2"}
+    name = names.get(model.config_.task.kind, metric.removeprefix("micro_"))
+    return {f"validation_{name}": -value if metric == "log_loss" else value}
 
 
 def _report_suspected(model: GDPNet, run: RunFolder) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from gdpnet._core.random import Key
@@ -25,7 +25,7 @@ from gdpnet.inference.select import Selected, select
 from gdpnet.inference.threshold import edge_weights
 from gdpnet.inference.unsupervised import cluster_scores, embed_links, link_scores, propagated_features
 from gdpnet.representation.propagation import inner_products
-from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel
+from gdpnet.representation.tasks import CLASSIFICATION, JOINS, Classification, MultiLabel
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Denoised:
 class Predictor:
     """Answers questions about one graph. The policy decides on its edges once, when the first answer needs it.
 
-    Use `make_predictor`, or `GDPNet.predictor`, to get the one for a model's task.
+    Use `gdpnet.inference.predictors.make_predictor`, or `GDPNet.predictor`, to get the one for a model's task.
     """
 
     def __init__(self, model: TrainedModel, graph: Graph) -> None:
@@ -173,16 +173,28 @@ class LabelPredictor(Predictor):
 
     def score(self, split: str = "test") -> float:
         """Return the task's quality on the labelled nodes of a split, micro-F1 for classes."""
+        return self.model.task.quality(*self._asked(split))
+
+    def evaluate(self, split: str = "test") -> dict[str, Any]:
+        """Return micro-F1 on a split, and the metric that the model was chosen by."""
+        task, (found, truth) = self.model.task, self._asked(split)
+        metrics = {"split": split, "nodes": int(self.graph.nodes_in(split).numel())}
+        if not isinstance(task, Classification) or task.measure is None:
+            return metrics | {"micro_f1": task.quality(found, truth)}
+        sign = -1.0 if task.metric == "log_loss" else 1.0
+        chosen_by = {task.metric: sign * task.quality(found, truth)}
+        return metrics | {"micro_f1": CLASSIFICATION.quality(found, truth)} | chosen_by
+
+    def _asked(self, split: str) -> tuple[Float[Tensor, "known classes"], Shaped[Tensor, "known *any"]]:
+        """Return the probabilities and the truth of the labelled nodes of a split."""
         graph, model = self.graph, self.model
         nodes = graph.nodes_in(split)
-        by_class = model.task is CLASSIFICATION
-        label = (model.labels_of(graph) if by_class else graph.labels)[nodes]
-        known = label != UNKNOWN
-        if not bool(known.any()):
+        by_class = type(model.task) is Classification
+        label = model.labels_of(graph) if by_class else model.task.truth(graph)
+        known = nodes[(label != UNKNOWN if by_class else graph.labelled)[nodes]]
+        if not known.numel():
             raise GraphError(f"the graph has no labelled {split} node to score on")
-        found = self._probabilities(nodes[known].to(model.device)).cpu()
-        truth = label[known] if by_class else model.task.truth(graph)[nodes[known]]
-        return model.task.quality(found, truth)
+        return self._probabilities(known.to(model.device)).cpu(), label[known]
 
 
 class LinksPredictor(Predictor):
@@ -255,16 +267,3 @@ class ClustersPredictor(Predictor):
         """Return the decisions on a node's neighbours, in order, and its cluster."""
         cluster = self.predict(torch.tensor([self.graph.node_number(str(node))]))[0]
         return replace(super().explain(node), cluster=str(cluster))
-
-
-PREDICTORS: dict[str, type[Predictor]] = {
-    "classification": LabelPredictor,
-    "multi-label": LabelPredictor,
-    "links": LinksPredictor,
-    "clusters": ClustersPredictor,
-}
-
-
-def make_predictor(model: TrainedModel, graph: Graph) -> Predictor:
-    """Apply a trained model to a graph with the same feature columns."""
-    return PREDICTORS[model.config.task.kind](model, graph)

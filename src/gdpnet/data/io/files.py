@@ -25,10 +25,12 @@ from gdpnet.data.io.csv_parquet import (
     read_ids,
     read_numbers,
     read_table,
+    read_targets,
     write_table,
 )
 from gdpnet.data.io.npz import read_npz
 from gdpnet.data.io.store import is_store, open_store
+from gdpnet.data.labels import as_targets
 from gdpnet.data.validation import SPLITS, whole_or_text_ids
 from gdpnet.errors import GraphError
 
@@ -53,20 +55,22 @@ USUAL_COLUMNS = Columns()
 """The default names."""
 
 
-def read_graph(path: Path, *, columns: Columns = USUAL_COLUMNS, directed: bool = False) -> Graph:
+def read_graph(
+    path: Path, *, columns: Columns = USUAL_COLUMNS, directed: bool = False, task: str | None = None
+) -> Graph:
     """Read a graph from a folder of tables, a store or an npz file.
 
     The folder holds the tables ``edges`` and ``nodes``, and ``features`` in long form (node, feature, value) if they
-    are sparse; each as ``.csv`` or ``.parquet``. In CSV, node ids are text.
+    are sparse; each as ``.csv`` or ``.parquet``. In CSV, node ids are text. For the task ``regression`` the label
+    column holds the numbers to predict, in place of classes.
     """
     if not path.exists():
         raise GraphError(f"there is no file or folder {path}")
-    if is_store(path):
-        return open_store(path)
-    if path.is_dir():
-        return _read_folder(path, columns, directed)
-    if path.suffix == ".npz":
-        return read_npz(path, directed=directed)
+    if path.is_dir() and not is_store(path):
+        return _read_folder(path, columns, directed, task)
+    if path.is_dir() or path.suffix == ".npz":
+        graph = open_store(path) if path.is_dir() else read_npz(path, directed=directed)
+        return as_targets(graph) if task == "regression" else graph
     raise GraphError(
         f"a graph must be a folder with an edge table and a node table, or a .npz file, found {path}"
     )
@@ -121,7 +125,9 @@ def id_array(graph: Graph) -> Any:
 
 def _node_table(graph: Graph) -> Any:
     table = {"id": id_array(graph)}
-    if graph.num_classes:
+    if graph.targets is not None:
+        table["label"] = pa.array(graph.targets.numpy(), from_pandas=True)  # NaN becomes null
+    elif graph.num_classes:
         names = np.array([*graph.class_names, None], dtype=object)
         table["label"] = pa.array(names[graph.labels.numpy()], pa.string())
     if bool(graph.split.any()):
@@ -161,13 +167,17 @@ def _long_table(graph: Graph, features: SparseRows) -> Any:
     return pa.table({"node": id_array(graph).take(pa.array(row)), "feature": named, "value": value})
 
 
-def _read_folder(folder: Path, columns: Columns, directed: bool) -> Graph:
+def _read_folder(folder: Path, columns: Columns, directed: bool, task: str | None) -> Graph:
     """Read the tables of a folder as a graph."""
     node_path, edge_path = _required(folder, "nodes", "a node"), _required(folder, "edges", "an edge")
     nodes = read_table(node_path, text=(columns.node, columns.label, columns.split))
     ids = read_ids(nodes, columns.node, node_path)
     label, split = (_optional(nodes, columns, role, node_path) for role in ("label", "split"))
-    labels, names = (None, None) if label is None else code_labels(*label)
+    labels, names, targets = None, None, None
+    if label is not None and task == "regression":
+        targets = read_targets(nodes, columns.label, node_path)
+    elif label is not None:
+        labels, names = code_labels(*label)
     codes = None if split is None else code_split(*split)
     features, feature_names, notes = _read_features(folder, nodes, ids, columns, node_path)
     edge_index, weight = _read_edges(edge_path, columns, ids, node_path)
@@ -180,6 +190,7 @@ def _read_folder(folder: Path, columns: Columns, directed: bool) -> Graph:
             node_ids=whole_or_text_ids(np.array(ids)),
             class_names=names,
             directed=directed,
+            targets=targets,
         ).with_notes(*notes)
     except GraphError as error:
         raise GraphError(f"{node_path} does not hold usable nodes: {error}") from error

@@ -19,11 +19,15 @@ def open_graph(
     directed: bool = False,
     split: str = "paper",
     seed: int = 0,
+    task: str | None = None,
 ) -> Graph:
-    """Open a dataset by its name, the synthetic graph by ``synthetic``, or files by their path."""
+    """Open a dataset by its name, the synthetic graph by ``synthetic``, or files by their path.
+
+    For the task ``regression`` labels are read as numbers.
+    """
     check_name(name)
     if name == "synthetic":
         return synthetic_graph(seed=seed)
     if name in DATASETS:
         return load_dataset(name, data_dir, split=split, seed=seed)
-    return read_graph(Path(name), columns=columns, directed=directed)
+    return read_graph(Path(name), columns=columns, directed=directed, task=task)
