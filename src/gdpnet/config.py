@@ -329,8 +329,8 @@ class TaskSettings(Section):
     refresh: int = setting(5, "epochs between two updates of clusters or communities on the kept edges")
     class_weight: str = setting(
         "none",
-        "weight of a training node in the loss of the task classification: one (none), or so that all classes weigh "
-        "the same (balanced)",
+        "weight of a training node in the loss and in the rewards of the task classification: one (none), or so that "
+        "all classes weigh the same (balanced)",
         choices=("none", "balanced"),
     )
     bins: int = setting(

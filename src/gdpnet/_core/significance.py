@@ -49,7 +49,7 @@ def lead_of_measure(
     measure: Measure,
     mine: Shaped[np.ndarray, "nodes *any"],
     other: Shaped[np.ndarray, "nodes *any"],
-    truth: Shaped[np.ndarray, "nodes *any"],
+    truth: Shaped[np.ndarray, "nodes"],
     resamples: int = RESAMPLES,
 ) -> Lead:
     """Return the difference of a score, with its standard deviation over paired bootstrap resamples of the nodes."""

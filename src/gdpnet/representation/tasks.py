@@ -269,6 +269,17 @@ class Partners:
         return float((probabilities * truth).sum(dim=1).double().mean()) if len(truth) else float("nan")
 
 
+def reward_weight(task: Task, label: Shaped[Tensor, "n *any"]) -> Float[Tensor, "*n"]:
+    """Return the weight of each target's rewards: that of its class, or one for all.
+
+    Without it the policy learns from the frequent classes alone which neighbours to keep.
+    """
+    weights = task.class_weights if isinstance(task, Classification) else None
+    if weights is None:
+        return torch.ones(1, device=label.device)
+    return torch.tensor(weights, device=label.device)[label]
+
+
 def mean_by_fold_model(
     losses: Float[Tensor, "n fold_models"], learns: Bool[Tensor, "n fold_models"]
 ) -> Float[Tensor, ""]:
