@@ -54,9 +54,10 @@ def print_json(wanted: bool, record: dict[str, Any]) -> None:
 
 def print_graph(name: str, graph: Graph) -> None:
     """Print the size of a graph and the notes about how it was read."""
+    wanted = f"{graph.num_classes} classes" if graph.targets is None else "numbers to predict"
     print(
         f"{name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} directed edges, {graph.num_features:,} features, "
-        f"{graph.num_classes} classes; training {graph.nodes_in('train').numel():,}, "
+        f"{wanted}; training {graph.nodes_in('train').numel():,}, "
         f"validation {graph.nodes_in('validation').numel():,}, test {graph.nodes_in('test').numel():,}"
     )
     for note in graph.notes:

@@ -196,6 +196,7 @@ def explain(
     predicted = {
         "links": "neighbours predicted to be in community",
         "clusters": f"in cluster '{found.cluster}', predicted community",
+        "regression": "number most probably near",
     }.get(model.config_.task.kind, "predicted")
     print(
         f"node {found.node}: {predicted} '{found.predicted}' with probability {found.probability:.3f} "

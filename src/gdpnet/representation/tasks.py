@@ -269,7 +269,7 @@ class Partners:
         return float((probabilities * truth).sum(dim=1).double().mean()) if len(truth) else float("nan")
 
 
-def reward_weight(task: Task, label: Shaped[Tensor, "n *any"]) -> Float[Tensor, "*n"]:
+def reward_weight(task: Task, label: Shaped[Tensor, "n *any"]) -> Float[Tensor, "weights"]:
     """Return the weight of each target's rewards: that of its class, or one for all.
 
     Without it the policy learns from the frequent classes alone which neighbours to keep.
