@@ -14,6 +14,16 @@ from typing import Any
 
 from gdpnet.errors import ConfigError, nearest
 
+METRICS = {
+    "micro_f1": "F1",
+    "macro_f1": "macro-F1",
+    "average_precision": "average precision",
+    "roc_auc": "ROC AUC",
+    "log_loss": "log loss",
+    "r2": "R2",
+}
+"""Scores that models are chosen by, and how they are called in text; ``training.metric`` names all but R2."""
+
 
 def setting(
     default: Any,
@@ -272,6 +282,13 @@ class TrainingSettings(Section):
         (256, 4), "neighbours sampled per node for that part, in the first and in the second hop"
     )
     selection: bool = setting(True, "train the policy; if false, all neighbours are kept")
+    metric: str = setting(
+        "micro_f1",
+        "score on validation nodes that the best epoch, the heads and the threshold are chosen by, for the task "
+        "classification; the ranking scores, average_precision and roc_auc, are of the rarer of two classes, or the "
+        "mean over more; regression uses R2",
+        choices=tuple(name for name in METRICS if name != "r2"),
+    )
 
 
 @dataclass(frozen=True)
@@ -298,9 +315,9 @@ class TaskSettings(Section):
 
     kind: str = setting(
         "classification",
-        "what to learn: one class per node, several labels per node, missing edges (links) or clusters; the last two "
-        "use no labels",
-        choices=("classification", "multi-label", "links", "clusters"),
+        "what to learn: one class per node, several labels per node, a number per node (regression), missing edges "
+        "(links) or clusters; the last two use no labels",
+        choices=("classification", "multi-label", "regression", "links", "clusters"),
     )
     clusters: int = setting(
         0,
@@ -310,6 +327,15 @@ class TaskSettings(Section):
     )
     rank: int = setting(128, "dimensions that features are reduced to for the tasks without labels")
     refresh: int = setting(5, "epochs between two updates of clusters or communities on the kept edges")
+    class_weight: str = setting(
+        "none",
+        "weight of a training node in the loss and in the rewards of the task classification: one (none), or so that "
+        "all classes weigh the same (balanced)",
+        choices=("none", "balanced"),
+    )
+    bins: int = setting(
+        32, "intervals that the range of the numbers is cut into for the task regression", low=4
+    )
 
 
 @dataclass(frozen=True)
@@ -365,6 +391,16 @@ class Config:
     propagation: PropagationSettings = field(default_factory=PropagationSettings)
     links: LinksSettings = field(default_factory=LinksSettings)
     clusters: ClustersSettings = field(default_factory=ClustersSettings)
+
+    def __post_init__(self) -> None:
+        """Refuse class weights and metrics for tasks that have none."""
+        kind, weight, metric = self.task.kind, self.task.class_weight, self.training.metric
+        if kind != "classification" and (weight, metric) != ("none", "micro_f1"):
+            found = f"training.metric {metric}" if metric != "micro_f1" else f"task.class_weight {weight}"
+            raise ConfigError(
+                f"class weights (--class-weight) and metrics (--metric) are for classification, found {found} for "
+                f"the task {kind}"
+            )
 
     def with_values(self, values: Mapping[str, Mapping[str, Any]]) -> Config:
         """Return a copy with the values of a nested mapping in place."""

@@ -35,7 +35,8 @@ from gdpnet.data.link_split import Pairs
 from gdpnet.errors import ConfigError, nearest
 from gdpnet.inference.explain import Explanation
 from gdpnet.inference.model import TrainedModel
-from gdpnet.inference.predictor import Denoised, Predictor, make_predictor
+from gdpnet.inference.predictor import Denoised, Predictor
+from gdpnet.inference.predictors import make_predictor
 from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Callback
 from gdpnet.training.fit_model import fit_model
@@ -168,7 +169,7 @@ class GDPNet(BaseEstimator):
         return self.predictor(graph).embeddings(nodes)
 
     def predict(self, graph: Graph, nodes: Any = None) -> np.ndarray:
-        """Return the classes of some nodes, all by default; their labels or clusters, depending on the task."""
+        """Return the classes of some nodes, all by default; or labels, numbers or clusters, depending on the task."""
         return self.predictor(graph).predict(nodes)
 
     def predict_proba(self, graph: Graph, nodes: Any = None) -> np.ndarray:
@@ -180,7 +181,7 @@ class GDPNet(BaseEstimator):
         return self.predictor(graph).link_probabilities(ends)
 
     def score(self, graph: Graph, split: str = "test") -> float:
-        """Return micro-F1 on the labelled nodes of a split."""
+        """Return micro-F1 on the labelled nodes of a split, or ``training.metric``; R2 for regression."""
         return self.predictor(graph).score(split)
 
     def denoise(self, graph: Graph, *, threshold: float | None = None, symmetric: bool = True) -> Denoised:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gdpnet._core.random import Key
-from gdpnet._core.significance import gains_and_losses, is_ahead
+from gdpnet._core.significance import Lead, gains_and_losses, lead_of_counts
 from gdpnet.config import Config, ThresholdSettings
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.graph import Graph
@@ -103,12 +103,12 @@ def test_a_threshold_must_beat_keeping_every_edge_by_one_standard_deviation(gain
     mine = torch.tensor([1.0] * gains + [0.0] * losses + [1.0, 0.0])
     other = torch.tensor([0.0] * gains + [1.0] * losses + [1.0, 0.0])
     assert gains_and_losses(mine, other) == (gains, losses)
-    assert is_ahead(gains, losses, deviations=1.0) == ahead
+    assert lead_of_counts(gains, losses).exceeds(1.0) == ahead
 
 
 def test_a_candidate_that_is_ahead_by_chance_is_not_chosen(monkeypatch):
     graph = blocks(shows_class=False, wrong=6)
-    monkeypatch.setattr(threshold, "is_ahead", lambda *_, **__: False)
+    monkeypatch.setattr(threshold, "compare", lambda *_: Lead(1.0, 1.0))
     chosen, _ = choose(graph, lambda same: torch.where(same, 0.55, 0.35))
     assert dict(chosen.scores)[0.4] == 1.0
     assert chosen.threshold == KEEP_ALL

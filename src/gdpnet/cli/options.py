@@ -23,7 +23,9 @@ READ_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parq
 
 
 Device = Literal["auto", "cpu", "cuda"]
-TaskKind = Literal["classification", "multi-label", "links", "clusters"]
+TaskKind = Literal["classification", "multi-label", "regression", "links", "clusters"]
+ClassWeight = Literal["none", "balanced"]
+Metric = Literal["micro_f1", "macro_f1", "average_precision", "roc_auc", "log_loss"]
 FEATURE_KINDS = ("one-hot", "structural")
 
 
@@ -162,6 +164,22 @@ DropUnknown = Annotated[
 ]
 TaskOption = Annotated[
     TaskKind | None, model("--task", "What to learn.", show_default="setting task.kind: classification")
+]
+ClassWeightOption = Annotated[
+    ClassWeight | None,
+    model(
+        "--class-weight",
+        "Weight of classes in the loss: balanced lets all weigh the same, however rare.",
+        show_default="setting task.class_weight: none",
+    ),
+]
+MetricOption = Annotated[
+    Metric | None,
+    model(
+        "--metric",
+        "Validation score that the best epoch, the heads and the threshold are chosen by.",
+        show_default="setting training.metric: micro_f1",
+    ),
 ]
 Hops = Annotated[
     int | None,

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from gdpnet._core.files import plain
+from gdpnet.config import METRICS
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -53,9 +54,10 @@ def print_json(wanted: bool, record: dict[str, Any]) -> None:
 
 def print_graph(name: str, graph: Graph) -> None:
     """Print the size of a graph and the notes about how it was read."""
+    wanted = f"{graph.num_classes} classes" if graph.targets is None else "numbers to predict"
     print(
         f"{name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} directed edges, {graph.num_features:,} features, "
-        f"{graph.num_classes} classes; training {graph.nodes_in('train').numel():,}, "
+        f"{wanted}; training {graph.nodes_in('train').numel():,}, "
         f"validation {graph.nodes_in('validation').numel():,}, test {graph.nodes_in('test').numel():,}"
     )
     for note in graph.notes:
@@ -120,8 +122,10 @@ class EpochProgress:
 
     def __call__(self, epoch: Epoch) -> None:
         """Show one epoch."""
+        score = -epoch.validation_f1 if epoch.metric == "log_loss" else epoch.validation_f1
+        name = METRICS.get(epoch.metric, epoch.metric)
         line = (
-            f"loss {epoch.loss:.3f}  validation F1 {text_of(epoch.validation_f1)}  reward {epoch.reward:+.4f}  "
+            f"loss {epoch.loss:.3f}  validation {name} {text_of(score)}  reward {epoch.reward:+.4f}  "
             f"kept {epoch.kept_share:.2f}  KL {epoch.kl:.4f}"
         )
         if epoch.injected_auc is not None:

@@ -65,6 +65,8 @@ def predict(
 ) -> dict[str, Any]:
     """Write the predicted class, labels or cluster of each node, and the probability of each class.
 
+    For regression, write the predicted number, and the 10 % and 90 % quantiles between which it is expected.
+
     For link prediction, write the probability of an edge for each pair in --pairs. Nodes may be new to the model.
     """
     opt.check_table_file(out)
@@ -74,6 +76,7 @@ def predict(
             raise ConfigError("--pairs names pairs of nodes: leave --nodes and --nodes-from out")
 
     from gdpnet.cli.runs import model_and_graph, node_numbers
+    from gdpnet.inference.predictors import RegressionPredictor
 
     model, loaded, name = model_and_graph(run, graph, device, source)
     about = {"run": str(run), "graph": name, "out": str(out)}
@@ -83,8 +86,12 @@ def predict(
         return about | {"pairs": count}
     asked = node_numbers(loaded, nodes, nodes_from)
     predictor = model.predictor(loaded)
-    table = {"predicted": predictor.predict(asked)}
-    if model.config_.task.kind != "clusters":
+    if isinstance(predictor, RegressionPredictor):
+        low, high = predictor.interval(asked).T
+        table = {"prediction": predictor.predict(asked), "low": low, "high": high}
+    else:
+        table = {"predicted": predictor.predict(asked)}
+    if model.config_.task.kind in ("classification", "multi-label"):
         probability = predictor.probabilities(asked)
         table |= {f"p_{label}": column for label, column in zip(model.classes_, probability.T, strict=True)}
     count = _write_nodes(loaded, asked, table, out)
@@ -190,6 +197,7 @@ def explain(
     predicted = {
         "links": "neighbours predicted to be in community",
         "clusters": f"in cluster '{found.cluster}', predicted community",
+        "regression": "number most probably near",
     }.get(model.config_.task.kind, "predicted")
     print(
         f"node {found.node}: {predicted} '{found.predicted}' with probability {found.probability:.3f} "

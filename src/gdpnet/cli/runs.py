@@ -33,8 +33,8 @@ from gdpnet.training.checkpoint import RunFolder, check_same_graph, open_run
 from gdpnet.training.data import part_for_scoring
 
 
-def open_named(graph: str, source: GraphSource, split: str, seed: int) -> Graph:
-    """Open a graph as the options say."""
+def open_named(graph: str, source: GraphSource, split: str, seed: int, task: str | None = None) -> Graph:
+    """Open a graph as the options say; for the task regression labels are numbers."""
     return open_graph(
         graph,
         data_dir=source.data_dir,
@@ -44,6 +44,7 @@ def open_named(graph: str, source: GraphSource, split: str, seed: int) -> Graph:
         drop_unknown=bool(source.drop_unknown),
         split=split,
         seed=seed,
+        task=task,
     )
 
 
@@ -70,7 +71,7 @@ def model_and_graph(
     # all labelled nodes of another graph are new to the model, and score it
     split, seed = (about.get("split", "paper"), about["seed"]) if same else (ALL_TEST, model.seed)
     source = source.or_from(about.get("source", {}), same_graph=same)
-    opened = open_named(name, source, split, seed)
+    opened = open_named(name, source, split, seed, model.config_.task.kind)
     return model, with_split_of(opened, run) if same else opened, name
 
 
@@ -96,7 +97,8 @@ def continue_run(out: Path, graph: str, source: GraphSource) -> tuple[RunFolder,
     """Open a run to continue and its graph; return both with the settings and the seed."""
     run, settings, about = open_run(out)
     source = source.or_from(about.get("source", {}))
-    loaded = open_named(graph, source, about.get("split", "paper"), about["seed"])
+    split, kind = about.get("split", "paper"), settings.task.kind
+    loaded = open_named(graph, source, split, about["seed"], kind)
     check_same_graph(about, loaded)
     return run, settings, loaded, about["seed"]
 
@@ -123,10 +125,9 @@ def save_run(model: GDPNet, graph: Graph, run: RunFolder, fit_seconds: float | N
 
     model.save(run.model)
     kind, predictor = model.config_.task.kind, model.predictor(graph)
-    validation = "validation_score" if kind == "links" else "validation_f1"
-    metrics: dict[str, Any] = {"best_epoch": model.best_epoch_, validation: model.validation_f1_}
+    metrics: dict[str, Any] = {"best_epoch": model.best_epoch_} | _validation_score(model)
     metrics |= _report_suspected(model, run)
-    if kind in ("links", "clusters") or bool((graph.labels[graph.nodes_in("test")] >= 0).any()):
+    if kind in ("links", "clusters") or bool(graph.labelled[graph.nodes_in("test")].any()):
         metrics |= evaluate(predictor)
         if kind == "classification" and fit_seconds is not None:
             metrics["check"] = _check(model, predictor, metrics, fit_seconds)
@@ -162,6 +163,14 @@ def with_split_of(graph: Graph, run: RunFolder) -> Graph:
         known = {row["id"]: row["split"] for row in csv.DictReader(file)}
     codes = [SPLITS.index(known.get(name, "none")) for name in id_text(graph.node_ids).tolist()]
     return replace(graph, split=torch.tensor(codes, dtype=graph.split.dtype))
+
+
+def _validation_score(model: GDPNet) -> dict[str, float]:
+    """Return the validation score that the model was chosen by, under the name of its metric."""
+    metric, value = model.config_.training.metric, model.validation_f1_
+    names = {"links": "score", "regression": "r2"}
+    name = names.get(model.config_.task.kind, metric.removeprefix("micro_"))
+    return {f"validation_{name}": -value if metric == "log_loss" else value}
 
 
 def _report_suspected(model: GDPNet, run: RunFolder) -> dict[str, int]:

@@ -59,6 +59,8 @@ def train(
     source: opt.GraphSource,
     task: opt.TaskOption = None,
     hops: opt.Hops = None,
+    class_weight: opt.ClassWeightOption = None,
+    metric: opt.MetricOption = None,
     config: opt.ConfigFile = None,
     overrides: opt.Overrides = None,
     out: opt.RunFolderOut,
@@ -80,9 +82,12 @@ def train(
     """
     changes: dict[str, dict[str, Any]] = {} if hops is None else {"policy": {"hops": hops}}
     changes |= {} if source.missing is None else {"features": {"missing": source.missing}}
+    changes |= {} if class_weight is None else {"task": {"class_weight": class_weight}}
+    changes |= {} if metric is None else {"training": {"metric": metric}}
     if resume and (config is not None or overrides or task is not None or changes):
         raise ConfigError(
-            "--resume continues with the run's own settings: leave out --config, --set, --task, --hops and --features"
+            "--resume continues with the run's own settings: leave out --config, --set, --task, --hops, --features, "
+            "--class-weight and --metric"
         )
     settings = Config() if resume else opt.config_of(graph, config, overrides, task, changes)
 
@@ -96,7 +101,7 @@ def train(
     if resume:
         run, settings, loaded, seed = continue_run(out, graph, source)
     else:
-        loaded = open_named(graph, source, split, seed)
+        loaded = open_named(graph, source, split, seed, settings.task.kind)
         if source.missing is not None and loaded.has_features:
             raise ConfigError(
                 f"--features {source.missing} is for graphs without features: leave it out, this graph has "

@@ -16,7 +16,7 @@ from gdpnet._core.csr import cut_rows, find_in_rows, offsets_of, owners_of, rang
 from gdpnet.data import validation
 from gdpnet.data.features import Features, SparseRows, take_rows
 from gdpnet.data.tables.node_table import NodeTable
-from gdpnet.data.validation import SPLITS, id_text
+from gdpnet.data.validation import SPLITS, UNKNOWN, id_text
 from gdpnet.errors import GraphError
 
 _EDGES = 1 << 20
@@ -54,6 +54,13 @@ class Graph:
     """The user's names of the feature columns, in order, if they have any."""
     table: NodeTable | None = None
     """The columns that the features were made from, if they came from a table."""
+    targets: Float[Tensor, "nodes"] | None = None
+    """The number to predict of each node, NaN if unknown, in place of classes."""
+
+    @property
+    def labelled(self) -> Bool[Tensor, "nodes"]:
+        """Return which nodes have a known class, or a known number in place of classes."""
+        return self.labels != UNKNOWN if self.targets is None else ~self.targets.isnan()
 
     @property
     def num_nodes(self) -> int:
@@ -126,6 +133,7 @@ class Graph:
             neighbour=place[self.neighbour[edge]],
             features=take_rows(self.features, nodes),
             labels=self.labels[nodes],
+            targets=None if self.targets is None else self.targets[nodes],
             split=self.split[nodes],
             node_ids=self.node_ids[nodes.numpy()],
             edge_weight=None if self.edge_weight is None else self.edge_weight[edge],
@@ -202,6 +210,7 @@ class Graph:
         spurious: Any = None,
         corrupted: Any = None,
         clean_labels: Any = None,
+        targets: Any = None,
     ) -> Graph:
         """Check the parts of a graph and build it.
 
@@ -216,12 +225,14 @@ class Graph:
             spurious: whether each given edge is known to be noise.
             corrupted: whether the features of each node are known to be noise.
             clean_labels: the true class of each node if ``labels`` hold known mistakes.
+            targets: one number per node to predict by regression, NaN if unknown, in place of ``labels``.
         """
         rows = validation.checked_features(features)
         nodes = rows.shape[0]
         ids = validation.checked_ids(node_ids, nodes)
         validation.check_finite(rows, ids)
         label = validation.checked_labels(labels, nodes)
+        numbers = validation.checked_targets(targets, label)
         names = validation.checked_class_names(class_names, label)
         row_ptr, neighbour, noise, notes = validation.checked_edges(edge_index, nodes, directed, spurious)
         truth = None
@@ -229,4 +240,6 @@ class Graph:
             clean = label if clean_labels is None else validation.checked_labels(clean_labels, nodes)
             truth = Truth(noise, validation.checked_flags(corrupted, nodes, "corrupted", "node"), clean)
         codes = validation.checked_split(split, nodes)
-        return cls(row_ptr, neighbour, rows, label, codes, ids, names, truth=truth, notes=notes)
+        return cls(
+            row_ptr, neighbour, rows, label, codes, ids, names, truth=truth, notes=notes, targets=numbers
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import SPLITS, UNKNOWN
+from gdpnet.errors import GraphError
 
 _TINY = 5
 _TIMES_LARGER = 10
@@ -51,6 +53,48 @@ def label_warnings(graph: Graph) -> list[str]:
             "--task regression predicts quantities"
         )
     return said
+
+
+def check_classes(graph: Graph) -> None:
+    """Refuse class names that are fractions, or many whole numbers of which most occur once."""
+    numbers = class_numbers(graph)
+    if graph.targets is not None:
+        found = "the graph has numbers to predict"
+    elif numbers is None:
+        return
+    elif (numbers != np.round(numbers)).any():
+        fraction = graph.class_names[int((numbers != np.round(numbers)).argmax())]
+        found = f"labels are fractions such as {fraction}"
+    elif len(numbers) > _MANY_CLASSES and len(numbers) > int(graph.labelled.sum()) / 2:
+        found = f"labels are {len(numbers):,} different numbers, of which most occur once"
+    else:
+        return
+    raise GraphError(
+        f"{found}: use --task regression (GDPNet(task='regression') in Python) to predict numbers, or give "
+        "classes names"
+    )
+
+
+def class_numbers(graph: Graph) -> np.ndarray | None:
+    """Return the names of the classes as numbers, None if there is no class or one that is no finite number."""
+    try:
+        numbers = np.array(graph.class_names, dtype=np.float64)
+    except ValueError:
+        return None
+    return numbers if numbers.size and np.isfinite(numbers).all() else None
+
+
+def as_targets(graph: Graph) -> Graph:
+    """Return the graph with numbers to predict in place of classes whose names are numbers."""
+    if graph.targets is not None or not graph.num_classes:
+        return graph
+    numbers = class_numbers(graph)
+    if numbers is None:
+        raise GraphError(
+            f"the task regression needs numbers as labels, found classes such as '{graph.class_names[-1]}'"
+        )
+    targets = torch.from_numpy(np.append(numbers, np.nan)).float()[graph.labels]
+    return replace(graph, labels=torch.full_like(graph.labels, UNKNOWN), class_names=(), targets=targets)
 
 
 def likely_typos(names: Sequence[str], counts: Sequence[int]) -> list[tuple[str, str]]:

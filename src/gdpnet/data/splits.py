@@ -43,9 +43,10 @@ def has_split(graph: Graph) -> bool:
 def with_split(graph: Graph, shares: tuple[float, float, float] = USUAL_SHARES, seed: int = 0) -> Graph:
     """Return the graph with its labelled nodes divided into training, validation and test nodes.
 
-    Every class is divided by itself. A class of one node trains, one of two trains and tests.
+    Every class, or every tenth of the numbers to predict, is divided by itself. A class of one node trains, one of
+    two trains and tests.
     """
-    split = _codes_by_class(graph.labels, seed, lambda count: _codes(count, shares))
+    split = _codes_by_class(_strata(graph), seed, lambda count: _codes(count, shares))
     return fit_columns(replace(graph, split=split), split)
 
 
@@ -58,12 +59,14 @@ def fit_columns(graph: Graph, split: Int[Tensor, "nodes"]) -> Graph:
 
 def cross_validation_splits(graph: Graph, folds: int, seed: int = 0) -> list[Int[Tensor, "nodes"]]:
     """Return one split per fold: its nodes test, those of the next fold validate, all others train."""
-    smallest = torch.bincount(graph.labels[graph.labels != UNKNOWN]).max().item() if graph.num_classes else 0
+    strata = _strata(graph)
+    known = strata[strata != UNKNOWN]
+    smallest = torch.bincount(known).max().item() if known.numel() else 0
     if not 2 <= folds <= smallest:
         raise GraphError(
             f"there must be at least {max(folds, 2)} labelled nodes of some class, found {smallest}"
         )
-    fold = _codes_by_class(graph.labels, seed, lambda count: np.arange(count) % folds, none=-1)
+    fold = _codes_by_class(strata, seed, lambda count: np.arange(count) % folds, none=-1)
     splits = []
     for number in range(folds):
         split = torch.zeros_like(graph.split)
@@ -73,6 +76,17 @@ def cross_validation_splits(graph: Graph, folds: int, seed: int = 0) -> list[Int
         split[fold == number] = SPLITS.index("test")
         splits.append(split)
     return splits
+
+
+def _strata(graph: Graph) -> Int[Tensor, "nodes"]:
+    """Return what is divided by itself: the class of each node, or the tenth of the numbers that it lies in."""
+    if graph.targets is None:
+        return graph.labels
+    known, tenth = graph.labelled, torch.full_like(graph.labels, UNKNOWN)
+    count = int(known.sum())
+    rank = graph.targets[known].argsort(stable=True).argsort()
+    tenth[known] = rank * min(10, max(1, count // 5)) // max(1, count)
+    return tenth
 
 
 def _codes(count: int, shares: tuple[float, float, float]) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of
@@ -99,6 +99,22 @@ def checked_labels(labels: Any, nodes: int) -> Int[Tensor, "nodes"]:
             f"labels must be class numbers from 0, with -1 for unknown, found {int(label.min())}"
         )
     return label
+
+
+def checked_targets(targets: Any, label: Int[Tensor, "nodes"]) -> Float[Tensor, "nodes"] | None:
+    """Return the numbers to predict, NaN for unknown; they take the place of class labels."""
+    if targets is None:
+        return None
+    number = _tensor_of(targets, "targets").to(torch.float32)
+    if number.shape != label.shape:
+        raise GraphError(
+            f"there must be one target per node ({label.numel()}), found an array of shape {tuple(number.shape)}"
+        )
+    if bool(number.isinf().any()):
+        raise GraphError("targets must be finite numbers, or NaN for unknown, found infinity")
+    if bool((label != UNKNOWN).any()):
+        raise GraphError("a graph must have class labels or numbers to predict (targets), found both")
+    return number
 
 
 def checked_flags(flags: Any, count: int, what: str, unit: str) -> Bool[Tensor, "count"]:

@@ -23,9 +23,10 @@ from gdpnet.errors import ConfigError, ModelFileError
 from gdpnet.inference.ensemble import Ensemble, HeadWeights
 from gdpnet.inference.model_file import checksum, read_tensors, write_tensors
 from gdpnet.inference.networks import Networks, build_networks
+from gdpnet.inference.objective import saved_task
 from gdpnet.inference.threshold import Choice
 from gdpnet.inference.unsupervised import reduce_features
-from gdpnet.representation.tasks import CLASSIFICATION, MultiLabel, Task
+from gdpnet.representation.tasks import Task
 
 _PLAIN = ("seed", "selects", "best_epoch", "validation_f1")
 """The fields that are saved as they are."""
@@ -143,9 +144,7 @@ class TrainedModel:
         cls, tensors: Mapping[str, Tensor], about: dict[str, Any], device: torch.device, task: Task | None
     ) -> TrainedModel:
         config = Config().with_values(about["config"])
-        if task is None:
-            multiple = config.task.kind == "multi-label"
-            task = MultiLabel(tuple(about["classes"])) if multiple else CLASSIFICATION
+        task = saved_task(config, about["classes"]) if task is None else task
         return cls(
             config=config,
             networks=build_networks(config, tensors, exclusive=task.exclusive).to(device),

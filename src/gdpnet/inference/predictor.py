@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from gdpnet._core.random import Key
@@ -26,7 +26,7 @@ from gdpnet.inference.select import Selected, select
 from gdpnet.inference.threshold import edge_weights
 from gdpnet.inference.unsupervised import cluster_scores, embed_links, link_scores, propagated_features
 from gdpnet.representation.propagation import inner_products
-from gdpnet.representation.tasks import CLASSIFICATION, JOINS, MultiLabel
+from gdpnet.representation.tasks import JOINS, Classification, MultiLabel
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Denoised:
 class Predictor:
     """Answers questions about one graph. The policy decides on its edges once, when the first answer needs it.
 
-    Use `make_predictor`, or `GDPNet.predictor`, to get the one for a model's task.
+    Use `gdpnet.inference.predictors.make_predictor`, or `GDPNet.predictor`, to get the one for a model's task.
     """
 
     def __init__(self, model: TrainedModel, graph: Graph) -> None:
@@ -176,19 +176,25 @@ class LabelPredictor(Predictor):
 
         A class that the model does not know counts as wrong.
         """
-        nodes, model = self._labelled(split), self.model
-        found = self._probabilities(nodes.to(model.device)).cpu()
-        by_class = model.task is CLASSIFICATION
-        truth = (model.labels_of(self.graph) if by_class else model.task.truth(self.graph))[nodes]
-        return model.task.quality(found, truth)
+        return self.model.task.quality(*self._asked(split))
+
+    def _asked(self, split: str) -> tuple[Float[Tensor, "known classes"], Shaped[Tensor, "known *any"]]:
+        """Return the probabilities and the truth of the labelled nodes of a split."""
+        nodes = self._labelled(split)
+        return self._probabilities(nodes.to(self.model.device)).cpu(), self._truth(nodes)
+
+    def _truth(self, nodes: Int[Tensor, "scored"]) -> Shaped[Tensor, "scored *any"]:
+        model = self.model
+        by_class = type(model.task) is Classification
+        return (model.labels_of(self.graph) if by_class else model.task.truth(self.graph))[nodes]
 
     def evaluate(self, split: str = "test") -> dict[str, Any]:
         """Return scores on the labelled nodes of a split, each with a bootstrap interval, also by class."""
         nodes, graph, model = self._labelled(split), self.graph, self.model
         about = {"split": split, "nodes": nodes.numel()}
-        if model.task is not CLASSIFICATION:
+        if type(model.task) is not Classification:
             return about | {"micro_f1": self.score(split)}
-        truth, found = model.labels_of(graph)[nodes].numpy(), self.probabilities(nodes)
+        truth, found = self._truth(nodes).numpy(), self.probabilities(nodes)
         strange = graph.labels[nodes].numpy()[truth == UNKNOWN]
         names, counts = np.unique(np.array(graph.class_names, dtype=object)[strange], return_counts=True)
         unknown = {str(name): int(count) for name, count in zip(names, counts, strict=True)}
@@ -197,7 +203,7 @@ class LabelPredictor(Predictor):
 
     def _labelled(self, split: str) -> Int[Tensor, "scored"]:
         nodes = self.graph.nodes_in(split)
-        nodes = nodes[self.graph.labels[nodes] != UNKNOWN]
+        nodes = nodes[self.graph.labelled[nodes]]
         if not nodes.numel():
             raise GraphError(f"the graph has no labelled {split} node to score on")
         return nodes
@@ -273,16 +279,3 @@ class ClustersPredictor(Predictor):
         """Return the decisions on a node's neighbours, in order, and its cluster."""
         cluster = self.predict(torch.tensor([self.graph.node_number(str(node))]))[0]
         return replace(super().explain(node), cluster=str(cluster))
-
-
-PREDICTORS: dict[str, type[Predictor]] = {
-    "classification": LabelPredictor,
-    "multi-label": LabelPredictor,
-    "links": LinksPredictor,
-    "clusters": ClustersPredictor,
-}
-
-
-def make_predictor(model: TrainedModel, graph: Graph) -> Predictor:
-    """Apply a trained model to a graph with the same feature columns."""
-    return PREDICTORS[model.config.task.kind](model, graph)

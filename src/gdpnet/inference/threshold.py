@@ -9,16 +9,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gdpnet.config import METRICS
+
 KEEP_ALL = 0.0
 """The threshold that keeps every edge, each with weight one."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen threshold, and the validation F1 of every candidate, if there was a choice."""
+    """The chosen threshold, and the validation score of every candidate, if there was a choice."""
 
     threshold: float
     scores: tuple[tuple[float, float], ...] = ()
+    metric: str = "micro_f1"
+    """What the scores are; of all of them larger is better."""
 
     @property
     def reason(self) -> str:
@@ -29,21 +33,26 @@ class Choice:
             return f"threshold {self.threshold:g}: there was no validation node to choose it on"
         scores = dict(self.scores)
         best, everything = scores[self.threshold], scores[KEEP_ALL]
+        name = "negative log loss" if self.metric == "log_loss" else METRICS.get(self.metric, self.metric)
         if self.threshold == KEEP_ALL:
-            return f"everything is kept: no threshold did clearly better on validation (F1 {everything:.3f})"
+            return (
+                f"everything is kept: no threshold did clearly better on validation ({name} {everything:.3f})"
+            )
         return (
-            f"threshold {self.threshold:g}: validation F1 of a plain two-hop classifier is {best:.3f} there and "
+            f"threshold {self.threshold:g}: validation {name} of a plain two-hop classifier is {best:.3f} there and "
             f"{everything:.3f} with everything kept"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
-        return {"threshold": self.threshold, "scores": [list(pair) for pair in self.scores]}
+        scores = [list(pair) for pair in self.scores]
+        return {"threshold": self.threshold, "scores": scores, "metric": self.metric}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Choice:
         """Build a choice from the values of `to_dict`."""
-        return cls(float(values["threshold"]), tuple((float(a), float(b)) for a, b in values["scores"]))
+        scores = tuple((float(a), float(b)) for a, b in values["scores"])
+        return cls(float(values["threshold"]), scores, values.get("metric", "micro_f1"))
 
 
 def edge_weights(probability: Float[Tensor, "edges"], threshold: float) -> Float[Tensor, "edges"]:

@@ -1,19 +1,22 @@
 """Tasks: the ground truth, the loss, and f_c, the score of a target under its predicted probabilities.
 
-The shipped tasks are classes, sets of labels, clusters and edges; users may write their own. Selection does not know
-the task: it gets rewards, which `gdpnet.training.selection_phase` computes from f_c.
+The shipped tasks are classes, sets of labels, clusters and edges, and numbers in `gdpnet.representation.regression`;
+users may write their own. Selection does not know the task: it gets rewards, which
+`gdpnet.training.selection_phase` computes from f_c.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from gdpnet._core.significance import Lead, Measure, gains_and_losses, lead_of_counts, lead_of_measure
 from gdpnet.data.graph import Graph
 
 
@@ -48,9 +51,51 @@ class Task(Protocol):
         """Return the quality of predictions, higher is better; it selects the best epoch."""
 
 
-class Classification:
-    """One class per node: cross-entropy; f_c is the hit or the probability of the true class; micro-F1."""
+@runtime_checkable
+class Compares(Protocol):
+    """A task with a metric of its own to compare predictions by; for all others hits are counted."""
 
+    def compare(
+        self,
+        mine: Float[Tensor, "n outputs"],
+        other: Float[Tensor, "n outputs"],
+        truth: Shaped[Tensor, "n *any"],
+    ) -> Lead | None:
+        """Return how far ahead the first is, and the standard deviation of that; None if hits tell."""
+
+
+def metric_lead(
+    task: Task,
+    mine: Float[Tensor, "n outputs"],
+    other: Float[Tensor, "n outputs"],
+    truth: Shaped[Tensor, "n *any"],
+) -> Lead | None:
+    """Return how far one prediction is ahead of another in the task's metric; None if that is about hits."""
+    return task.compare(mine, other, truth) if isinstance(task, Compares) and len(truth) else None
+
+
+def compare(
+    task: Task,
+    mine: Float[Tensor, "n outputs"],
+    other: Float[Tensor, "n outputs"],
+    truth: Shaped[Tensor, "n *any"],
+) -> Lead:
+    """Return how far one prediction is ahead of another: in the task's metric, else in hits (McNemar's test)."""
+    hits = (task.score(one, truth, "hit") for one in (mine, other))
+    return metric_lead(task, mine, other, truth) or lead_of_counts(*gains_and_losses(*hits))
+
+
+@dataclass(frozen=True)
+class Classification:
+    """One class per node: cross-entropy; f_c is the hit or the probability of the true class; micro-F1.
+
+    Classes may have weights in the loss. Another measure than micro-F1 may choose epochs, heads and thresholds.
+    """
+
+    class_weights: tuple[float, ...] | None = field(default=None, kw_only=True)
+    metric: str = field(default="micro_f1", kw_only=True)
+    measure: Measure | None = field(default=None, kw_only=True, repr=False)
+    """Computes the metric, larger is better; None for micro-F1."""
     exclusive = True
 
     def outputs(self, graph: Graph) -> int:
@@ -69,7 +114,8 @@ class Classification:
     ) -> Float[Tensor, ""]:
         """Return cross-entropy."""
         wanted = truth.repeat_interleave(logits.shape[1])
-        losses = F.cross_entropy(logits.flatten(0, 1), wanted, reduction="none")
+        weight = None if self.class_weights is None else logits.new_tensor(self.class_weights)
+        losses = F.cross_entropy(logits.flatten(0, 1), wanted, weight, reduction="none")
         return mean_by_fold_model(losses.unflatten(0, logits.shape[:2]), learns)
 
     def score(
@@ -81,9 +127,24 @@ class Classification:
         return torch.gather(probabilities, 1, truth[:, None])[:, 0]
 
     def quality(self, probabilities: Float[Tensor, "n classes"], truth: Int[Tensor, "n"]) -> float:
-        """Return micro-F1, which for one class per node is the accuracy."""
+        """Return the metric; micro-F1, for one class per node, is the accuracy."""
+        if self.measure is not None and truth.numel():
+            ones = np.ones((1, len(truth)))
+            return float(self.measure(probabilities.cpu().numpy(), truth.cpu().numpy(), ones)[0])
         hits = probabilities.argmax(dim=1) == truth
         return float(hits.double().mean()) if truth.numel() else float("nan")
+
+    def compare(
+        self,
+        mine: Float[Tensor, "n classes"],
+        other: Float[Tensor, "n classes"],
+        truth: Int[Tensor, "n"],
+    ) -> Lead | None:
+        """Return the difference of the metric, with its deviation over bootstrap resamples; None for micro-F1."""
+        if self.measure is None:
+            return None
+        one, two, known = (values.cpu().numpy() for values in (mine, other, truth))
+        return lead_of_measure(self.measure, one, two, known)
 
 
 CLASSIFICATION = Classification()
@@ -108,6 +169,7 @@ class MultiLabel:
 
     names: tuple[str, ...]
     exclusive = False
+    metric = "micro_f1"
 
     def outputs(self, graph: Graph) -> int:
         """Return the number of labels."""
@@ -205,6 +267,17 @@ class Partners:
     ) -> float:
         """Return the mean of f_c."""
         return float((probabilities * truth).sum(dim=1).double().mean()) if len(truth) else float("nan")
+
+
+def reward_weight(task: Task, label: Shaped[Tensor, "n *any"]) -> Float[Tensor, "weights"]:
+    """Return the weight of each target's rewards: that of its class, or one for all.
+
+    Without it the policy learns from the frequent classes alone which neighbours to keep.
+    """
+    weights = task.class_weights if isinstance(task, Classification) else None
+    if weights is None:
+        return torch.ones(1, device=label.device)
+    return torch.tensor(weights, device=label.device)[label]
 
 
 def mean_by_fold_model(

@@ -13,13 +13,12 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from gdpnet._core.csr import owners_of, sum_by_owner
-from gdpnet._core.significance import gains_and_losses, is_ahead
 from gdpnet.config import ThresholdSettings
 from gdpnet.data.prepare import Prepared
 from gdpnet.inference.select import Selected
 from gdpnet.inference.threshold import KEEP_ALL, Choice, edge_weights
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.tasks import Classification, Task
+from gdpnet.representation.tasks import Classification, Task, compare
 from gdpnet.training.data import TrainingData
 
 
@@ -35,7 +34,7 @@ def choose_threshold(
 ) -> Choice:
     """Return the candidate with the best validation score; of equals the one that keeps more.
 
-    Everything is kept unless the best is ahead by ``settings.margin`` standard deviations (McNemar's test). The first
+    Everything is kept unless the best is ahead by ``settings.margin`` standard deviations (`compare`). The first
     aggregator projects the nodes; ``train`` and ``whole`` are decisions on all edges, by a policy if ``selection``.
     """
     if not selection:
@@ -50,7 +49,7 @@ def choose_threshold(
         )
         for chosen in (train, whole)
     ]
-    scores, hits = [], {}
+    scores, found = [], {}
     for threshold in (KEEP_ALL, *settings.candidates):
         train_rows, whole_rows = (
             _propagate(rows, prepared, edge_weights(probability, threshold) * prepared.linked)
@@ -65,10 +64,12 @@ def choose_threshold(
             settings,
         )
         scores.append((threshold, data.task.quality(probabilities, data.validation_labels)))
-        hits[threshold] = data.task.score(probabilities, data.validation_labels, "hit")
+        found[threshold] = probabilities
     best = max(scores, key=lambda pair: (pair[1], -pair[0]))[0]
-    is_better = is_ahead(*gains_and_losses(hits[best], hits[KEEP_ALL]), deviations=settings.margin)
-    return Choice(best if is_better else KEEP_ALL, tuple(scores))
+    lead = compare(data.task, found[best], found[KEEP_ALL], data.validation_labels)
+    is_better = lead.exceeds(settings.margin)
+    metric = getattr(data.task, "metric", "score")
+    return Choice(best if is_better else KEEP_ALL, tuple(scores), metric)
 
 
 def _propagate(
@@ -104,7 +105,7 @@ def _probabilities(
     def loss() -> Tensor:
         optimiser.zero_grad()
         logits = inputs @ weight + bias
-        if isinstance(task, Classification):
+        if isinstance(task, Classification) and task.class_weights is None:
             fit = F.cross_entropy(logits, labels)
         else:
             fit = task.loss(logits[:, None], labels, everyone)

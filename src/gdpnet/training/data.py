@@ -16,7 +16,7 @@ from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.data.sampling import part_around
 from gdpnet.data.schema import ONE_HOT, Columns, as_read
-from gdpnet.data.validation import SPLITS, UNKNOWN
+from gdpnet.data.validation import SPLITS
 from gdpnet.errors import GraphError
 from gdpnet.representation.tasks import CLASSIFICATION, Task
 
@@ -68,24 +68,28 @@ def split_for_training(graph: Graph, seed: int) -> Int[Tensor, "nodes"]:
     train, validation = SPLITS.index("train"), SPLITS.index("validation")
     generator = torch.Generator().manual_seed(seed)
     if not bool((split == train).any()):
-        split[(split == 0) & (graph.labels != UNKNOWN)] = train
+        split[(split == 0) & graph.labelled] = train
     if not bool((split == validation).any()):
         pool = (split == train).nonzero().flatten()
-        pool = pool[graph.labels[pool] != UNKNOWN]
+        pool = pool[graph.labelled[pool]]
         held = torch.randperm(pool.numel(), generator=generator)[: pool.numel() // 10]
         split[pool[held]] = validation
     return split
 
 
 def check_trainable(graph: Graph, split: Int[Tensor, "nodes"]) -> None:
-    """Refuse a graph whose training nodes have fewer than two classes."""
-    labels = graph.labels[split == SPLITS.index("train")]
-    classes = torch.unique(labels[labels != UNKNOWN]).numel()
-    if classes == 0:
-        unlabelled = not bool((graph.labels != UNKNOWN).any())
-        hint = " in the graph; --task links and --task clusters need no labels" if unlabelled else ""
-        raise GraphError(f"at least one training node must have a label, found none{hint}")
-    if classes == 1:
+    """Refuse a graph whose training nodes have fewer than two classes, or one number alone."""
+    train = (split == SPLITS.index("train")) & graph.labelled
+    known = (graph.labels if graph.targets is None else graph.targets)[train]
+    different = torch.unique(known).numel()
+    if different == 0:
+        hint = " in the graph; --task links and --task clusters need no labels"
+        raise GraphError(
+            f"at least one training node must have a label, found none{'' if bool(graph.labelled.any()) else hint}"
+        )
+    if different == 1 and graph.targets is not None:
+        raise GraphError(f"training nodes must have different numbers, found {float(known[0]):g} alone")
+    if different == 1:
         raise GraphError("training nodes must be of two classes or more, found one class alone")
 
 
@@ -141,7 +145,7 @@ def cut_for_training(graph: Graph, seed: int) -> Cut:
     """Cut out the training graph, which excludes validation and test nodes."""
     split = split_for_training(graph, seed)
     check_trainable(graph, split)
-    train, labelled = split == SPLITS.index("train"), graph.labels != UNKNOWN
+    train, labelled = split == SPLITS.index("train"), graph.labelled
     seen = (train | (split == SPLITS.index("none"))).nonzero().flatten()
     targets = (train & labelled)[seen].nonzero().flatten()
     validation = ((split == SPLITS.index("validation")) & labelled).nonzero().flatten()
@@ -166,8 +170,8 @@ def part_for_training(graph: Graph, config: Config, seed: int) -> Graph:
             "per node, cannot be used on a part: use --features structural, or raise training.max_nodes"
         )
     part = part_around(replace(graph, split=split), _drawn(graph, split, seed), most, fan_out, seed)[0]
-    learned = part.labels[part.split == SPLITS.index("train")]
-    if torch.unique(learned[learned != UNKNOWN]).numel() < 2:
+    learned = (part.split == SPLITS.index("train")) & part.labelled
+    if torch.unique((part.labels if part.targets is None else part.targets)[learned]).numel() < 2:
         raise GraphError(
             f"the part of {part.num_nodes:,} nodes that is trained on shows one class alone: "
             "raise training.max_nodes"
@@ -182,7 +186,7 @@ def part_for_scoring(graph: Graph, most: int, fan_out: tuple[int, ...], seed: in
     """
     if graph.num_nodes <= most:
         return graph
-    labelled = (graph.labels != UNKNOWN).nonzero().flatten()
+    labelled = graph.labelled.nonzero().flatten()
     tested = labelled[graph.split[labelled] == SPLITS.index("test")]
     core = next(some for some in (tested, labelled, torch.arange(graph.num_nodes)) if some.numel())
     core = core[torch.randperm(core.numel(), generator=torch.Generator().manual_seed(seed))]
@@ -193,7 +197,7 @@ def part_for_scoring(graph: Graph, most: int, fan_out: tuple[int, ...], seed: in
 
 def _drawn(graph: Graph, split: Int[Tensor, "nodes"], seed: int) -> Int[Tensor, "drawn"]:
     """Return labelled training and validation nodes in random order, every fifth one for validation."""
-    generator, labelled = torch.Generator().manual_seed(seed), graph.labels != UNKNOWN
+    generator, labelled = torch.Generator().manual_seed(seed), graph.labelled
     train, validation = (
         nodes[torch.randperm(nodes.numel(), generator=generator)]
         for name in ("train", "validation")

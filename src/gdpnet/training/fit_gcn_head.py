@@ -16,12 +16,13 @@ from torch import Tensor
 
 from gdpnet._core.fit import fit
 from gdpnet._core.random import Key
-from gdpnet._core.significance import gains_and_losses
+from gdpnet._core.significance import Lead, gains_and_losses, lead_of_counts
 from gdpnet.config import Config
 from gdpnet.inference.ensemble import cleaned_adjacency
 from gdpnet.inference.select import Selected
 from gdpnet.representation.gcn import GCN
 from gdpnet.representation.sparse import table_of
+from gdpnet.representation.tasks import metric_lead
 from gdpnet.training.data import TrainingData
 from gdpnet.training.fit_hopwise_head import quality_and_likelihood
 
@@ -39,11 +40,14 @@ class FittedGCN:
     """The task's quality without the head, micro-F1 for classes."""
     validation_f1: float
     """The same with the head."""
+    by_metric: Lead | None = None
+    """The lead of the ensemble with the head in a metric that is not about hits."""
 
     @property
     def is_accepted(self) -> bool:
         """Return whether the ensemble does not get worse with the head."""
-        return self.gains >= self.losses and self.validation_f1 >= self.quality_before
+        lead = self.by_metric or lead_of_counts(self.gains, self.losses)
+        return lead.difference >= 0 and self.validation_f1 >= self.quality_before
 
 
 def is_worth_gcn(data: TrainingData, config: Config) -> bool:
@@ -102,5 +106,6 @@ def fit_gcn(
     with torch.no_grad():
         after = torch.lerp(before, predict(), settings.weight)
     hits, hits_before = (task.score(one, data.validation_labels, "hit") for one in (after, before))
-    qualities = (task.quality(one, data.validation_labels) for one in (before, after))
-    return FittedGCN(network, *gains_and_losses(hits, hits_before), *qualities)
+    quality_before, quality = (task.quality(one, data.validation_labels) for one in (before, after))
+    lead = metric_lead(task, after, before, data.validation_labels)
+    return FittedGCN(network, *gains_and_losses(hits, hits_before), quality_before, quality, lead)

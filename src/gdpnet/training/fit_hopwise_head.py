@@ -18,14 +18,14 @@ from torch import Tensor
 
 from gdpnet._core.fit import fit
 from gdpnet._core.random import Key
-from gdpnet._core.significance import gains_and_losses, is_ahead
+from gdpnet._core.significance import Lead, gains_and_losses, lead_of_counts
 from gdpnet.config import Config, HopwiseSettings
 from gdpnet.data.features import Features, SparseRows, drop_inputs, drop_values, take_rows
 from gdpnet.data.prepare import Prepared
 from gdpnet.inference.ensemble import embed_fold_models, hop_features
 from gdpnet.inference.select import Selected
 from gdpnet.representation.aggregator import Aggregators, HopwiseNetwork
-from gdpnet.representation.tasks import Task, may_learn
+from gdpnet.representation.tasks import Task, may_learn, metric_lead
 from gdpnet.training.data import TrainingData
 
 _AT_ONCE = 8192
@@ -43,11 +43,18 @@ class HeadScore:
     validation_f1: float
     margin: float
     """Standard deviations by which the ensemble must be ahead."""
+    by_metric: Lead | None = None
+    """The lead in a metric that is not about hits."""
+
+    @property
+    def lead(self) -> Lead:
+        """Return how far the ensemble is ahead: in the task's metric, else in hits as in McNemar's test."""
+        return self.by_metric or lead_of_counts(self.gains, self.losses)
 
     @property
     def is_better(self) -> bool:
-        """Return whether the lead exceeds the margin, in standard deviations as in McNemar's test."""
-        return is_ahead(self.gains, self.losses, self.margin)
+        """Return whether the lead exceeds the margin."""
+        return self.lead.exceeds(self.margin)
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class FittedHopwise:
     def best(self) -> HeadScore | None:
         """Return the best share that is ahead of the aggregator by its margin, if there is one."""
         better = [one for one in self.scores if one.is_better]
-        return max(better, key=lambda one: one.gains - one.losses, default=None)
+        return max(better, key=lambda one: one.lead.difference, default=None)
 
 
 def is_worth_hopwise(data: TrainingData, aggregators: Aggregators, config: Config) -> bool:
@@ -140,7 +147,8 @@ def fit_hopwise(
         hits, other = (task.score(one, held_out.labels, "hit") for one in (mean, before))
         quality = task.quality(mean[validation], held_out.labels[validation])
         margin = settings.margin_alone if share == 1.0 else settings.margin_together
-        scores.append(HeadScore(share, *gains_and_losses(hits, other), quality, margin))
+        lead = metric_lead(task, mean, before, held_out.labels)
+        scores.append(HeadScore(share, *gains_and_losses(hits, other), quality, margin, lead))
     return FittedHopwise(network, step, tuple(scores))
 
 

@@ -21,13 +21,14 @@ from gdpnet.training.data import split_for_training
 from gdpnet.training.label_noise import name_suspected, without_suspected
 from gdpnet.training.link_task import LinksTask
 from gdpnet.training.state import Epoch, begin_training
-from gdpnet.training.tasks import LabelTask, TrainingTask
+from gdpnet.training.tasks import LabelTask
 from gdpnet.training.trainer import train_epochs
 from gdpnet.training.unsupervised import ClustersTask
 
-TASKS: dict[str, type[TrainingTask]] = {
+TASKS: dict[str, type[LabelTask] | type[LinksTask] | type[ClustersTask]] = {
     "classification": LabelTask,
     "multi-label": LabelTask,
+    "regression": LabelTask,
     "links": LinksTask,
     "clusters": ClustersTask,
 }
@@ -56,7 +57,7 @@ def fit_model(
         networks.basis = task.basis.to(device)
     trusted = without_suspected(data, state.best_suggested)
     found = task.finalise(networks, trusted, key)
-    learned = data.task if config.task.kind in ("classification", "multi-label") else CLASSIFICATION
+    learned = data.task if isinstance(task, LabelTask) else CLASSIFICATION
     return TrainedModel(
         config=config,
         seed=seed,

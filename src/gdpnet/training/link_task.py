@@ -26,7 +26,7 @@ from gdpnet.inference.unsupervised import LinkGraph, link_scores, make_link_grap
 from gdpnet.representation.propagation import LinkPredictor, inner_products
 from gdpnet.representation.tasks import Partners
 from gdpnet.training.data import TrainingData
-from gdpnet.training.tasks import Finalised
+from gdpnet.training.strategy import Finalised
 from gdpnet.training.unsupervised import UnlabelledTask
 
 

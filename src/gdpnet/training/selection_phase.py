@@ -14,7 +14,7 @@ from gdpnet.config import Config, RewardSettings
 from gdpnet.data.prepare import with_neighbourhoods
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.select import play_of, roll_outs
-from gdpnet.representation.tasks import CLASSIFICATION, Task
+from gdpnet.representation.tasks import CLASSIFICATION, Task, reward_weight
 from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.rewards import counterfactual_reward, marginal_reward, paper_reward
 from gdpnet.selection.rollout import Rollout, roll_out
@@ -68,7 +68,7 @@ def reward_if_kept(
     score = score_alone(*asked, task)
     kept_scores = running_sum_before(score * rollout.kept, rollout.episode)
     gain = gain_if_kept(*asked, sums=sums, counts=counts, score=score, kept_scores=kept_scores, task=task)
-    return torch.where(rollout.is_ending, 0.0, gain)
+    return torch.where(rollout.is_ending, 0.0, gain * reward_weight(task, label))
 
 
 @torch.no_grad()

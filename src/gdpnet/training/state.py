@@ -29,6 +29,8 @@ class Epoch:
     decisions: int
     injected_auc: float | None = None
     """ROC AUC of keep probabilities against injected edges; None without a held-out perturbed graph."""
+    metric: str = "micro_f1"
+    """What ``validation_f1`` is: the task's metric, of which larger is better."""
 
 
 @dataclass

@@ -1,8 +1,8 @@
 """Train the policy and the aggregators in alternation, evaluate every epoch, and choose the best.
 
-The score of an epoch is its validation F1 plus the weighted injected-edge AUC: the ROC AUC of keep probabilities
-against injected edges. There are few validation nodes: among epochs with equal F1 some clean the graph far better
-than others, and injected edges show which.
+The score of an epoch is its validation F1, or another metric of the task, plus the weighted injected-edge AUC: the
+ROC AUC of keep probabilities against injected edges. There are few validation nodes: among epochs with equal F1 some
+clean the graph far better than others, and injected edges show which.
 """
 
 from __future__ import annotations
@@ -88,13 +88,14 @@ def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Ke
     evaluation = key.fold_in("validation")  # the same random numbers in every epoch
     score = validate(state, data, config, evaluation, selecting=selecting)
     auc = measure_injected_auc(state, data, config, evaluation) if selecting else None
-    return Epoch(state.epoch, loss, score, reward, share, divergence, decisions, auc)
+    metric = getattr(data.task, "metric", "score")
+    return Epoch(state.epoch, loss, score, reward, share, divergence, decisions, auc, metric)
 
 
 def validate(
     state: TrainingState, data: TrainingData, config: Config, key: Key, *, selecting: bool = True
 ) -> float:
-    """Return the task's quality (micro-F1) on the validation nodes, predicted on the whole graph."""
+    """Return the task's quality (micro-F1 by default) on the validation nodes, predicted on the whole graph."""
     if data.validation.numel() == 0:
         return float("nan")
     policy = state.policy if selecting else None

@@ -37,7 +37,7 @@ from gdpnet.representation.propagation import Encoder, fit_encoder
 from gdpnet.representation.tasks import Clustering, Partners
 from gdpnet.training.data import TrainingData, cut_into_folds
 from gdpnet.training.state import TrainingState
-from gdpnet.training.tasks import Finalised, TrainingTask
+from gdpnet.training.strategy import Finalised, TrainingTask
 
 
 def clusters_of(graph: Graph, config: Config) -> int:

@@ -530,7 +530,9 @@ def test_ids_and_labels_that_are_fractions_are_refused(tmp_path):
     write_table(pa.table({"id": [0.5, 1.0], "f": [1, 2]}), path)
     refused(tmp_path, f"column 'id' of {path} must hold text or whole numbers, found 0.5")
     write_table(pa.table({"id": ["a", "b"], "label": [0.5, 1.0], "f": [1, 2]}), path)
-    refused(tmp_path, f"column 'label' of {path} must hold names or whole numbers, found fractions")
+    sentence = f"column 'label' of {path} must hold names or whole numbers, found fractions"
+    hint = ": --task regression predicts numbers (in Python read_graph(..., task='regression'))"
+    refused(tmp_path, sentence + hint)
 
 
 def test_a_long_feature_table_must_name_known_nodes_features_and_numbers(tmp_path):

@@ -122,10 +122,16 @@ def test_data_that_cannot_be_a_graph_is_refused():
         from_pyg(Data(x=X))
     with refused("the graph must be a torch_geometric Data, found HeteroData"):
         from_pyg(HeteroData())
-    with refused("labels must be class numbers, with -1 for unknown, found torch.float32"):
-        from_pyg(Data(x=X, edge_index=EDGES, y=torch.tensor([0.5, 1.0, 2.0])))
     with refused("edge 0 to 5 names a node that does not exist: there are 3 nodes"):
         from_pyg(Data(x=X, edge_index=torch.tensor([[0], [5]])))
+
+
+def test_fractions_as_y_are_numbers_to_predict_and_come_back():
+    y = torch.tensor([0.5, 1.0, torch.nan])
+    graph = from_pyg(Data(x=X, edge_index=EDGES, y=y))
+    assert graph.num_classes == 0
+    assert graph.labelled.tolist() == [True, True, False]
+    assert torch.equal(to_pyg(graph).y.nan_to_num(9.0), y.nan_to_num(9.0))
 
 
 def test_masks_that_overlap_or_hold_several_splits_are_refused():

@@ -25,6 +25,7 @@ SCHEMA: dict[str, tuple[tuple[str, ...], str]] = {
     "feature_column": (("int32", "int64"), "values"),
     "feature_value": (("float32",), "values"),
     "labels": (("int64",), "nodes"),
+    "targets": (("float32",), "nodes"),
     "split": (("int8",), "nodes"),
     "node_ids": ((), "nodes"),
     "edge_weight": (("float32",), "edges"),
@@ -47,6 +48,8 @@ def arrays_of(graph: Graph) -> dict[str, np.ndarray]:
     tensors |= {"labels": graph.labels, "split": graph.split}
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     arrays["node_ids"] = whole_or_text_ids(graph.node_ids)
+    if graph.targets is not None:
+        arrays["targets"] = graph.targets.numpy()
     if graph.edge_weight is not None:
         arrays["edge_weight"] = graph.edge_weight.numpy()
     if graph.truth is not None:
@@ -79,12 +82,14 @@ def tensor_over(array: np.ndarray) -> Tensor:
 
 
 def fingerprint(graph: Graph) -> str:
-    """Return a checksum of a graph's edges, features, edge weights, labels and split."""
+    """Return a checksum of a graph's edges, features, edge weights, labels or targets, and split."""
     digest = hashlib.sha256()
     arrays = [graph.row_ptr, graph.neighbour, graph.labels, graph.split]
     arrays += feature_arrays(graph.features).values()
     if graph.edge_weight is not None:
         arrays.append(graph.edge_weight)
+    if graph.targets is not None:
+        arrays.append(graph.targets)
     for array in arrays:
         for piece in array.split(_HASHED):
             # node numbers in 32 and in 64 bits must give the same checksum

@@ -71,6 +71,12 @@ def read_numbers(table: Any, name: str, path: Path, ids: Any = None) -> Float[np
     return number
 
 
+def read_targets(table: Any, name: str, path: Path) -> Float[np.ndarray, "nodes"]:
+    """Return a column of numbers to predict; empty rows are NaN."""
+    value = _as_double(column_of(table, name, path), name, path)
+    return np.array(value.to_numpy(zero_copy_only=False), dtype=np.float32)
+
+
 def code_labels(values: Any, where: str) -> tuple[Int[np.ndarray, "nodes"], tuple[str, ...]]:
     """Return class codes and sorted class names of an Arrow column; null and blank are unknown.
 
@@ -124,7 +130,10 @@ def _text_or_null(values: Any, where: str) -> Any:
         try:
             values = pc.cast(values, pa.int64())
         except pa.ArrowInvalid as error:
-            raise GraphError(f"{where} must hold names or whole numbers, found fractions") from error
+            raise GraphError(
+                f"{where} must hold names or whole numbers, found fractions: --task regression predicts numbers "
+                "(in Python read_graph(..., task='regression'))"
+            ) from error
     try:
         text = pc.cast(values, pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

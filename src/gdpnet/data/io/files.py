@@ -19,6 +19,7 @@ from gdpnet.data.io.csv_parquet import (
     code_labels,
     code_split,
     column_of,
+    read_targets,
     write_table,
 )
 from gdpnet.data.io.edge_list import (
@@ -34,6 +35,7 @@ from gdpnet.data.io.node_ids import check_present, id_column, without_decimals
 from gdpnet.data.io.npz import read_npz
 from gdpnet.data.io.store import is_store, open_store
 from gdpnet.data.io.table_file import find_table, has_parts, is_table, open_table
+from gdpnet.data.labels import as_targets
 from gdpnet.data.tables.node_table import MARK
 from gdpnet.data.validation import SPLITS, whole_or_text_ids
 from gdpnet.errors import GraphError
@@ -47,6 +49,7 @@ class _Reading:
     directed: bool
     weights: bool
     drop_unknown: bool
+    task: str | None = None
 
 
 def read_graph(
@@ -56,6 +59,7 @@ def read_graph(
     directed: bool = False,
     weights: bool = True,
     drop_unknown: bool = False,
+    task: str | None = None,
 ) -> Graph:
     """Read a graph from a folder of tables, a table of edges, a store or an npz file.
 
@@ -69,12 +73,14 @@ def read_graph(
         directed: keep the direction of edges.
         weights: read the weights of edges, if the table of edges has a column for them.
         drop_unknown: leave out edges, and feature values, of nodes that are not in the table of nodes.
+        task: for ``regression`` the label column holds the numbers to predict, in place of classes.
     """
-    path, reading = Path(path), _Reading(columns, directed, weights, drop_unknown)
+    path, reading = Path(path), _Reading(columns, directed, weights, drop_unknown, task)
     if not path.exists():
         raise GraphError(f"there is no file or folder {path}")
     if is_store(path) or path.suffix == ".npz":
         graph = open_store(path) if is_store(path) else read_npz(path, directed=directed)
+        graph = as_targets(graph) if task == "regression" else graph
         return graph if weights else replace(graph, edge_weight=None)
     if path.is_dir() and (find_table(path, "edges") or find_table(path, "nodes") or not has_parts(path)):
         return _read_folder(path, reading)
@@ -134,7 +140,9 @@ def id_array(graph: Graph) -> Any:
 
 def _node_table(graph: Graph) -> Any:
     table = {"id": id_array(graph)}
-    if graph.num_classes:
+    if graph.targets is not None:
+        table["label"] = pa.array(graph.targets.numpy(), from_pandas=True)  # NaN becomes null
+    elif graph.num_classes:
         names = np.array([*graph.class_names, None], dtype=object)
         table["label"] = pa.array(names[graph.labels.numpy()], pa.string())
     if bool(graph.split.any()):
@@ -191,7 +199,11 @@ def _read_folder(folder: Path, how: _Reading) -> Graph:
         return _read_edge_table(edge_path, how)
     nodes, ids, columns, notes = _read_nodes(node_path, how.columns)
     label, split = (_optional(nodes, columns, role, node_path) for role in ("label", "split"))
-    labels, names = (None, None) if label is None else code_labels(*label)
+    labels, names, targets = None, None, None
+    if label is not None and how.task == "regression":
+        targets = read_targets(nodes, columns.label, node_path)
+    elif label is not None:
+        labels, names = code_labels(*label)
     codes = None if split is None else code_split(*split)
     table = choose_columns(nodes, columns, node_path)
     features, feature_names, more = _read_features(folder, table, ids, node_path, how.drop_unknown)
@@ -205,6 +217,7 @@ def _read_folder(folder: Path, how: _Reading) -> Graph:
             node_ids=whole_or_text_ids(np.array(ids)),
             class_names=names,
             directed=how.directed,
+            targets=targets,
         ).with_notes(*notes, *more, *edges.notes)
     except GraphError as error:
         raise GraphError(f"{node_path} does not hold usable nodes: {error}") from error

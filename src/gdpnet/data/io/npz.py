@@ -92,6 +92,7 @@ def _from_own_layout(arrays: Arrays) -> Graph:
         node_ids=arrays["node_ids"],
         class_names=arrays["class_names"].tolist(),
         directed=True,
+        targets=arrays.get("targets"),
         **{name: arrays.get(name) for name in TRUTH},
     )
     if "feature_names" in arrays:

@@ -26,7 +26,8 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False) -> Graph:
 
     Args:
         data: the graph; x may be sparse, and y is -1 or NaN if unknown. If y has one column of ones and zeros per
-            label, the class of a node is the set of its labels, their numbers joined by ``|``.
+            label, the class of a node is the set of its labels, their numbers joined by ``|``. If y holds fractions,
+            they are the numbers to predict by regression.
         split: one code per node as in :meth:`Graph.build`, instead of the masks.
         directed: keep the direction of edges; otherwise every edge is added in both directions.
     """
@@ -44,10 +45,12 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False) -> Graph:
     edges = data.edge_index.as_tensor() if hasattr(data.edge_index, "as_tensor") else data.edge_index
     several = data.y is not None and data.y.dim() == 2 and data.y.shape[1] > 1
     labels, names = _label_sets(data.y) if several else (_pyg_labels(data.y), None)
+    numbers = labels if labels is not None and labels.is_floating_point() else None
     graph = Graph.build(
         edges,
         _pyg_features(data.x),
-        labels,
+        labels if numbers is None else None,
+        targets=numbers,
         class_names=names,
         split=_split_of_masks(data) if split is None else split,
         directed=directed,
@@ -59,14 +62,16 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False) -> Graph:
 
 
 def to_pyg(graph: Graph) -> Any:
-    """Return a torch_geometric ``Data`` with what the graph has of y (-1 if unknown), masks and edge_weight.
+    """Return a torch_geometric ``Data`` with what the graph has of y (-1 or NaN if unknown), masks and edge_weight.
 
     Edges point from the neighbour to its target; sparse features become a sparse CSR tensor.
     """
     from torch_geometric.data import Data
 
     data = Data(x=_torch_features(graph.features), edge_index=graph.edge_index)
-    if graph.num_classes:
+    if graph.targets is not None:
+        data.y = graph.targets.clone()
+    elif graph.num_classes:
         data.y = graph.labels.clone()
     if bool(graph.split.any()):
         for name, mask in _MASKS.items():

@@ -191,6 +191,7 @@ def _graph_of(arrays: Arrays, names: tuple[str, ...], width: int | None) -> Grap
         class_names=names,
         edge_weight=tensor_over(arrays["edge_weight"]) if "edge_weight" in arrays else None,
         truth=truth,
+        targets=torch.from_numpy(np.array(arrays["targets"])) if "targets" in arrays else None,
     )
 
 

@@ -1,0 +1,88 @@
+"""What every task has to say for training: its part of the graph, its data, and what is fitted at the end."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Int, Shaped
+from torch import Tensor
+
+from gdpnet._core.random import Key
+from gdpnet.config import Config
+from gdpnet.data.graph import Graph
+from gdpnet.data.link_split import Pairs
+from gdpnet.data.prepare import Prepared
+from gdpnet.inference.ensemble import HeadWeights
+from gdpnet.inference.networks import Networks
+from gdpnet.inference.select import Selected, select
+from gdpnet.inference.threshold import Choice
+from gdpnet.representation.tasks import Task
+from gdpnet.training.data import TrainingData
+from gdpnet.training.state import TrainingState
+
+
+@dataclass(frozen=True)
+class Finalised:
+    """What was chosen after training. Networks that were fitted are part of the module that was handed over."""
+
+    threshold: Choice
+    weights: HeadWeights = field(default_factory=HeadWeights)
+    selects: bool = True
+    """Whether link prediction weights edges by their keep probability, rather than all alike."""
+    score: float | None = None
+    """The validation score of the final model, if it differs from that of the best epoch."""
+
+
+@dataclass
+class TrainingTask(ABC):
+    """How a kind of task is trained."""
+
+    graph: Graph
+    """The graph that is trained on."""
+    config: Config
+    seed: int
+    device: torch.device
+    objective: Task | None = None
+    """A task of the user's own."""
+    held_out: Pairs | None = None
+    """Pairs that validate link prediction."""
+    basis: Tensor | None = field(init=False, default=None)
+    """What features are projected on before anything is learned, if they are."""
+
+    def __post_init__(self) -> None:
+        self.data = self.gather()
+
+    @staticmethod
+    @abstractmethod
+    def part_of(graph: Graph, config: Config, seed: int) -> Graph:
+        """Return the part of a graph that is trained on; refuse a graph that the task cannot be learned on."""
+
+    @abstractmethod
+    def gather(self) -> TrainingData:
+        """Return the training data."""
+
+    @property
+    @abstractmethod
+    def class_names(self) -> list[str]:
+        """Return a name for each output of the aggregators."""
+
+    def update_targets(self, state: TrainingState) -> Shaped[Tensor, "nodes *any"] | None:
+        """Return new targets found with the policy as it is now; None if labels are given."""
+        return None
+
+    @abstractmethod
+    def finalise(self, networks: Networks, data: TrainingData, key: Key) -> Finalised:
+        """Choose and fit what the task needs beside the networks that were trained."""
+
+    def decide_all(
+        self,
+        networks: Networks | TrainingState,
+        prepared: Prepared,
+        key: Key,
+        fold_model: Int[Tensor, "nodes"],
+    ) -> Selected:
+        """Decide on every edge, each target seen by the fold model that has not learned its label."""
+        all_nodes, policy = torch.arange(prepared.num_nodes, device=prepared.device), networks.policy
+        return select(policy, networks.aggregators, prepared, all_nodes, self.config, key, fold_model)
