@@ -50,6 +50,9 @@ class Graph:
     notes: tuple[str, ...] = ()
     feature_names: tuple[str, ...] | None = None
     """The user's names of the feature columns, in order, if they have any."""
+    edge_features: Float[Tensor, "edges columns"] | None = None
+    """One row per edge: numbers, and types as columns of zeros and ones; see `gdpnet.data.edge_features`."""
+    edge_feature_names: tuple[str, ...] | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -125,6 +128,7 @@ class Graph:
             split=self.split[nodes],
             node_ids=self.node_ids[nodes.numpy()],
             edge_weight=None if self.edge_weight is None else self.edge_weight[edge],
+            edge_features=None if self.edge_features is None else self.edge_features[edge],
             truth=truth,
             notes=(),
         )
@@ -138,6 +142,7 @@ class Graph:
             row_ptr=offsets_of(torch.bincount(self.target[kept], minlength=self.num_nodes)),
             neighbour=self.neighbour[kept],
             edge_weight=None if weights is None else weights[kept],
+            edge_features=None if self.edge_features is None else self.edge_features[kept],
             truth=truth,
         )
 

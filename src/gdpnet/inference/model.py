@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gdpnet._core.version import __version__
 from gdpnet.config import Config, upgrade_settings
+from gdpnet.data.edge_features import EdgeColumns, read_edges
 from gdpnet.data.graph import Graph
 from gdpnet.data.schema import OWN, Columns, as_read
 from gdpnet.data.validation import UNKNOWN
@@ -58,6 +59,8 @@ class TrainedModel:
     best_epoch: int = 0
     validation_f1: float = float("nan")
     suspected_labels: tuple[SuspectedLabel, ...] = ()
+    edge_columns: EdgeColumns | None = None
+    """The edge features that the policy observes; None if it was trained without any."""
 
     def __post_init__(self) -> None:
         """Refuse networks of other sizes than the columns and classes."""
@@ -77,9 +80,15 @@ class TrainedModel:
         """Return the heads with their weights."""
         return Ensemble(self.networks, self.weights, self.threshold.threshold)
 
+    def check(self, graph: Graph) -> None:
+        """Refuse a graph without the feature columns or the edge features that the model reads."""
+        self.columns.check(graph)
+        if self.edge_columns is not None:
+            self.edge_columns.check(graph)
+
     def as_read(self, graph: Graph) -> Graph:
         """Return a graph with the features that the networks read: structural or reduced ones where they do."""
-        graph, basis = as_read(graph, self.config), self.networks.basis
+        graph, basis = as_read(read_edges(graph, self.edge_columns), self.config), self.networks.basis
         return graph if basis is None else reduce_features(graph, basis.cpu())
 
     def labels_of(self, graph: Graph) -> Int[Tensor, "nodes"]:
@@ -107,12 +116,15 @@ class TrainedModel:
             "threshold": self.threshold.to_dict(),
             "ensemble": self.weights._asdict(),
             "suspected_labels": [list(one) for one in self.suspected_labels],
+            "edge_columns": None if self.edge_columns is None else self.edge_columns.to_dict(),
         }
 
     def fingerprint(self) -> str:
         """Return a short checksum of everything that decides what this model predicts."""
         about = self.about()
         decisive = {key: about[key] for key in ("config", "classes", "seed", "threshold", "ensemble")}
+        if self.edge_columns is not None:
+            decisive["edge_columns"] = about["edge_columns"]
         return checksum(self.networks.tensors(), json.dumps(decisive, sort_keys=True))[:16]
 
     def save(self, path: Path) -> None:
@@ -137,9 +149,13 @@ class TrainedModel:
         if task is None:
             multiple = config.task.kind == "multi-label"
             task = MultiLabel(tuple(about["classes"])) if multiple else CLASSIFICATION
+        edges = EdgeColumns.from_dict(about.get("edge_columns"))
+        width = 0 if edges is None else edges.width
+        networks = build_networks(config, tensors, exclusive=task.exclusive, edge_columns=width)
         return cls(
             config=config,
-            networks=build_networks(config, tensors, exclusive=task.exclusive).to(device),
+            networks=networks.to(device),
+            edge_columns=edges,
             columns=Columns.from_dict(about["columns"]),
             classes=np.array(about["classes"]),
             task=task,

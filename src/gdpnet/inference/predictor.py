@@ -54,7 +54,7 @@ class Predictor:
     """
 
     def __init__(self, model: TrainedModel, graph: Graph) -> None:
-        model.columns.check(graph)
+        model.check(graph)
         self.model, self.graph = model, graph
         self._selected: Selected | None = None
 

@@ -140,7 +140,7 @@ def _begin(
 
     On a GPU the tables of nodes are made there while the host computes the graph's fingerprint.
     """
-    model.columns.check(graph)
+    model.check(graph)
     if model.networks.basis is not None:
         raise ConfigError(
             "a model without labels reads the whole graph at once and writes no shards; "

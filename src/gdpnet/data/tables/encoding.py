@@ -211,7 +211,7 @@ def _fit_column(read: Column, fitted: Column, scaled: bool) -> ColumnEncoding:
     number = np.asarray(values, dtype=np.float64)
     centre, scale = 0.0, 1.0
     if read.kind != BOOLEAN and (scaled or read.kind == DATE):
-        centre, scale = _middle_and_spread(number)
+        centre, scale = middle_and_spread(number)
     return ColumnEncoding(
         read.name,
         read.kind,
@@ -223,11 +223,16 @@ def _fit_column(read: Column, fitted: Column, scaled: bool) -> ColumnEncoding:
     )
 
 
-def _middle_and_spread(number: Float[np.ndarray, "n"]) -> tuple[float, float]:
+def middle_and_spread(number: Float[np.ndarray, "n"]) -> tuple[float, float]:
     """Return median and spread: the inner half's width as a standard deviation, or that itself if it is zero."""
     low, middle, high = np.quantile(number, [0.25, 0.5, 0.75])
     spread = (high - low) / 1.349 or float(number.std()) or 1.0
     return float(middle), float(spread)
+
+
+def squashed(number: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """Return z / sqrt(1 + (z / 3)^2), which bounds outliers."""
+    return number / np.sqrt(1.0 + np.square(number / _SQUASH))
 
 
 def _fit_words(name: str, values: Any) -> ColumnEncoding:
@@ -259,7 +264,7 @@ def _transform_column(column: ColumnEncoding, raw: Any, scaled: bool, where: str
     missing = np.isnan(number)
     filled = (np.where(missing, column.fill, number) - column.centre) / column.scale
     if column.kind != BOOLEAN and (scaled or column.kind == DATE):
-        filled = filled / np.sqrt(1.0 + np.square(filled / _SQUASH))
+        filled = squashed(filled)
     return np.stack([filled, missing] if column.has_missing else [filled], axis=1).astype(np.float32)
 
 
