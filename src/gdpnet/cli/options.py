@@ -122,6 +122,19 @@ Directed = Annotated[
         show_default="as the run was trained, else undirected",
     ),
 ]
+EdgeFeatures = Annotated[
+    bool,
+    flag(
+        DATA,
+        "--edge-features/--no-edge-features",
+        "Use the other columns of the edge table, its types and numbers, as edge features, or leave them out.",
+        show_default="use them",
+    ),
+]
+DroppedEdgeColumns = Annotated[
+    list[str] | None,
+    data("--drop-edge-column NAME", "Column of the edge table to leave out; repeat for several."),
+]
 TaskOption = Annotated[
     TaskKind | None, model("--task", "What to learn.", show_default="setting task.kind: classification")
 ]
@@ -195,19 +208,26 @@ class GraphSource:
 
     data_dir: Path | None = None
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """Column name by role, for the roles that have another name than usual."""
+    """Column name by role, for the roles that have another name than usual, and which edge columns are used."""
     directed: bool | None = None
     """Whether edges keep their direction; None if no option says so."""
 
     @classmethod
     def of(
-        cls, data_dir: DataDir = None, columns: ColumnNames = None, directed: Directed = None
+        cls,
+        data_dir: DataDir = None,
+        columns: ColumnNames = None,
+        directed: Directed = None,
+        edge_features: EdgeFeatures = True,
+        drop_edge_column: DroppedEdgeColumns = None,
     ) -> GraphSource:
         """Gather the options that say how to open a graph."""
         named = dict(word.split("=", 1) for word in columns or [])
         parts: dict[str, Any] = {
             role: tuple(name.split(",")) if role == "features" else name for role, name in named.items()
         }
+        parts |= {} if edge_features else {"edge_features": False}
+        parts |= {"dropped_edge_columns": tuple(drop_edge_column)} if drop_edge_column else {}
         return cls(data_dir, parts, directed)
 
     def to_record(self) -> dict[str, Any]:

@@ -96,9 +96,11 @@ class PairTables:
         """Return the tables on another device."""
         if device == self.row_ptr.device:
             return self
-        tables = (self.unit, self.neighbourhood, self.edge_features)
-        moved = (None if table is None else table.to(device) for table in tables)
-        return PairTables(self.state, self.row_ptr.to(device), self.neighbour.to(device), *moved)
+        tables, edges = (self.unit, self.neighbourhood), self.edge_features
+        unit, neighbourhood = (None if table is None else table.to(device) for table in tables)
+        links = self.row_ptr.to(device), self.neighbour.to(device)
+        edges = None if edges is None else edges.to(device)
+        return PairTables(self.state, *links, unit, neighbourhood, edges)
 
     def edges_of(self, first: int, last: int) -> slice:
         """Return the edges of the nodes from ``first`` up to ``last``."""

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from gdpnet._core.version import __version__
 from gdpnet.config import Config, upgrade_settings
-from gdpnet.data.edge_features import EdgeColumns, read_edges
 from gdpnet.data.graph import Graph
-from gdpnet.data.schema import OWN, Columns, as_read
+from gdpnet.data.schema import OWN, Columns, EdgeColumns, as_read, read_edges
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, ModelFileError
 from gdpnet.inference.ensemble import Ensemble, HeadWeights

@@ -9,10 +9,9 @@ import torch
 
 from gdpnet._core.random import Key
 from gdpnet.config import Config
-from gdpnet.data.edge_features import EdgeColumns, read_edges
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
-from gdpnet.data.schema import Columns
+from gdpnet.data.schema import Columns, EdgeColumns, read_edges
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.networks import build_networks
 from gdpnet.representation.tasks import CLASSIFICATION, Task

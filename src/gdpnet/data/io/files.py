@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 from torch import Tensor
 
+from gdpnet.data.edge_features import with_edge_features, without_columns, without_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, SparseRows
 from gdpnet.data.graph import Graph
@@ -29,6 +30,7 @@ from gdpnet.data.io.csv_parquet import (
 )
 from gdpnet.data.io.npz import read_npz
 from gdpnet.data.io.store import is_store, open_store
+from gdpnet.data.tables.edge_columns import EdgeTable, read_edge_columns
 from gdpnet.data.validation import SPLITS, whole_or_text_ids
 from gdpnet.errors import GraphError
 
@@ -37,7 +39,8 @@ from gdpnet.errors import GraphError
 class Columns:
     """Names of the table columns; ``label``, ``split`` and ``weight`` may be absent if they have their default names.
 
-    ``features`` names the feature columns in order; by default they are all remaining columns.
+    ``features`` names the feature columns in order; by default they are all remaining columns. Remaining columns of
+    the edge table are edge features, unless ``edge_features`` is false or ``dropped_edge_columns`` names them.
     """
 
     source: str = "source"
@@ -47,6 +50,8 @@ class Columns:
     label: str = "label"
     split: str = "split"
     features: tuple[str, ...] | None = None
+    edge_features: bool = True
+    dropped_edge_columns: tuple[str, ...] = ()
 
 
 USUAL_COLUMNS = Columns()
@@ -61,12 +66,12 @@ def read_graph(path: Path, *, columns: Columns = USUAL_COLUMNS, directed: bool =
     """
     if not path.exists():
         raise GraphError(f"there is no file or folder {path}")
-    if is_store(path):
-        return open_store(path)
-    if path.is_dir():
+    if path.is_dir() and not is_store(path):
         return _read_folder(path, columns, directed)
-    if path.suffix == ".npz":
-        return read_npz(path, directed=directed)
+    if is_store(path) or path.suffix == ".npz":
+        graph = open_store(path) if is_store(path) else read_npz(path, directed=directed)
+        graph = graph if columns.edge_features else without_edge_features(graph)
+        return without_columns(graph, columns.dropped_edge_columns)
     raise GraphError(
         f"a graph must be a folder with an edge table and a node table, or a .npz file, found {path}"
     )
@@ -140,6 +145,12 @@ def _full_edge_table(graph: Graph, extra: Mapping[str, np.ndarray]) -> Any:
     table = edge_table(graph)
     if graph.edge_weight is not None:
         table = table.append_column("weight", pa.array(graph.edge_weight.numpy()))
+    if graph.edge_features is not None:
+        rows, names = graph.edge_features.numpy(), graph.edge_feature_names or ()
+        if len(set(names)) != rows.shape[1] or not {"source", "target", "weight", *extra}.isdisjoint(names):
+            names = tuple(f"e{place}" for place in range(rows.shape[1]))
+        for name, column in zip(names, rows.T, strict=True):
+            table = table.append_column(name, pa.array(column))
     for name, values in extra.items():
         if name in ("source", "target", "weight") or len(values) != graph.num_edges:
             raise GraphError(
@@ -170,7 +181,7 @@ def _read_folder(folder: Path, columns: Columns, directed: bool) -> Graph:
     labels, names = (None, None) if label is None else code_labels(*label)
     codes = None if split is None else code_split(*split)
     features, feature_names, notes = _read_features(folder, nodes, ids, columns, node_path)
-    edge_index, weight = _read_edges(edge_path, columns, ids, node_path)
+    edge_index, weight, edges = _read_edges(edge_path, columns, ids, node_path)
     try:
         graph = Graph.build(
             edge_index,
@@ -180,21 +191,28 @@ def _read_folder(folder: Path, columns: Columns, directed: bool) -> Graph:
             node_ids=whole_or_text_ids(np.array(ids)),
             class_names=names,
             directed=directed,
-        ).with_notes(*notes)
+        ).with_notes(*notes, *edges.notes)
     except GraphError as error:
         raise GraphError(f"{node_path} does not hold usable nodes: {error}") from error
     graph = replace(graph, feature_names=feature_names)
+    graph = with_edge_features(graph, edge_index, edges.values, edges.names, directed=directed)
     return with_weights(graph, edge_index, weight, directed=directed)
 
 
 def _read_edges(
     path: Path, columns: Columns, ids: Any, node_path: Path
-) -> tuple[np.ndarray, np.ndarray | None]:
+) -> tuple[np.ndarray, np.ndarray | None, EdgeTable]:
+    """Read the ends of the edges, their weights if they have any, and what the other columns say of them."""
     ends = (columns.source, columns.target)
     edges = read_table(path, text=ends)
     place = [find_ids(read_ids(edges, end, path), ids, end, path, node_path) for end in ends]
     weighted = _optional(edges, columns, "weight", path) is not None
-    return np.stack(place), read_numbers(edges, columns.weight, path) if weighted else None
+    weight = read_numbers(edges, columns.weight, path) if weighted else None
+    for name in columns.dropped_edge_columns:
+        column_of(edges, name, path)
+    used = [*ends, columns.weight, *columns.dropped_edge_columns]
+    used = used if columns.edge_features else edges.column_names
+    return np.stack(place), weight, read_edge_columns(edges, used)
 
 
 def _read_features(

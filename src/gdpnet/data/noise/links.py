@@ -109,12 +109,14 @@ def relinked(
     order = np.argsort(target * graph.num_nodes + source, kind="stable")
     weight, rows = graph.edge_weight, graph.edge_features
     if weight is not None or rows is not None:
-        old = rng.choice(max(graph.num_edges, 1), added.shape[1])
+        old = rng.integers(0, max(graph.num_edges, 1), size=(added.shape[1],))
         weight = _of_links(weight, kept, old, len(both), order)
         rows = _of_links(rows, kept, old, len(both), order)
     row_ptr = offsets_of(torch.from_numpy(np.bincount(target, minlength=graph.num_nodes)))
-    changed = {"row_ptr": row_ptr, "neighbour": torch.from_numpy(source[order])}
-    return replace(graph, **changed, edge_weight=weight, edge_features=rows, truth=None)
+    neighbour = torch.from_numpy(source[order])
+    return replace(
+        graph, row_ptr=row_ptr, neighbour=neighbour, edge_weight=weight, edge_features=rows, truth=None
+    )
 
 
 def _of_links(
