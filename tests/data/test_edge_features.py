@@ -57,6 +57,15 @@ def test_both_directions_of_an_undirected_edge_have_the_same_row_and_parallel_ed
     assert MERGED_NOTE in graph.notes
 
 
+def test_edges_that_are_given_in_both_directions_with_equal_rows_need_no_note():
+    both = np.concatenate([EDGES[:, :2], EDGES[::-1, :2]], axis=1)
+    graph = with_edge_features(
+        Graph.build(both, np.eye(3)), both, np.concatenate([ROWS[:2], ROWS[:2]]), NAMES, directed=False
+    )
+    assert graph.edge_features.tolist() == ROWS[[0, 0, 1, 1]].tolist()
+    assert MERGED_NOTE not in graph.notes
+
+
 def test_directed_edges_have_rows_of_their_own():
     graph = three_nodes(directed=True)
     assert graph.edge_index.tolist() == [[1, 0, 1], [0, 1, 2]]

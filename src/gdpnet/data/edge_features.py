@@ -44,13 +44,13 @@ def with_edge_features(
         )
     proper = edge_index[0] != edge_index[1]
     (source, target), rows = edge_index[:, proper], rows[proper]
-    given = source.size
     if not directed:
         source, target = np.concatenate([source, target]), np.concatenate([target, source])
         rows = np.concatenate([rows, rows])
     key, place = np.unique(target.astype(np.int64) * graph.num_nodes + source, return_inverse=True)
     merged = _merge(rows, place.reshape(-1), key.size)
-    graph = graph if given * (1 if directed else 2) == key.size else graph.with_notes(MERGED_NOTE)
+    if not np.array_equal(merged[place.reshape(-1)], rows):
+        graph = graph.with_notes(MERGED_NOTE)
     return replace(
         graph,
         edge_features=torch.from_numpy(merged),
