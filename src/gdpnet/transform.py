@@ -5,16 +5,19 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from gdpnet.data.io.pyg import from_pyg
+from gdpnet.errors import GraphError
 from gdpnet.estimator import GDPNet
 
 
 class DenoiseTransform(BaseTransform):
     """Replace the edges of a ``Data`` by those that a trained model keeps, with ``edge_weight``.
 
-    Everything else of the ``Data`` stays as it is. Edges are taken as undirected unless ``directed``.
+    ``edge_attr`` and ``edge_type`` are left out; everything else of the ``Data`` stays as it is. Edges are taken as
+    undirected unless ``directed``.
     """
 
     def __init__(
@@ -25,12 +28,14 @@ class DenoiseTransform(BaseTransform):
 
     def forward(self, data: Any) -> Any:
         """Return a shallow copy of ``data`` with cleaned edges."""
+        if not isinstance(data, Data):
+            raise GraphError(f"the graph must be a torch_geometric Data, found {type(data).__name__}")
         graph = from_pyg(data, directed=self.directed)
         cleaned = self.model.denoise(graph, threshold=self.threshold, symmetric=self.symmetric).to_pyg()
         result = copy.copy(data)
         device = data.edge_index.device
         result.edge_index = cleaned.edge_index.to(device)
         result.edge_weight = cleaned.edge_weight.to(device)
-        if "edge_attr" in result:
-            del result.edge_attr
+        for name in {"edge_attr", "edge_type"} & set(result.keys()):
+            del result[name]
         return result

@@ -40,6 +40,8 @@ def assert_same(found: Graph, expected: Graph) -> None:
     assert [str(name) for name in found.node_ids] == [str(name) for name in expected.node_ids]
     _assert_same_features(found, expected)
     _assert_same_optional(found.edge_weight, expected.edge_weight)
+    _assert_same_optional(found.edge_features, expected.edge_features)
+    assert found.edge_feature_names == expected.edge_feature_names
     assert (found.truth is None) == (expected.truth is None)
     if found.truth is not None and expected.truth is not None:
         for part in ("spurious", "corrupted", "clean_labels"):

@@ -118,6 +118,13 @@ def test_a_pair_feature_that_is_constant_in_training_is_left_unscaled():
     assert half[0].tolist() == pytest.approx([0.7, 0.7])
 
 
+def test_the_features_of_edges_are_divided_by_a_least_deviation_so_that_rare_types_stay_small():
+    rare = torch.zeros(1000, 2).index_fill(0, torch.tensor([3]), 1.0)
+    policy = Policy(1, 2, (2, 2), extras=False)
+    policy.fit_pairs(rare, slice(0, 1))
+    assert policy.pair_scale.tolist() == pytest.approx([0.25, 0.0316], abs=1e-3)
+
+
 def test_agreement_is_one_for_equal_certain_predictions_and_chance_for_uniform_ones():
     certain, uniform = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.5]])
     assert float(agreement(certain, certain)) == 1.0

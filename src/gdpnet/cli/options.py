@@ -162,6 +162,19 @@ DropUnknown = Annotated[
         show_default=False,
     ),
 ]
+EdgeFeatures = Annotated[
+    bool,
+    flag(
+        DATA,
+        "--edge-features/--no-edge-features",
+        "Use the other columns of the edge table, its types and numbers, as edge features, or leave them out.",
+        show_default="use them",
+    ),
+]
+DroppedEdgeColumns = Annotated[
+    list[str] | None,
+    data("--drop-edge-column NAME", "Column of the edge table to leave out; repeat for several."),
+]
 TaskOption = Annotated[
     TaskKind | None, model("--task", "What to learn.", show_default="setting task.kind: classification")
 ]
@@ -261,7 +274,7 @@ class GraphSource:
 
     data_dir: Path | None = None
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """Column name by role, for the roles that have another name than usual."""
+    """Column name by role, for the roles that have another name than usual, and which edge columns are used."""
     directed: bool | None = None
     """Whether edges keep their direction; None if no option says so."""
     weights: bool | None = None
@@ -283,14 +296,18 @@ class GraphSource:
         directed: Directed = None,
         weights: Weights = None,
         drop_unknown: DropUnknown = None,
+        edge_features: EdgeFeatures = True,
+        drop_edge_column: DroppedEdgeColumns = None,
     ) -> GraphSource:
         """Gather the options that say how to open a graph."""
         parts: dict[str, Any] = dict(word.split("=", 1) for word in columns or [])
         missing = features if features in FEATURE_KINDS else None
         lists = {"features": None if missing else features, "drop": drop, "text": text, "category": category}
         parts |= {role: names for role, names in lists.items() if names is not None}
-        listed = {role: tuple(parts[role].split(",")) for role in lists if role in parts}
-        return cls(data_dir, parts | listed, directed, weights, drop_unknown, missing)
+        parts |= {role: tuple(parts[role].split(",")) for role in lists if role in parts}
+        parts |= {} if edge_features else {"edge_features": False}
+        parts |= {"dropped_edge_columns": tuple(drop_edge_column)} if drop_edge_column else {}
+        return cls(data_dir, parts, directed, weights, drop_unknown, missing)
 
     def to_record(self) -> dict[str, Any]:
         """Return what a run folder stores to open its graph again."""

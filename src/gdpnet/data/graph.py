@@ -56,6 +56,9 @@ class Graph:
     """The columns that the features were made from, if they came from a table."""
     targets: Float[Tensor, "nodes"] | None = None
     """The number to predict of each node, NaN if unknown, in place of classes."""
+    edge_features: Float[Tensor, "edges columns"] | None = None
+    """One row per edge: numbers, and types as columns of zeros and ones; see `gdpnet.data.edge_features`."""
+    edge_feature_names: tuple[str, ...] | None = None
 
     @property
     def labelled(self) -> Bool[Tensor, "nodes"]:
@@ -137,6 +140,7 @@ class Graph:
             split=self.split[nodes],
             node_ids=self.node_ids[nodes.numpy()],
             edge_weight=None if self.edge_weight is None else self.edge_weight[edge],
+            edge_features=None if self.edge_features is None else self.edge_features[edge],
             truth=truth,
             notes=(),
             table=self.table and self.table.take(nodes.numpy()),
@@ -151,6 +155,7 @@ class Graph:
             row_ptr=offsets_of(torch.bincount(self.target[kept], minlength=self.num_nodes)),
             neighbour=self.neighbour[kept],
             edge_weight=None if weights is None else weights[kept],
+            edge_features=None if self.edge_features is None else self.edge_features[kept],
             truth=truth,
         )
 

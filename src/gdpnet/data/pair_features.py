@@ -70,6 +70,8 @@ class PairTables:
     """Feature rows scaled to length one."""
     neighbourhood: Features | None
     """The sum of these rows over the neighbours of each node; None if the state does not look at it."""
+    edge_features: Float[Tensor, "edges columns"] | None = None
+    """The edges' own features, which come before the columns of the state; None if edges have none."""
 
     @cached_property
     def unit_side(self) -> Side:
@@ -94,9 +96,11 @@ class PairTables:
         """Return the tables on another device."""
         if device == self.row_ptr.device:
             return self
-        tables = (self.unit, self.neighbourhood)
-        moved = (None if table is None else table.to(device) for table in tables)
-        return PairTables(self.state, self.row_ptr.to(device), self.neighbour.to(device), *moved)
+        tables, edges = (self.unit, self.neighbourhood), self.edge_features
+        unit, neighbourhood = (None if table is None else table.to(device) for table in tables)
+        links = self.row_ptr.to(device), self.neighbour.to(device)
+        edges = None if edges is None else edges.to(device)
+        return PairTables(self.state, *links, unit, neighbourhood, edges)
 
     def edges_of(self, first: int, last: int) -> slice:
         """Return the edges of the nodes from ``first`` up to ``last``."""
@@ -113,42 +117,55 @@ class PairTables:
         return find_in_rows(self.row_ptr, self.neighbour, neighbour, target)
 
 
-def pair_names(state: str, hops: int = 1) -> tuple[str, ...]:
-    """Return the names of the pair features that the policy observes."""
-    return PAIR_NAMES[state] if hops == 1 else (DISTANCE, *PAIR_NAMES[state])
+def pair_names(state: str, hops: int = 1, edge_features: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the names of the pair features that the policy observes, those of the edges themselves before others."""
+    return (*(() if hops == 1 else (DISTANCE,)), *edge_features, *PAIR_NAMES[state])
 
 
 def pair_tables(graph: Graph, state: str, unit: Features | None = None) -> PairTables:
     """Compute the tables that a state needs; ``unit`` rows are used if given."""
     links = (graph.row_ptr, graph.neighbour)
+    edges = None if graph.edge_features is None else graph.edge_features.to(graph.row_ptr.device)
     if state == "paper":
-        return PairTables(state, *links, None, None)
+        return PairTables(state, *links, None, None, edges)
     unit = normalise(graph.features, "l2") if unit is None else unit
-    return PairTables(state, *links, unit, None if state == "pairs" else add_rows(unit, *links))
+    return PairTables(state, *links, unit, None if state == "pairs" else add_rows(unit, *links), edges)
 
 
 def pair_features(graph: Graph, state: str) -> Float[Tensor, "edges pairs"]:
-    """Return one row per edge, with the columns of `PAIR_NAMES` for this state."""
+    """Return one row per edge: its own features, if any, and the columns of `PAIR_NAMES` for this state."""
     return pairs_of(pair_tables(graph, state), 0, graph.num_nodes)[0]
 
 
 def pairs_of(tables: PairTables, first: int, last: int) -> tuple[Float[Tensor, "some pairs"], Nodes]:
     """Return the pair features and the reverse edges of the targets from ``first`` up to ``last``."""
     target, neighbour = tables.ends_of(first, last)
+    own = None if tables.edge_features is None else tables.edge_features[tables.edges_of(first, last)]
     if tables.neighbourhood is None:
-        return _few_columns(tables, target, neighbour), tables.reverse_edges_of(first, last)
+        return _after(own, _few_columns(tables, target, neighbour)), tables.reverse_edges_of(first, last)
     on_gpu = tables.row_ptr.is_cuda and isinstance(tables.unit, Tensor) and has_triton()
     found = products_on_gpu(tables, first, last) if on_gpu else products(tables, target, neighbour)
     columns = _columns(tables, target, neighbour, found, torch.ones_like(found.cosine))
-    return columns, found.reverse_edge
+    return _after(own, columns), found.reverse_edge
 
 
 def pairs_between(tables: PairTables, target: Nodes, neighbour: Nodes) -> Float[Tensor, "some pairs"]:
-    """Return the pair features of any pairs of nodes, adjacent or not."""
+    """Return the pair features of any pairs of nodes; those that are not adjacent have edge features of zero."""
+    edge, own = find_in_rows(tables.row_ptr, tables.neighbour, target, neighbour), None
+    if tables.edge_features is not None:
+        own = tables.edge_features.new_zeros(edge.numel(), tables.edge_features.shape[1])
+        own[edge >= 0] = tables.edge_features[edge[edge >= 0]]
     if tables.neighbourhood is None:
-        return _few_columns(tables, target, neighbour)
-    direct = (find_in_rows(tables.row_ptr, tables.neighbour, target, neighbour) >= 0).float()
-    return _columns(tables, target, neighbour, products(tables, target, neighbour), direct)
+        return _after(own, _few_columns(tables, target, neighbour))
+    direct = (edge >= 0).float()
+    return _after(own, _columns(tables, target, neighbour, products(tables, target, neighbour), direct))
+
+
+def _after(
+    own: Float[Tensor, "some columns"] | None, pairs: Float[Tensor, "some state"]
+) -> Float[Tensor, "some pairs"]:
+    """Put the features of the edges themselves before other pair features."""
+    return pairs if own is None else torch.cat([own, pairs], dim=1)
 
 
 def _few_columns(tables: PairTables, target: Nodes, neighbour: Nodes) -> Float[Tensor, "some pairs"]:

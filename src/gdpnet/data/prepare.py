@@ -51,6 +51,8 @@ class Prepared:
     """The position of each edge of the graph among the candidates; None if candidates are the neighbours."""
     graph_weight: Float[Tensor, "edges"] | None = None
     """The edge weights of the graph itself, one for farther candidates; None for an unweighted graph."""
+    edge_columns: int = 0
+    """How many of the pair features, the first ones after the distance, are features of the edges themselves."""
 
     @property
     def num_nodes(self) -> int:
@@ -60,8 +62,14 @@ class Prepared:
     @property
     def learned_pairs(self) -> int:
         """Return how many of the pair features, the last ones, depend on what was learned and selected."""
-        columns = self.pairs.shape[1] - (self.edge is not None)
+        columns = self.pairs.shape[1] - (self.edge is not None) - self.edge_columns
         return max(0, columns - len(PAIR_NAMES["structure"])) if self.mean_weight is not None else 0
+
+    @property
+    def edge_features_in_pairs(self) -> slice:
+        """Return the pair features that are features of the edges themselves."""
+        first = int(self.edge is not None)
+        return slice(first, first + self.edge_columns)
 
     @property
     def device(self) -> torch.device:
@@ -165,16 +173,19 @@ def prepare_nodes(graph: Graph, config: Config, device: torch.device) -> tuple[P
     """
     graph = bring_dense(graph, device)
     features = normalise(graph.features, config.features.normalise)
-    state = config.policy.state if config.training.selection else "paper"
+    state = config.policy.state
+    if not config.training.selection:  # nobody looks at pairs
+        state, graph = "paper", replace(graph, edge_features=None)
     tables = pair_tables(graph, state, features if config.features.normalise == "l2" else None)
     tables = tables.to(device)
     shared = tables.unit if config.features.normalise == "l2" else None
     features = features.to(device) if shared is None else shared
-    nothing = torch.zeros(0, len(PAIR_NAMES[state]), device=device)
+    edge_columns = 0 if tables.edge_features is None else tables.edge_features.shape[1]
+    nothing = torch.zeros(0, edge_columns + len(PAIR_NAMES[state]), device=device)
     row_ptr, weight = tables.row_ptr, graph.edge_weight
     weight = None if weight is None else weight.to(device, torch.float32)
     prepared = Prepared(row_ptr, tables.neighbour, row_ptr[:0], features, nothing, features)
-    return replace(prepared, graph_weight=weight), tables
+    return replace(prepared, graph_weight=weight, edge_columns=edge_columns), tables
 
 
 def with_block(prepared: Prepared, tables: PairTables, first: int, last: int) -> Prepared:

@@ -1,4 +1,7 @@
-"""The feature columns that a model reads: the graph's own, one-hot node numbers, or structural features."""
+"""What a model reads of a graph.
+
+Feature columns are the graph's own, one-hot node numbers, or structural features; edge features are found by name.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ import numpy as np
 import torch
 
 from gdpnet.config import Config
+from gdpnet.data.edge_features import column_of_feature, is_binary, without_edge_features
 from gdpnet.data.features import Features, SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.structural_features import WIDTH, structural_rows
-from gdpnet.data.tables.encoding import Encoding
+from gdpnet.data.tables.encoding import Encoding, middle_and_spread, squashed
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import id_text
 from gdpnet.errors import GraphError, nearest
@@ -112,3 +116,122 @@ def _checksum_of_ids(graph: Graph) -> str:
     for node_id in id_text(graph.node_ids).tolist():
         digest.update(f"{len(node_id)} {node_id}".encode())
     return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class EdgeColumns:
+    """The edge features that a model reads, found by name, and how numbers are scaled.
+
+    A number x becomes z = (x - centre) / scale and then z / sqrt(1 + (z / 3)^2); types stay zero or one.
+    """
+
+    names: tuple[str, ...] | None
+    """None if the features of the training graph have no names: they are then found by their place."""
+    binary: tuple[bool, ...]
+    centre: tuple[float, ...]
+    scale: tuple[float, ...]
+
+    @classmethod
+    def of(cls, graph: Graph) -> EdgeColumns | None:
+        """Return the edge features of a training graph, with statistics over all its edges; None without any."""
+        if graph.edge_features is None or graph.num_edges == 0:
+            return None
+        rows = graph.edge_features.numpy()
+        binary = tuple(bool(one) for one in is_binary(rows))
+        found = [
+            (0.0, 1.0) if one else middle_and_spread(column.astype(np.float64))
+            for one, column in zip(binary, rows.T, strict=True)
+        ]
+        centre, scale = zip(*found, strict=True)
+        return cls(graph.edge_feature_names, binary, centre, scale)
+
+    @property
+    def width(self) -> int:
+        """Return the number of edge features."""
+        return len(self.binary)
+
+    def shown_names(self) -> tuple[str, ...]:
+        """Return a name per edge feature, its place if it has none."""
+        return self.names or tuple(f"edge feature {place}" for place in range(self.width))
+
+    def check(self, graph: Graph) -> None:
+        """Refuse a graph that lacks an edge feature of the model; further ones are ignored."""
+        if graph.edge_features is None:
+            raise GraphError(
+                "the model was trained with edge features and needs a graph that has them, found none; train with "
+                "--no-edge-features for a model that does not"
+            )
+        found = graph.edge_feature_names
+        if self.names is None or found is None:
+            if graph.edge_features.shape[1] != self.width:
+                raise GraphError(
+                    f"the model was trained with {self.width} edge features, this graph has "
+                    f"{graph.edge_features.shape[1]}"
+                )
+            return
+        columns = {column_of_feature(name) for name in found}
+        for name, binary in zip(self.names, self.binary, strict=True):
+            # a type, or a mark of missing values, may be one that no edge of this graph has
+            column = column_of_feature(name) if binary else name
+            if column not in (columns if binary else found):
+                raise GraphError(
+                    f"the model was trained with the edge column '{column}', which this graph lacks"
+                    f"{nearest(column, sorted(columns))}"
+                )
+
+    def read(self, graph: Graph) -> Graph:
+        """Return the graph with these edge features, scaled; a type that it does not have is zero everywhere."""
+        self.check(graph)
+        assert graph.edge_features is not None
+        if all(self.binary) and graph.edge_feature_names == self.names:
+            return graph
+        rows = graph.edge_features.numpy()
+        scaled = np.empty((rows.shape[0], self.width), dtype=np.float32)
+        for place, picked in enumerate(self._places(graph.edge_feature_names)):
+            column = rows[:, picked].max(axis=1, initial=0.0) if self.binary[place] else rows[:, picked[0]]
+            if not self.binary[place]:
+                column = squashed((column.astype(np.float64) - self.centre[place]) / self.scale[place])
+            scaled[:, place] = column
+        return replace(graph, edge_features=torch.from_numpy(scaled), edge_feature_names=self.names)
+
+    def _places(self, found: tuple[str, ...] | None) -> list[list[int]]:
+        """Return, for each feature of the model, the columns of a graph that it is read from.
+
+        ``column=other`` of the model also stands for all types of that column that the model does not know.
+        """
+        if self.names is None or found is None:
+            return [[place] for place in range(self.width)]
+        known, places = set(self.names), []
+        for name in self.names:
+            column, _, value = name.partition("=")
+            places.append(
+                [
+                    place
+                    for place, other in enumerate(found)
+                    if other == name
+                    or (value == "other" and other.startswith(f"{column}=") and other not in known)
+                ]
+            )
+        return places
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for a model file."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any] | None) -> EdgeColumns | None:
+        """Read what `to_dict` returned, or nothing."""
+        if values is None:
+            return None
+        names = values["names"]
+        return cls(
+            None if names is None else tuple(str(name) for name in names),
+            tuple(bool(one) for one in values["binary"]),
+            tuple(float(one) for one in values["centre"]),
+            tuple(float(one) for one in values["scale"]),
+        )
+
+
+def read_edges(graph: Graph, columns: EdgeColumns | None) -> Graph:
+    """Return the graph with the edge features that a model reads; without any if it reads none."""
+    return without_edge_features(graph) if columns is None else columns.read(graph)

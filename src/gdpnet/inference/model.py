@@ -16,7 +16,7 @@ from torch import Tensor
 from gdpnet._core.version import __version__
 from gdpnet.config import Config, upgrade_settings
 from gdpnet.data.graph import Graph
-from gdpnet.data.schema import OWN, Columns, as_read, encoded_as
+from gdpnet.data.schema import OWN, Columns, EdgeColumns, as_read, encoded_as, read_edges
 from gdpnet.data.tables.encoding import Encoding
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, ModelFileError
@@ -62,6 +62,8 @@ class TrainedModel:
     best_epoch: int = 0
     validation_f1: float = float("nan")
     suspected_labels: tuple[SuspectedLabel, ...] = ()
+    edge_columns: EdgeColumns | None = None
+    """The edge features that the policy observes; None if it was trained without any."""
 
     def __post_init__(self) -> None:
         """Refuse networks of other sizes than the columns and classes."""
@@ -82,12 +84,14 @@ class TrainedModel:
         return Ensemble(self.networks, self.weights, self.threshold.threshold)
 
     def matched(self, graph: Graph) -> Graph:
-        """Return a graph with the feature columns of training, found by name, or refuse it."""
+        """Return a graph with the columns of training, found by name; refuse one without them or edge features."""
+        if self.edge_columns is not None:
+            self.edge_columns.check(graph)
         return self.columns.matched(encoded_as(graph, self.encoding))
 
     def as_read(self, graph: Graph) -> Graph:
         """Return a graph with the features that the networks read: structural or reduced ones where they do."""
-        graph, basis = as_read(graph, self.config), self.networks.basis
+        graph, basis = as_read(read_edges(graph, self.edge_columns), self.config), self.networks.basis
         return graph if basis is None else reduce_features(graph, basis.cpu())
 
     def labels_of(self, graph: Graph) -> Int[Tensor, "nodes"]:
@@ -116,6 +120,7 @@ class TrainedModel:
             "threshold": self.threshold.to_dict(),
             "ensemble": self.weights._asdict(),
             "suspected_labels": [list(one) for one in self.suspected_labels],
+            "edge_columns": None if self.edge_columns is None else self.edge_columns.to_dict(),
         }
 
     def fingerprint(self) -> str:
@@ -123,6 +128,7 @@ class TrainedModel:
         about = self.about()
         decisive = {key: about[key] for key in ("config", "classes", "seed", "threshold", "ensemble")}
         decisive |= {} if self.encoding is None else {"encoding": about["encoding"]}
+        decisive |= {} if self.edge_columns is None else {"edge_columns": about["edge_columns"]}
         return checksum(self.networks.tensors(), json.dumps(decisive, sort_keys=True))[:16]
 
     def save(self, path: Path) -> None:
@@ -145,9 +151,13 @@ class TrainedModel:
     ) -> TrainedModel:
         config = Config().with_values(about["config"])
         task = saved_task(config, about["classes"]) if task is None else task
+        edges = EdgeColumns.from_dict(about.get("edge_columns"))
+        width = 0 if edges is None else edges.width
+        networks = build_networks(config, tensors, exclusive=task.exclusive, edge_columns=width)
         return cls(
             config=config,
-            networks=build_networks(config, tensors, exclusive=task.exclusive).to(device),
+            networks=networks.to(device),
+            edge_columns=edges,
             columns=Columns.from_dict(about["columns"]),
             encoding=Encoding.from_dict(about["encoding"]) if about.get("encoding") else None,
             classes=np.array(about["classes"]),

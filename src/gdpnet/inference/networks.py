@@ -52,8 +52,13 @@ def make_policy(config: Config, pairs: int) -> Policy:
     return Policy(config.representation.width, pairs, config.policy.hidden, extras=extras)
 
 
-def build_networks(config: Config, tensors: Mapping[str, Tensor], *, exclusive: bool) -> Networks:
-    """Build the networks that some tensors belong to, and load them; shapes give the widths."""
+def build_networks(
+    config: Config, tensors: Mapping[str, Tensor], *, exclusive: bool, edge_columns: int = 0
+) -> Networks:
+    """Build the networks that some tensors belong to, and load them; shapes give the widths.
+
+    The policy observes the pair features of the settings and ``edge_columns`` features of the edges themselves.
+    """
     width, selects = config.representation.width, config.training.selection
     fold_models, outputs = tensors["aggregators.head_bias"].shape
     features, own = tensors["aggregators.weight"].shape[0], config.representation.self_weight
@@ -61,7 +66,8 @@ def build_networks(config: Config, tensors: Mapping[str, Tensor], *, exclusive: 
     networks = Networks(aggregators)
     networks.centres, networks.basis = tensors.get("centres"), tensors.get("basis")
     if selects:
-        networks.policy = make_policy(config, len(pair_names(config.policy.state, config.policy.hops)))
+        pairs = edge_columns + len(pair_names(config.policy.state, config.policy.hops))
+        networks.policy = make_policy(config, pairs)
     if "hopwise.weight" in tensors:
         hops, features, _ = tensors["hopwise.weight"].shape
         folds, classes = tensors["hopwise.head_bias"].shape

@@ -10,6 +10,9 @@ SCORE_BOUND = 30.0
 """Scores are clamped to this bound, where softmax and sigmoid are saturated but exact in single precision."""
 
 
+_LEAST_DEVIATION = 0.25
+
+
 class Policy(nn.Module):
     """Score a neighbour u of target v: l = w3 relu(W2 relu(A h_v + B h_u + ...)), equations (7) and (9).
 
@@ -46,13 +49,17 @@ class Policy(nn.Module):
             nn.init.normal_(vector, std=0.1, generator=generator)
         nn.init.ones_(self.score_bias)
 
-    def fit_pairs(self, pairs: Float[Tensor, "edges pairs"]) -> None:
-        """Store the mean and the standard deviation of the pair features, to standardise them."""
+    def fit_pairs(self, pairs: Float[Tensor, "edges pairs"], of_edges: slice = slice(0)) -> None:
+        """Store the mean and the standard deviation of the pair features, to standardise them.
+
+        Edge features, in the columns ``of_edges``, are divided by a least deviation: a rare type would become large.
+        """
         if pairs.shape[0] > 1 and pairs.shape[1]:
             scale = pairs.std(dim=0)
             self.pair_mean.copy_(pairs.mean(dim=0))
             # a column that is constant in training is left unscaled: on another graph it may vary
             self.pair_scale.copy_(torch.where(scale > 1e-4, scale, 1.0))
+            self.pair_scale[of_edges].clamp_(min=_LEAST_DEVIATION)
 
     def target_input(
         self,

@@ -11,7 +11,7 @@ from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
-from gdpnet.data.schema import Columns
+from gdpnet.data.schema import Columns, EdgeColumns, read_edges
 from gdpnet.data.splits import fit_columns
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.networks import build_networks
@@ -45,14 +45,16 @@ def fit_model(
     callbacks: Iterable[Callback | Callable[[Epoch], object]] = (),
 ) -> TrainedModel:
     """Train a model for the configured task; see `gdpnet.GDPNet.fit`."""
-    graph = fit_columns(graph, split_for_training(graph, seed))
+    edges = EdgeColumns.of(graph) if config.training.selection else None
+    graph = read_edges(fit_columns(graph, split_for_training(graph, seed)), edges)
     task = TASKS[config.task.kind](graph, config, seed, device, objective, held_out)
     data, key = task.data, Key.of(seed)
     each = [one if isinstance(one, Callback) else OnEpoch(one) for one in callbacks]
     state = begin_training(data, len(task.class_names), config, key, device)
     train_epochs(state, data, config, key, each, task.update_targets)
     weights = state.best or state.weights()
-    networks = build_networks(config, weights, exclusive=data.task.exclusive).to(device)
+    width = 0 if edges is None else edges.width
+    networks = build_networks(config, weights, exclusive=data.task.exclusive, edge_columns=width).to(device)
     if task.basis is not None:
         networks.basis = task.basis.to(device)
     trusted = without_suspected(data, state.best_suggested)
@@ -73,4 +75,5 @@ def fit_model(
         best_epoch=state.best_epoch,
         validation_f1=state.best_f1 if found.score is None else found.score,
         suspected_labels=name_suspected(task.graph, data, state.best_suggested),
+        edge_columns=edges,
     )

@@ -84,7 +84,7 @@ def begin_training(
     aggregators.initialise(generator)
     policy = make_policy(config, data.train.pairs.shape[1])
     policy.initialise(generator)
-    policy.fit_pairs(data.train.pairs.cpu())
+    policy.fit_pairs(data.train.pairs.cpu(), data.train.edge_features_in_pairs)
     aggregators, policy = aggregators.to(device), policy.to(device)
     ppo, settings = config.ppo, config.representation
     policy_optimiser = torch.optim.Adam(

@@ -120,7 +120,7 @@ def test_one_hot_features_can_be_set_as_the_error_suggests():
 def test_data_that_cannot_be_a_graph_is_refused():
     with refused("the Data must have an edge_index, found none"):
         from_pyg(Data(x=X))
-    with refused("the graph must be a torch_geometric Data, found HeteroData"):
+    with refused("a HeteroData must have one type of nodes, found 0: none"):
         from_pyg(HeteroData())
     with refused("edge 0 to 5 names a node that does not exist: there are 3 nodes"):
         from_pyg(Data(x=X, edge_index=torch.tensor([[0], [5]])))
@@ -308,3 +308,69 @@ def test_matrices_that_do_not_fit_are_refused():
         "there must be one feature row per row of the adjacency matrix (4), found features of shape (3, 2)"
     ):
         from_scipy(sp.csr_matrix((4, 4)), X.numpy())
+
+
+# --- edge features ---
+
+
+def hetero() -> HeteroData:
+    """Return three nodes of one type with two relations."""
+    data = HeteroData()
+    data["paper"].x, data["paper"].y = X, torch.tensor([0, 1, 1])
+    data["paper", "cites", "paper"].edge_index = torch.tensor([[0, 1], [1, 2]])
+    data["paper", "extends", "paper"].edge_index = torch.tensor([[2], [1]])
+    return data
+
+
+def test_the_types_of_edges_of_a_hetero_data_become_edge_features():
+    graph = from_pyg(hetero())
+    assert graph.edge_feature_names == ("relation=cites", "relation=extends")
+    assert graph.edge_index.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+    assert graph.edge_features.tolist() == [[1, 0], [1, 0], [1, 1], [1, 1]]
+    assert graph.labels.tolist() == [0, 1, 1]
+
+
+def test_attributes_of_some_types_of_edges_are_zero_for_others_and_weights_one():
+    data = hetero()
+    data["paper", "extends", "paper"].edge_attr = torch.tensor([[7.0]])
+    data["paper", "extends", "paper"].edge_weight = torch.tensor([0.5])
+    graph = from_pyg(data, directed=True)
+    assert graph.edge_feature_names == ("edge_attr[0]", "relation=cites", "relation=extends")
+    assert graph.edge_index.tolist() == [[0, 2, 1], [1, 1, 2]]
+    assert graph.edge_features[:, 0].tolist() == [0.0, 7.0, 0.0]
+    assert graph.edge_weight.tolist() == [1.0, 0.5, 1.0]
+    assert "edge_attr" not in data["paper", "cites", "paper"]
+    data["paper", "cites", "paper"].edge_attr = torch.ones(2, 2)
+    with refused("edge_attr must be as wide for every type of edges, found shapes [(1,), (2,)]"):
+        from_pyg(data)
+
+
+def test_a_hetero_data_of_several_types_of_nodes_is_refused():
+    data = hetero()
+    data["author"].x = X
+    with refused("a HeteroData must have one type of nodes, found 2: paper, author"):
+        from_pyg(data)
+
+
+def test_edge_attributes_and_types_of_a_data_become_edge_features():
+    edges = torch.tensor([[0, 1], [1, 2]])
+    graph = from_pyg(Data(x=X, edge_index=edges, edge_attr=torch.tensor([2.0, 3.0])))
+    assert graph.edge_features.tolist() == [[2.0], [2.0], [3.0], [3.0]]
+    assert graph.edge_feature_names is None
+    typed = from_pyg(Data(x=X, edge_index=edges, edge_type=torch.tensor([1, 0])))
+    assert typed.edge_feature_names == ("relation=0", "relation=1")
+    assert typed.edge_features.tolist() == [[0, 1], [0, 1], [1, 0], [1, 0]]
+    with refused("edge features must be one row of numbers per edge (2), found an array of shape (3, 1)"):
+        from_pyg(Data(x=X, edge_index=edges, edge_attr=torch.ones(3, 1)))
+
+
+def test_edge_attributes_of_networkx_are_numbers_or_types():
+    network = nx.MultiGraph()
+    network.add_edge("a", "b", kind="pays", hours=1.0)
+    network.add_edge("a", "b", kind="owes", hours=2.0)
+    network.add_edge("b", "c", kind="pays", hours=4)
+    graph = from_networkx(network, edge_features=["kind", "hours"])
+    assert graph.edge_feature_names == ("kind=pays", "kind=owes", "hours")
+    assert graph.edge_features.tolist() == [[1, 1, 1.5], [1, 1, 1.5], [1, 0, 4], [1, 0, 4]]
+    with refused("some edge must have the attribute 'kinds', found none; did you mean 'kind'?"):
+        from_networkx(network, edge_features="kinds")

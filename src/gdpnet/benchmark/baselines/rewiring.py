@@ -77,6 +77,8 @@ def gdc_graph(
         row_ptr=offsets_of(torch.cat(lengths)),
         neighbour=torch.cat(neighbours),
         edge_weight=torch.cat(weights),
+        edge_features=None,
+        edge_feature_names=None,
         truth=None,
     )
 

@@ -29,6 +29,7 @@ SCHEMA: dict[str, tuple[tuple[str, ...], str]] = {
     "split": (("int8",), "nodes"),
     "node_ids": ((), "nodes"),
     "edge_weight": (("float32",), "edges"),
+    "edge_features": (("float32",), "edge_rows"),
     "spurious": (("bool",), "edges"),
     "corrupted": (("bool",), "nodes"),
     "clean_labels": (("int64",), "nodes"),
@@ -52,6 +53,8 @@ def arrays_of(graph: Graph) -> dict[str, np.ndarray]:
         arrays["targets"] = graph.targets.numpy()
     if graph.edge_weight is not None:
         arrays["edge_weight"] = graph.edge_weight.numpy()
+    if graph.edge_features is not None:
+        arrays["edge_features"] = graph.edge_features.numpy()
     if graph.truth is not None:
         arrays |= {name: getattr(graph.truth, name).numpy() for name in TRUTH}
     return arrays
@@ -82,14 +85,11 @@ def tensor_over(array: np.ndarray) -> Tensor:
 
 
 def fingerprint(graph: Graph) -> str:
-    """Return a checksum of a graph's edges, features, edge weights, labels or targets, and split."""
+    """Return a checksum of a graph's edges, features, edge weights and features, labels or targets, and split."""
     digest = hashlib.sha256()
     arrays = [graph.row_ptr, graph.neighbour, graph.labels, graph.split]
     arrays += feature_arrays(graph.features).values()
-    if graph.edge_weight is not None:
-        arrays.append(graph.edge_weight)
-    if graph.targets is not None:
-        arrays.append(graph.targets)
+    arrays += [one for one in (graph.edge_weight, graph.edge_features, graph.targets) if one is not None]
     for array in arrays:
         for piece in array.split(_HASHED):
             # node numbers in 32 and in 64 bits must give the same checksum
@@ -104,6 +104,8 @@ def check_arrays(arrays: Arrays, width: int | None) -> None:
     if nodes < 1:
         raise GraphError("the graph is empty: it has no node")
     shapes: dict[str, tuple[int, ...]] = {"offsets": (nodes + 1,), "nodes": (nodes,), "edges": (edges,)}
+    if "edge_features" in arrays:
+        shapes["edge_rows"] = (edges, *arrays["edge_features"].shape[1:2])
     if width is None:
         if arrays["features"].ndim != 2:
             raise GraphError(f"array 'features' must have two dimensions, found {arrays['features'].ndim}")

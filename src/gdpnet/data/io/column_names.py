@@ -15,6 +15,8 @@ class Columns:
 
     ``features`` and ``drop`` are names or patterns (``w*``) of the feature columns to use and to leave out; by
     default all remaining columns are used. Those in ``text`` are read as words, those in ``category`` as categories.
+    Remaining columns of the edge table are edge features, unless ``edge_features`` is false or
+    ``dropped_edge_columns`` names them.
     """
 
     source: str = "source"
@@ -27,6 +29,8 @@ class Columns:
     drop: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
     category: tuple[str, ...] = ()
+    edge_features: bool = True
+    dropped_edge_columns: tuple[str, ...] = ()
 
 
 USUAL_COLUMNS = Columns()

@@ -14,9 +14,10 @@ from jaxtyping import Bool, Float, Int
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns, find_edge_columns
-from gdpnet.data.io.csv_parquet import read_numbers
+from gdpnet.data.io.csv_parquet import column_of, read_numbers
 from gdpnet.data.io.node_ids import DROP_HINT, find_places, id_column, without_decimals
 from gdpnet.data.io.table_file import TableFile
+from gdpnet.data.tables.edge_columns import EdgeTable, read_edge_columns
 from gdpnet.errors import GraphError
 
 _WEIGHT_HINT = "--no-weights (in Python weights=False) leaves the weights out"
@@ -54,6 +55,8 @@ class EdgeList:
     table: Any
     """The rows of the table that the edges come from."""
     notes: tuple[str, ...]
+    features: EdgeTable
+    """What the other columns say of the edges."""
 
 
 def read_edge_rows(file: TableFile, columns: Columns) -> EdgeRows:
@@ -93,7 +96,18 @@ def match_edges(rows: EdgeRows, ids: Any, known_in: str, *, weights: bool, drop_
         notes.append(lost.note(rows.path))
         table, ends = table.filter(pa.array(known)), ends[:, known]
     weight = _read_weights(table, rows, known) if weights else None
-    return EdgeList(ends, weight, f"column '{rows.columns.weight}' of {rows.path.name}", table, tuple(notes))
+    features = read_edge_columns(table, _taken(table, rows))
+    name = f"column '{rows.columns.weight}' of {rows.path.name}"
+    return EdgeList(ends, weight, name, table, (*notes, *features.notes), features)
+
+
+def _taken(table: Any, rows: EdgeRows) -> list[str]:
+    """Return the columns of the edge table that are not edge features."""
+    columns = rows.columns
+    for name in columns.dropped_edge_columns:
+        column_of(table, name, rows.path)
+    used = [columns.source, columns.target, columns.weight, *columns.dropped_edge_columns]
+    return used if columns.edge_features else list(table.column_names)
 
 
 def with_edge_weights(graph: Graph, edges: EdgeList, *, directed: bool) -> Graph:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
+from gdpnet.data.edge_features import with_edge_features, without_columns, without_edge_features
 from gdpnet.data.features import ONE_HOT_NOTE, SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns, find_edge_columns, find_node_columns
@@ -81,6 +82,8 @@ def read_graph(
     if is_store(path) or path.suffix == ".npz":
         graph = open_store(path) if is_store(path) else read_npz(path, directed=directed)
         graph = as_targets(graph) if task == "regression" else graph
+        graph = graph if columns.edge_features else without_edge_features(graph)
+        graph = without_columns(graph, columns.dropped_edge_columns)
         return graph if weights else replace(graph, edge_weight=None)
     if path.is_dir() and (find_table(path, "edges") or find_table(path, "nodes") or not has_parts(path)):
         return _read_folder(path, reading)
@@ -165,6 +168,12 @@ def _full_edge_table(graph: Graph, extra: Mapping[str, np.ndarray]) -> Any:
     table = edge_table(graph)
     if graph.edge_weight is not None:
         table = table.append_column("weight", pa.array(graph.edge_weight.numpy()))
+    if graph.edge_features is not None:
+        rows, names = graph.edge_features.numpy(), graph.edge_feature_names or ()
+        if len(set(names)) != rows.shape[1] or not {"source", "target", "weight", *extra}.isdisjoint(names):
+            names = tuple(f"e{place}" for place in range(rows.shape[1]))
+        for name, column in zip(names, rows.T, strict=True):
+            table = table.append_column(name, pa.array(column))
     for name, values in extra.items():
         if name in ("source", "target", "weight") or len(values) != graph.num_edges:
             raise GraphError(
@@ -223,6 +232,13 @@ def _read_folder(folder: Path, how: _Reading) -> Graph:
         raise GraphError(f"{node_path} does not hold usable nodes: {error}") from error
     graph = replace(graph, feature_names=feature_names)
     graph = graph if table is None else encode_columns(graph, table, columns)
+    return _with_edge_columns(graph, edges, how)
+
+
+def _with_edge_columns(graph: Graph, edges: EdgeList, how: _Reading) -> Graph:
+    """Return a graph with the weights of its edges, and what the other columns of the edge table say of them."""
+    found = edges.features
+    graph = with_edge_features(graph, edges.ends, found.values, found.names, directed=how.directed)
     return with_edge_weights(graph, edges, directed=how.directed)
 
 
@@ -247,7 +263,7 @@ def _read_edge_table(path: Path, how: _Reading) -> Graph:
         )
     node_ids, features = whole_or_text_ids(np.array(ids)), SparseRows.identity(len(ids))
     graph = Graph.build(edges.ends, features, node_ids=node_ids, directed=how.directed)
-    return with_edge_weights(graph.with_notes(note, ONE_HOT_NOTE, *edges.notes), edges, directed=how.directed)
+    return _with_edge_columns(graph.with_notes(note, ONE_HOT_NOTE, *edges.notes), edges, how)
 
 
 def _read_nodes(path: Path, columns: Columns) -> tuple[Any, Any, Columns, tuple[str, ...]]:

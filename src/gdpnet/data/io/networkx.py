@@ -12,10 +12,12 @@ import pyarrow as pa
 import scipy.sparse as sp
 import torch
 
+from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.csv_parquet import code_labels, code_split
+from gdpnet.data.tables.edge_columns import read_edge_columns
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError, nearest
 
@@ -27,6 +29,7 @@ def from_networkx(
     split: str | None = None,
     *,
     weight: str | None = None,
+    edge_features: str | Sequence[str] | None = None,
     directed: bool | None = None,
 ) -> Graph:
     """Convert a NetworkX graph; its nodes become the node ids.
@@ -37,6 +40,8 @@ def from_networkx(
         label: the node attribute of the class, absent or empty if unknown.
         split: the node attribute that holds train, validation, test or nothing.
         weight: the edge attribute of the weight.
+        edge_features: one or several edge attributes that hold a number, or a text, which is a type; absent if
+            unknown.
         directed: False to read a directed graph as undirected; an undirected graph stays undirected.
     """
     nodes = list(network.nodes)
@@ -55,14 +60,19 @@ def from_networkx(
         directed=follow,
     )
     graph = graph.with_notes(ONE_HOT_NOTE) if features is None else graph
+    if edge_features is not None:
+        found = read_edge_columns(_edge_attributes(network, edge_features))
+        graph = graph.with_notes(*found.notes)
+        graph = with_edge_features(graph, edge_index, found.values, found.names, directed=follow)
     weights = None if weight is None else _weights(network, weight)
     return with_weights(graph, edge_index, weights, directed=follow)
 
 
 def to_networkx(graph: Graph) -> Any:
-    """Return a NetworkX graph with the user's ids, undirected if each edge has a reverse edge of the same weight.
+    """Return a NetworkX graph with the user's ids, undirected if all edges have a reverse edge like them.
 
-    Nodes have ``x`` (an array, or a dictionary if features are sparse), and ``label`` and ``split`` if known.
+    Nodes have ``x`` (an array, or a dictionary if features are sparse), and ``label`` and ``split`` if known. Edge
+    features are edge attributes by their names, ``e0`` and so on if they have none.
     """
     import networkx as nx
 
@@ -75,11 +85,19 @@ def to_networkx(graph: Graph) -> Any:
     nx.set_node_attributes(network, named, "label")
     nx.set_node_attributes(network, {node: SPLITS[code] for node, code in splits if code}, "split")
     ends = [[ids[node] for node in end.tolist()] for end in (graph.neighbour, graph.target)]
-    if graph.edge_weight is None:
-        network.add_edges_from(zip(*ends, strict=True))
-    else:
-        network.add_weighted_edges_from(zip(*ends, graph.edge_weight.tolist(), strict=True))
+    network.add_edges_from(zip(*ends, strict=True))
+    for name, values in _edge_values(graph).items():
+        nx.set_edge_attributes(network, dict(zip(zip(*ends, strict=True), values, strict=True)), name)
     return network
+
+
+def _edge_values(graph: Graph) -> dict[str, list[float]]:
+    """Return the attributes of the edges: their weight and features."""
+    found = {} if graph.edge_weight is None else {"weight": graph.edge_weight.tolist()}
+    if graph.edge_features is None:
+        return found
+    names = graph.edge_feature_names or [f"e{place}" for place in range(graph.edge_features.shape[1])]
+    return found | dict(zip(names, graph.edge_features.T.tolist(), strict=True))
 
 
 def _id_array(nodes: Sequence[Hashable]) -> np.ndarray:
@@ -148,6 +166,22 @@ def _sparse_rows(values: list[Any], name: str, network: Any) -> sp.csr_matrix:
     return sp.csr_matrix((value, column, row_ptr), shape=(len(values), width))
 
 
+def _edge_attributes(network: Any, names: str | Sequence[str]) -> Any:
+    """Return some edge attributes as an Arrow table, null where an edge lacks one."""
+    columns: dict[str, Any] = {}
+    for name in [names] if isinstance(names, str) else names:
+        values = [value for _, _, value in network.edges(data=name)]
+        if values and all(value is None for value in values):
+            known = {str(attribute) for _, _, data in network.edges(data=True) for attribute in data}
+            hint = nearest(name, sorted(known)) if known else ""
+            raise GraphError(f"some edge must have the attribute '{name}', found none{hint}")
+        try:
+            columns[name] = pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise GraphError(f"edge attribute '{name}' must hold numbers or texts: {error}") from error
+    return pa.table(columns)
+
+
 def _weights(network: Any, name: str) -> np.ndarray:
     for source, target, value in network.edges(data=name):
         if not isinstance(value, int | float | np.number):
@@ -168,4 +202,5 @@ def _rows(features: Features) -> list[Any]:
 def _is_mutual(graph: Graph) -> bool:
     if graph.is_directed:
         return False
-    return graph.edge_weight is None or torch.equal(graph.edge_weight[graph.reverse], graph.edge_weight)
+    values = [one for one in (graph.edge_weight, graph.edge_features) if one is not None]
+    return all(torch.equal(value[graph.reverse], value) for value in values)

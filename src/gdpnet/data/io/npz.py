@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gdpnet._core.files import atomic_path
+from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.arrays import TRUTH, Arrays, arrays_of, check_arrays, features_of
@@ -32,6 +33,8 @@ def write_npz(graph: Graph, path: Path) -> None:
         arrays["feature_width"] = np.array(graph.num_features)
     if graph.feature_names is not None:
         arrays["feature_names"] = np.array(graph.feature_names, dtype=str)
+    if graph.edge_feature_names is not None:
+        arrays["edge_feature_names"] = np.array(graph.edge_feature_names, dtype=str)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
@@ -97,6 +100,8 @@ def _from_own_layout(arrays: Arrays) -> Graph:
     )
     if "feature_names" in arrays:
         graph = graph.with_feature_names(arrays["feature_names"].tolist())
+    names = arrays["edge_feature_names"].tolist() if "edge_feature_names" in arrays else None
+    graph = with_edge_features(graph, edge_index, arrays.get("edge_features"), names, directed=True)
     return with_weights(graph, edge_index, arrays.get("edge_weight"), directed=True)
 
 

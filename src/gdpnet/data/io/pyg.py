@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
 from gdpnet.data.graph import Graph
@@ -21,18 +23,21 @@ from gdpnet.errors import GraphError
 _MASKS = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}
 
 
-def from_pyg(data: Any, split: Any = None, *, directed: bool = False) -> Graph:
-    """Convert a torch_geometric ``Data``: x, edge_index, y, the masks and edge_weight.
+def from_pyg(data: Any, split: Any = None, *, directed: bool = False, edge_features: bool = True) -> Graph:
+    """Convert a torch_geometric ``Data``: x, edge_index, y, the masks, edge_weight, edge_attr and edge_type.
 
     Args:
         data: the graph; x may be sparse, and y is -1 or NaN if unknown. If y has one column of ones and zeros per
             label, the class of a node is the set of its labels, their numbers joined by ``|``. If y holds fractions,
-            they are the numbers to predict by regression.
+            they are the numbers to predict by regression. A ``HeteroData`` must have one type of nodes; its types of
+            edges become edge features, as does ``edge_type``.
         split: one code per node as in :meth:`Graph.build`, instead of the masks.
         directed: keep the direction of edges; otherwise every edge is added in both directions.
+        edge_features: whether edge_attr and types of edges become edge features; else they are left out.
     """
-    from torch_geometric.data import Data
+    from torch_geometric.data import Data, HeteroData
 
+    data, types = _as_one_type(data) if isinstance(data, HeteroData) else (data, None)
     if not isinstance(data, Data):
         raise GraphError(f"the graph must be a torch_geometric Data, found {type(data).__name__}")
     if data.x is None:
@@ -55,16 +60,20 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False) -> Graph:
         split=_split_of_masks(data) if split is None else split,
         directed=directed,
     )
+    given = edges.cpu().numpy()
+    if edge_features:
+        graph = with_edge_features(graph, given, *_edge_columns(data, types), directed=directed)
     if data.edge_weight is None:
         return graph
     weight = data.edge_weight.detach().cpu().reshape(-1).float().numpy()
-    return with_weights(graph, edges.cpu().numpy(), weight, directed=directed)
+    return with_weights(graph, given, weight, directed=directed)
 
 
 def to_pyg(graph: Graph) -> Any:
-    """Return a torch_geometric ``Data`` with what the graph has of y (-1 or NaN if unknown), masks and edge_weight.
+    """Return a torch_geometric ``Data`` with what the graph has: y (-1 or NaN if unknown), masks, weights, edge_attr.
 
-    Edges point from the neighbour to its target; sparse features become a sparse CSR tensor.
+    Edges point from the neighbour to its target; sparse features become a sparse CSR tensor. Edge features lose
+    their names.
     """
     from torch_geometric.data import Data
 
@@ -78,6 +87,8 @@ def to_pyg(graph: Graph) -> Any:
             data[mask] = graph.split == SPLITS.index(name)
     if graph.edge_weight is not None:
         data.edge_weight = graph.edge_weight.clone()
+    if graph.edge_features is not None:
+        data.edge_attr = graph.edge_features.clone()
     return data
 
 
@@ -143,6 +154,41 @@ def _without_beta_warning() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
         yield
+
+
+def _as_one_type(data: Any) -> tuple[Any, list[str]]:
+    """Return a ``HeteroData`` of one type of nodes as ``Data`` with edge_type, and the names of these types."""
+    if len(data.node_types) != 1:
+        raise GraphError(
+            f"a HeteroData must have one type of nodes, found {len(data.node_types)}: "
+            f"{', '.join(data.node_types) or 'none'}"
+        )
+    data, names = copy.copy(data), [relation for _, relation, _ in data.edge_types]
+    # to_homogeneous would fill what a type of edges lacks with NaN
+    for name, default in (("edge_attr", torch.zeros), ("edge_weight", torch.ones)):
+        shapes = {tuple(store[name].shape[1:]) for store in data.edge_stores if name in store}
+        if len(shapes) > 1:
+            raise GraphError(f"{name} must be as wide for every type of edges, found shapes {sorted(shapes)}")
+        for store in (store for store in data.edge_stores if shapes and name not in store):
+            store[name] = default(store.num_edges, *next(iter(shapes)))
+    return data.to_homogeneous(), names
+
+
+def _edge_columns(data: Any, types: Sequence[str] | None) -> tuple[np.ndarray | None, list[str] | None]:
+    """Return the edge features of a ``Data`` and their names; edge_attr alone has none."""
+    attributes, code = data.edge_attr, data.get("edge_type")
+    blocks, names = [], []
+    if attributes is not None:
+        rows = attributes.detach().cpu().float()
+        rows = rows[:, None] if rows.dim() == 1 else rows
+        blocks.append(rows)
+        names += [f"edge_attr[{place}]" for place in range(rows.shape[-1])]
+    if code is None:
+        return (blocks[0].numpy(), None) if blocks else (None, None)
+    code = code.detach().cpu().long().reshape(-1)
+    words = types or [str(number) for number in range(int(code.max()) + 1 if code.numel() else 0)]
+    blocks.append(torch.nn.functional.one_hot(code, len(words)).float())
+    return torch.cat(blocks, dim=1).numpy(), names + [f"relation={word}" for word in words]
 
 
 def _pyg_labels(y: Tensor | None) -> Tensor | None:

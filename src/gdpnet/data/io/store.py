@@ -82,6 +82,7 @@ def new_store(
     class_names: tuple[str, ...],
     width: int | None = None,
     feature_names: tuple[str, ...] | None = None,
+    edge_feature_names: tuple[str, ...] | None = None,
     encoding: Encoding | None = None,
 ) -> Iterator[StoreWriter]:
     """Write a store to a new folder, whole or not at all; ``width`` is the number of sparse feature columns."""
@@ -89,7 +90,8 @@ def new_store(
         writer = StoreWriter(temporary)
         yield writer
         about = {"format": FORMAT, "version": VERSION, "class_names": list(class_names), "width": width}
-        about |= {} if feature_names is None else {"feature_names": list(feature_names)}
+        names = {"feature_names": feature_names, "edge_feature_names": edge_feature_names}
+        about |= {key: list(value) for key, value in names.items() if value is not None}
         about |= {} if encoding is None else {"encoding": encoding.to_dict()}
         text = json.dumps(about | {"arrays": writer.arrays}, indent=2)
         (temporary / ABOUT).write_text(text + "\n", encoding="utf-8")
@@ -101,7 +103,8 @@ def write_store(graph: Graph, folder: Path) -> None:
     width = graph.num_features if "feature_column" in arrays else None
     bounds = {"neighbour": graph.num_nodes, "feature_column": width}
     encoding = None if graph.table is None else graph.table.encoding
-    with new_store(folder, graph.class_names, width, graph.feature_names, encoding) as store:
+    names = (graph.feature_names, graph.edge_feature_names)
+    with new_store(folder, graph.class_names, width, *names, encoding) as store:
         for name, values in arrays.items():
             bound = bounds.get(name)
             if name != "node_ids" or not _is_range(values):
@@ -133,6 +136,8 @@ def open_store(folder: Path) -> Graph:
             graph = graph.with_feature_names(feature_names)
         if encoding := about.get("encoding"):
             graph = replace(graph, table=NodeTable(Encoding.from_dict(encoding)))
+        if edge_names := about.get("edge_feature_names"):
+            graph = replace(graph, edge_feature_names=tuple(str(name) for name in edge_names))
         _check_edges(arrays, graph.row_ptr.numpy())
         _check_nodes(arrays, graph)
     except KeyError as error:
@@ -190,6 +195,7 @@ def _graph_of(arrays: Arrays, names: tuple[str, ...], width: int | None) -> Grap
         node_ids=arrays.get("node_ids", np.arange(nodes)),
         class_names=names,
         edge_weight=tensor_over(arrays["edge_weight"]) if "edge_weight" in arrays else None,
+        edge_features=tensor_over(arrays["edge_features"]) if "edge_features" in arrays else None,
         truth=truth,
         targets=torch.from_numpy(np.array(arrays["targets"])) if "targets" in arrays else None,
     )
@@ -240,7 +246,10 @@ def _check_nodes(arrays: Mapping[str, np.memmap], graph: Graph) -> None:
     """Refuse features that are not finite or lie outside the columns, and labels and splits that do not exist."""
     if graph.num_features == 0:
         raise GraphError("a node must have at least one feature, found none")
-    for name in {"features", "feature_value"} & arrays.keys():
+    names, rows = graph.edge_feature_names, graph.edge_features
+    if names is not None and (rows is None or len(names) != rows.shape[1]):
+        raise GraphError(f"there must be a name for each edge feature, found {len(names)} names")
+    for name in {"features", "feature_value", "edge_features"} & arrays.keys():
         if not all(np.isfinite(piece).all() for _, piece in _pieces(arrays[name])):
             raise GraphError(f"array '{name}' must hold finite numbers, found NaN or infinity")
     if "feature_column" in arrays:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
 from gdpnet._core.csr import offsets_of
 from gdpnet.data.graph import Graph
@@ -101,19 +102,35 @@ def relinked(
 ) -> Graph:
     """Return the graph with the kept edges and the added links, without its known noise.
 
-    A new link gets the weight of a random old one, so that weights do not reveal it.
+    A new link gets the weight and the edge features of a random old one, so that these do not reveal it.
     """
     both = (added,) if links.directed else (added, added[::-1])
     source, target = np.concatenate([graph.edge_index.numpy()[:, kept], *both], axis=1)
     order = np.argsort(target * graph.num_nodes + source, kind="stable")
-    weight = None
-    if graph.edge_weight is not None:
-        given = graph.edge_weight.numpy()
-        drawn = rng.choice(given, added.shape[1]) if given.size else np.ones(added.shape[1], given.dtype)
-        weight = torch.from_numpy(np.concatenate([given[kept], np.tile(drawn, len(both))])[order])
+    weight, rows = graph.edge_weight, graph.edge_features
+    if weight is not None or rows is not None:
+        old = rng.integers(0, max(graph.num_edges, 1), size=(added.shape[1],))
+        weight = _of_links(weight, kept, old, len(both), order)
+        rows = _of_links(rows, kept, old, len(both), order)
     row_ptr = offsets_of(torch.from_numpy(np.bincount(target, minlength=graph.num_nodes)))
     neighbour = torch.from_numpy(source[order])
-    return replace(graph, row_ptr=row_ptr, neighbour=neighbour, edge_weight=weight, truth=None)
+    return replace(
+        graph, row_ptr=row_ptr, neighbour=neighbour, edge_weight=weight, edge_features=rows, truth=None
+    )
+
+
+def _of_links(
+    given: Float[Tensor, "edges *columns"] | None,
+    kept: Bool[np.ndarray, "edges"],
+    old: Int[np.ndarray, "added"],
+    directions: int,
+    order: Int[np.ndarray, "new_edges"],
+) -> Float[Tensor, "new_edges *columns"] | None:
+    """Return the values of kept edges and then, in each direction, those of the old edges; all in a new order."""
+    if given is None or not given.shape[0]:
+        return None if given is None else given.new_ones(order.size, *given.shape[1:])
+    place = np.concatenate([np.flatnonzero(kept), *[old] * directions])
+    return given[torch.from_numpy(place[order])]
 
 
 class _Pairs:

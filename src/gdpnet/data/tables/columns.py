@@ -58,15 +58,18 @@ class Column:
     remark: str = ""
 
 
-def find_kind(name: str, values: Any) -> Column:
-    """Find the kind of a column of an Arrow table, and bring its values into the form of that kind."""
+def find_kind(name: str, values: Any, *, constant: bool = False) -> Column:
+    """Find the kind of a column of an Arrow table, and bring its values into the form of that kind.
+
+    A column with the same value in every row is left out unless ``constant``.
+    """
     values = _plain(values)
     found = _of_text(name, values) if _is_text(values.type) else _of_type(name, values)
     if found.values is None:
         return found
     if found.values.null_count == len(found.values):
         return Column(name, LEFT_OUT, None, "no value")
-    if found.values.null_count == 0 and pc.count_distinct(found.values).as_py() == 1:
+    if not constant and found.values.null_count == 0 and pc.count_distinct(found.values).as_py() == 1:
         return Column(name, LEFT_OUT, None, "the same value in every row")
     return found
 

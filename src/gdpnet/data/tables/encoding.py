@@ -222,7 +222,7 @@ def _fit_column(read: Column, fitted: Column, scaled: bool) -> ColumnEncoding:
     number = np.asarray(values, dtype=np.float64)
     centre, scale = 0.0, 1.0
     if read.kind != BOOLEAN and (scaled or read.kind == DATE):
-        centre, scale = _middle_and_spread(number)
+        centre, scale = middle_and_spread(number)
     return ColumnEncoding(
         read.name,
         read.kind,
@@ -234,12 +234,17 @@ def _fit_column(read: Column, fitted: Column, scaled: bool) -> ColumnEncoding:
     )
 
 
-def _middle_and_spread(number: Float[np.ndarray, "n"]) -> tuple[float, float]:
+def middle_and_spread(number: Float[np.ndarray, "n"]) -> tuple[float, float]:
     """Return the median, and the width of the inner half as a standard deviation, or that if it is near zero."""
     low, middle, high = np.quantile(number, [0.25, 0.5, 0.75])
     inner, deviation = (high - low) / 1.349, float(number.std())
     spread = inner if inner > 1e-6 * deviation else deviation
     return float(middle), float(spread) if spread > np.finfo(np.float32).tiny else 1.0
+
+
+def squashed(number: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """Return z / sqrt(1 + (z / 3)^2), which bounds outliers."""
+    return number / np.sqrt(1.0 + np.square(number / _SQUASH))
 
 
 def _fit_words(name: str, values: Any) -> ColumnEncoding:
@@ -271,7 +276,7 @@ def _transform_column(column: ColumnEncoding, raw: Any, scaled: bool, where: str
     missing = np.isnan(number)
     filled = (np.where(missing, column.fill, number) - column.centre) / column.scale
     if column.kind != BOOLEAN and (scaled or column.kind == DATE):
-        filled = filled / np.sqrt(1.0 + np.square(filled / _SQUASH))
+        filled = squashed(filled)
     return np.stack([filled, missing] if column.has_missing else [filled], axis=1).astype(np.float32)
 
 
