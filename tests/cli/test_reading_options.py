@@ -4,7 +4,17 @@ import json
 
 import pytest
 
-from helpers.commands import EDGES, NODES, refuse, rows_of, succeed, train_words, write_csv_graph
+from helpers.commands import (
+    EDGES,
+    NODES,
+    call,
+    last_record,
+    refuse,
+    rows_of,
+    succeed,
+    train_words,
+    write_csv_graph,
+)
 
 pytestmark = pytest.mark.slow  # nearly every test trains a model
 
@@ -63,3 +73,15 @@ def test_a_table_of_nodes_named_as_a_graph_is_refused_with_what_is_expected(base
     assert said.startswith(
         "a graph must be a folder with tables of nodes and edges, or a table of edges with columns"
     )
+
+
+def test_comparisons_read_edges_as_the_options_say(tmp_path, capsys):
+    path = tmp_path / "edges.csv"
+    rows = "".join(f"{n},{(n * 7 + k) % 40},2.5\n" for n in range(40) for k in (1, 3))
+    path.write_text("source,target,weight\n" + rows + "3,,\n")
+    words = ["tasks", "links", "--dataset", path, "--rates", "0", "--methods", "adamic-adar", "--seeds", "1"]
+    words += ["--records", tmp_path / "records.jsonl", "--device", "cpu", "--json"]
+    assert "--drop-unknown" in refuse(capsys, *words)
+    code, out, _ = call(capsys, *words, "--drop-unknown", "--no-weights")
+    assert code == 0
+    assert [row["graph"] for row in last_record(out)["rows"]] == [f"{path} (no weights)"]

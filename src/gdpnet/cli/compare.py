@@ -247,8 +247,9 @@ def tasks(
         left = unsupervised.SWEEP.missing(units, records)
         run_all(left, records, jobs, TrialProgress(len(left)))
     known_rows = (row for row in unsupervised.summarise(read_records(records)) if row.task == task)
-    rows = _rows_of(known_rows, {base.to_record()["graph"] for base in bases}, noise, levels, wanted)
-    for name in dataset:
+    graphs = [base.to_record()["graph"] for base in bases]
+    rows = _rows_of(known_rows, graphs, noise, levels, wanted)
+    for name in graphs:
         some = [row for row in rows if row.graph == name]
         for key, measure in unsupervised.MEASURES[task].items():
             print_scores(f"{name}, {task}, {noise}: {measure}", some, known, key)
