@@ -141,7 +141,10 @@ def test_public_names_are_imported_when_they_are_used():
         (["train", "synthetic", "--out", "run", "--config", "none.toml"], "cannot read the config file"),
         (["train", "synthetic", "--out", "run", "--seed", "-1"], "'--seed'"),
         (["train", "synthetic", "--out", "run", "--seed", "x"], "'--seed'"),
-        (["train", "synthetic", "--out", "run", "--split", "half"], "'half' is not one of 'paper', 'random'"),
+        (
+            ["train", "synthetic", "--out", "run", "--split", "half"],
+            "--split must be paper, random or shares such as 60/20/20, found 'half'",
+        ),
         (["train", "synthetic", "--out", "run", "--device", "gpu"], "'cuda'"),
         (["train", "synthetic", "--out", "run", "--resume"], "there is no run folder run"),
         (["train", "synthetic", "--out", "run", "--column", "lable=x"], "did you mean 'label'?"),

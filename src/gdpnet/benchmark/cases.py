@@ -31,12 +31,15 @@ class Setting:
     data_dir: Path | None = None
     directed: bool = False
     """Whether edges of files keep their direction."""
+    content: str | None = None
+    """Fingerprint of the graph as it is read; None if nobody asked for it."""
 
     def to_record(self) -> dict[str, Any]:
         """Return the keys of a record that describe it, without the seed."""
         name = self.graph if self.split == "paper" else f"{self.graph} ({self.split} split)"
         name = f"{name} (directed)" if self.directed else name
-        return {"graph": name, "noise": self.noise, "rate": self.rate}
+        content = {} if self.content is None else {"content": self.content}
+        return {"graph": name, **content, "noise": self.noise, "rate": self.rate}
 
 
 def noises_on(device: str) -> dict[str, Noise]:

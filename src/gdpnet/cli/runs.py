@@ -5,6 +5,8 @@ Imports torch, so commands import this module when they run.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,16 @@ from torch import Tensor
 
 from gdpnet._core.files import write_json
 from gdpnet.cli.options import GraphSource
-from gdpnet.config import Config
+from gdpnet.cli.output import note
+from gdpnet.config import Config, toml_text
 from gdpnet.data.datasets.known import DATASETS
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.data.io.files import Columns
 from gdpnet.data.io.open import open_graph
-from gdpnet.errors import ConfigError
+from gdpnet.errors import ConfigError, GDPNetError
 from gdpnet.estimator import GDPNet
-from gdpnet.training.checkpoint import RunFolder, check_same_graph, open_run
+from gdpnet.training.checkpoint import RunFolder, check_same_graph, extend_run, open_run
 from gdpnet.training.data import part_for_scoring
 
 
@@ -45,11 +48,12 @@ def absolute_name(graph: str) -> str:
 
 
 def model_and_graph(
-    path: Path, graph: str | None, device: str, source: GraphSource
+    path: Path, graph: str | None, device: str, source: GraphSource, split: str | None = None
 ) -> tuple[GDPNet, Graph, str]:
     """Open the model of a run and a graph, by default the run's own; return both and the name of the graph.
 
-    Unless the options say otherwise, edges are directed if they were when the run was trained.
+    Unless the options say otherwise, edges are directed if they were when the run was trained, and the run's own
+    graph has the split that it was trained with.
     """
     run = RunFolder(path)
     model = GDPNet.load(run.model, device=device)
@@ -58,9 +62,21 @@ def model_and_graph(
     )
     name = about["graph"] if graph is None else graph
     same = absolute_name(name) == about["graph"]
-    split, seed = (about.get("split", "paper"), about["seed"]) if same else ("paper", model.seed)
+    known, seed = (about.get("split", "paper"), about["seed"]) if same else ("paper", model.seed)
     source = source.or_from(about.get("source", {}), same_graph=same)
-    return model, open_named(name, source, split, seed), name
+    return model, open_named(name, source, split or known, seed), name
+
+
+def graph_of_run(path: Path) -> tuple[Graph | None, str]:
+    """Open the graph that a run was trained on; None and the reason if it is not there or has changed."""
+    about = open_run(path)[2]
+    try:
+        source = GraphSource().or_from(about.get("source", {}))
+        graph = open_named(about["graph"], source, about.get("split", "paper"), about["seed"])
+        check_same_graph(about, graph)
+    except (GDPNetError, OSError) as error:
+        return None, f"The graph of the run cannot be described: {error}."
+    return graph, ""
 
 
 def node_numbers(graph: Graph, ids: str | None, file: Path | None) -> Int[Tensor, "asked"] | None:
@@ -81,13 +97,54 @@ def node_numbers(graph: Graph, ids: str | None, file: Path | None) -> Int[Tensor
     return graph.numbers_of(names)
 
 
-def continue_run(out: Path, graph: str, source: GraphSource) -> tuple[RunFolder, Config, Graph, int]:
-    """Open a run to continue and its graph; return both with the settings and the seed."""
-    run, settings, about = open_run(out)
-    source = source.or_from(about.get("source", {}))
-    loaded = open_named(graph, source, about.get("split", "paper"), about["seed"])
+def continue_run(
+    out: Path,
+    graph: str,
+    source: GraphSource,
+    settings_from: Callable[[Config], Config],
+    given: Mapping[str, Any],
+) -> tuple[RunFolder, Config, Graph, int]:
+    """Open a run to continue and its graph; return both with the settings and the seed.
+
+    ``settings_from`` returns the settings that are asked for, from those of the run. They must be the run's, except
+    for more epochs; so must the ``given`` seed and split, if they are not None.
+    """
+    run, own, about = open_run(out)
+    asked = settings_from(own)
+    known = {"seed": about["seed"], "split": about.get("split", "paper")}
+    _check_same_settings(own, asked)
+    for name, value in given.items():
+        if value not in (None, known[name]):
+            raise ConfigError(
+                f"with --resume, --{name} must be that of the run, {known[name]}, found {value}; leave it out or "
+                "choose another --out"
+            )
+    loaded = open_named(graph, source.or_from(about.get("source", {})), **known)
     check_same_graph(about, loaded)
-    return run, settings, loaded, about["seed"]
+    if asked != own:
+        extend_run(run, asked)
+    return run, asked, loaded, about["seed"]
+
+
+def _check_same_settings(own: Config, asked: Config) -> None:
+    """Refuse settings that differ from those of a run; more epochs are allowed."""
+    for section, values in asked.to_dict().items():
+        for key, value in values.items():
+            name, known = f"{section}.{key}", own.to_dict()[section][key]
+            if value == known or (name == "training.epochs" and value > known):
+                continue
+            raise ConfigError(
+                f"with --resume, {name} must be that of the run, {toml_text(known)}, found {toml_text(value)}; only "
+                "training.epochs may be larger: leave the setting out or choose another --out"
+            )
+
+
+def finished_metrics(run: RunFolder) -> dict[str, Any] | None:
+    """Return the scores of a run that is finished, None for one that is not."""
+    if not (run.metrics.is_file() and run.model.is_file()):
+        return None
+    metrics: dict[str, Any] = json.loads(run.metrics.read_text(encoding="utf-8"))
+    return metrics
 
 
 def part_to_score(graph: Graph, part: Graph, settings: Config, seed: int) -> Graph:
@@ -95,7 +152,7 @@ def part_to_score(graph: Graph, part: Graph, settings: Config, seed: int) -> Gra
     if part is graph:
         return graph
     train, validation = (part.nodes_in(name).numel() for name in ("train", "validation"))
-    print(
+    note(
         f"  note: training uses a sampled part of {part.num_nodes:,} nodes, with {train:,} training and "
         f"{validation:,} validation nodes (training.max_nodes)"
     )
@@ -114,8 +171,8 @@ def save_run(model: GDPNet, graph: Graph, run: RunFolder) -> dict[str, Any]:
     metrics |= _report_suspected(model, run)
     if kind in ("links", "clusters") or bool((graph.labels[graph.nodes_in("test")] >= 0).any()):
         metrics |= evaluate(predictor)
-    write_json(run.metrics, metrics)
     draw_run(predictor, run.figures)
+    write_json(run.metrics, metrics)  # last: a run with its metrics is finished
     return metrics
 
 
@@ -126,7 +183,7 @@ def _report_suspected(model: GDPNet, run: RunFolder) -> dict[str, int]:
     table = pa.Table.from_pylist([one._asdict() for one in model.suspected_labels_])
     write_table(table, run.suspected)
     count = len(model.suspected_labels_)
-    print(
+    note(
         f"note: {count:,} training labels are suspected to be wrong and were not used after the warm-up, see "
         f"{run.suspected} (training.label_error_gap)"
     )

@@ -79,6 +79,12 @@ def open_run(path: Path) -> tuple[RunFolder, Config, dict[str, Any]]:
     return run, read_config(run.config), about
 
 
+def extend_run(run: RunFolder, config: Config) -> None:
+    """Let a run go on with settings that ask for more epochs; it is unfinished again."""
+    run.metrics.unlink(missing_ok=True)
+    write_text(run.config, config.to_toml())
+
+
 def check_same_graph(about: dict[str, Any], graph: Graph) -> None:
     """Refuse to resume a run on another graph."""
     if about.get("fingerprint") != fingerprint(graph):

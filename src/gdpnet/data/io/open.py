@@ -8,7 +8,10 @@ from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.data.datasets.known import DATASETS, check_name
 from gdpnet.data.datasets.synthetic import synthetic_graph
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.files import USUAL_COLUMNS, Columns, read_graph
+from gdpnet.data.splits import USUAL_SHARES, has_split, parse_shares, with_split
+from gdpnet.data.validation import UNKNOWN
 
 
 def open_graph(
@@ -20,10 +23,36 @@ def open_graph(
     split: str = "paper",
     seed: int = 0,
 ) -> Graph:
-    """Open a dataset by its name, the synthetic graph by ``synthetic``, or files by their path."""
+    """Open a dataset by its name, the synthetic graph by ``synthetic``, or files by their path.
+
+    The split is ``paper``, that of the dataset or of the files, ``random``, or shares such as ``60/20/20``. Files
+    with labels and without a split get one of 60/20/20, class by class.
+    """
     check_name(name)
+    shares = None if split in ("paper", "random") else parse_shares(split)
     if name == "synthetic":
-        return synthetic_graph(seed=seed)
-    if name in DATASETS:
-        return load_dataset(name, data_dir, split=split, seed=seed)
-    return read_graph(Path(name), columns=columns, directed=directed)
+        graph = synthetic_graph(seed=seed)
+    elif name in DATASETS:
+        graph = load_dataset(name, data_dir, split="paper" if shares else split, seed=seed)
+    else:
+        graph = read_graph(Path(name), columns=columns, directed=directed)
+        if split == "random" or (shares is None and not has_split(graph)):
+            shares = USUAL_SHARES
+    labelled = bool((graph.labels != UNKNOWN).any())
+    return graph if shares is None or not labelled else _split_by(graph, shares, seed)
+
+
+def content_of(name: str, *, data_dir: Path | None = None, directed: bool = False) -> str | None:
+    """Return the fingerprint of a graph as it is read, before a split is drawn; None for the synthetic graph."""
+    if name == "synthetic":
+        return None
+    known = name in DATASETS
+    return fingerprint(load_dataset(name, data_dir) if known else read_graph(Path(name), directed=directed))
+
+
+def _split_by(graph: Graph, shares: tuple[float, float, float], seed: int) -> Graph:
+    """Return the graph with a split by shares, which is noted."""
+    split = with_split(graph, shares, seed)
+    counts = ", ".join(f"{split.nodes_in(part).numel():,} {part}" for part in ("train", "validation", "test"))
+    text = "/".join(f"{100 * share:g}" for share in shares)
+    return split.with_notes(f"split {text} of the labelled nodes, class by class, with seed {seed}: {counts}")
