@@ -64,3 +64,22 @@ def test_a_run_that_was_made_with_a_file_goes_on_by_one_setting_alone(base, tmp_
     words = ("train", base / "graph", "--out", tmp_path / "run", "--device", "cpu", "--resume")
     assert "epoch 4/4" in succeed(capsys, *words, "--set", "training.epochs=3")
     assert "nothing was changed" in succeed(capsys, *words)
+
+
+def test_more_epochs_do_not_undo_early_stopping_which_is_said(base, tmp_path, capsys):
+    words = [
+        *train_words(base, tmp_path / "run"),
+        "--set",
+        "training.patience=1",
+        "--set",
+        "training.settle=0",
+    ]
+    succeed(capsys, *words, "--set", "training.epochs=12")
+    before = model_of(tmp_path / "run")
+    assert len(before.history_) < 13
+    out = succeed(capsys, *words, "--set", "training.epochs=15", "--resume")
+    assert (
+        f"training stopped after epoch {len(before.history_)}: validation had not improved for 1 epochs"
+        in out
+    )
+    assert same_weights(before, model_of(tmp_path / "run"))

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from gdpnet.data.io.files import read_graph
 from gdpnet.data.io.open import open_graph
 from gdpnet.errors import ConfigError
+from gdpnet.training.checkpoint import create_run
 from helpers.commands import call, last_record, refuse, succeed, train_words
-from helpers.small import noisy_graph, write_folder
+from helpers.small import FAST, noisy_graph, write_folder
 
 FEW = ("--rates", "0", "--seeds", "1", "--device", "cpu")
 
@@ -87,3 +89,18 @@ def test_shares_that_are_none_are_refused(base, tmp_path, capsys):
     assert "such as 60/20/20, found '60/40'" in refuse(capsys, *words, "60/40")
     assert "must sum to 100" in refuse(capsys, *words, "60/20/30")
     assert "such as 60/20/20, found 'tests'" in refuse(capsys, "evaluate", base / "run", "--split", "tests")
+
+
+@pytest.mark.slow
+def test_a_run_from_before_splits_were_drawn_is_not_scored_on_nodes_that_it_trained_on(
+    unsplit, tmp_path, capsys
+):
+    graph, path = read_graph(unsplit), tmp_path / "run"
+    run = create_run(path, FAST, str(unsplit), graph, seed=0)
+    about = json.loads(run.about.read_text())
+    del about["draws_split"]
+    run.about.write_text(json.dumps(about))
+    words = ("train", unsplit, "--out", path, "--device", "cpu")
+    record = last_record(succeed(capsys, *words, "--resume", "--json"))
+    assert "micro_f1" not in record
+    assert refuse(capsys, "evaluate", path) == "the graph has no labelled test node to score on"

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import torch
 from jaxtyping import Int
 from torch import Tensor
 
@@ -25,7 +27,7 @@ from gdpnet.data.io.files import Columns
 from gdpnet.data.io.open import open_graph
 from gdpnet.errors import ConfigError, GDPNetError
 from gdpnet.estimator import GDPNet
-from gdpnet.training.checkpoint import RunFolder, check_same_graph, extend_run, open_run
+from gdpnet.training.checkpoint import RunFolder, check_same_graph, extend_run, is_same_graph, open_run
 from gdpnet.training.data import part_for_scoring
 
 
@@ -39,6 +41,15 @@ def open_named(graph: str, source: GraphSource, split: str, seed: int) -> Graph:
         split=split,
         seed=seed,
     )
+
+
+def open_as_trained(graph: str, source: GraphSource, about: Mapping[str, Any]) -> Graph:
+    """Open the graph of a run with its split; without one if it had none, before splits were drawn."""
+    opened = open_named(graph, source, about.get("split", "paper"), about["seed"])
+    if about.get("draws_split"):
+        return opened
+    unsplit = replace(opened, split=torch.zeros_like(opened.split))
+    return unsplit if is_same_graph(about, unsplit) else opened
 
 
 def absolute_name(graph: str) -> str:
@@ -62,9 +73,10 @@ def model_and_graph(
     )
     name = about["graph"] if graph is None else graph
     same = absolute_name(name) == about["graph"]
-    known, seed = (about.get("split", "paper"), about["seed"]) if same else ("paper", model.seed)
     source = source.or_from(about.get("source", {}), same_graph=same)
-    return model, open_named(name, source, split or known, seed), name
+    if same and split is None:
+        return model, open_as_trained(name, source, about), name
+    return model, open_named(name, source, split or "paper", about["seed"] if same else model.seed), name
 
 
 def graph_of_run(path: Path) -> tuple[Graph | None, str]:
@@ -72,7 +84,7 @@ def graph_of_run(path: Path) -> tuple[Graph | None, str]:
     about = open_run(path)[2]
     try:
         source = GraphSource().or_from(about.get("source", {}))
-        graph = open_named(about["graph"], source, about.get("split", "paper"), about["seed"])
+        graph = open_as_trained(about["graph"], source, about)
         check_same_graph(about, graph)
     except (GDPNetError, OSError) as error:
         return None, f"The graph of the run cannot be described: {error}."
@@ -119,7 +131,7 @@ def continue_run(
                 f"with --resume, --{name} must be that of the run, {known[name]}, found {value}; leave it out or "
                 "choose another --out"
             )
-    loaded = open_named(graph, source.or_from(about.get("source", {})), **known)
+    loaded = open_as_trained(graph, source.or_from(about.get("source", {})), about)
     check_same_graph(about, loaded)
     if asked != own:
         extend_run(run, asked)

@@ -120,8 +120,14 @@ def train(
         )
     print_graph(graph, loaded)
     scored = part_to_score(loaded, part, settings, seed)
-    with EpochProgress(settings.training.warmup + settings.training.epochs) as progress:
+    total = settings.training.warmup + settings.training.epochs
+    with EpochProgress(total) as progress:
         model.fit(part, callbacks=[Checkpoint(run), progress])
+    if len(model.history_) < total:
+        note(
+            f"note: training stopped after epoch {len(model.history_)}: validation had not improved for "
+            f"{settings.training.patience} epochs (training.patience)"
+        )
     return _print_run(run.path, graph, seed, save_run(model, scored, run))
 
 

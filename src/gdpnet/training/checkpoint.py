@@ -57,6 +57,7 @@ def create_run(
         "graph": graph_name,
         "seed": seed,
         "split": split,
+        "draws_split": True,  # if the files have none; versions before did not
         "source": dict(source or {}),
         "version": __version__,
         "fingerprint": fingerprint(graph),
@@ -85,9 +86,14 @@ def extend_run(run: RunFolder, config: Config) -> None:
     write_text(run.config, config.to_toml())
 
 
+def is_same_graph(about: Mapping[str, Any], graph: Graph) -> bool:
+    """Return whether a run was trained on a graph."""
+    return bool(about.get("fingerprint") == fingerprint(graph))
+
+
 def check_same_graph(about: dict[str, Any], graph: Graph) -> None:
     """Refuse to resume a run on another graph."""
-    if about.get("fingerprint") != fingerprint(graph):
+    if not is_same_graph(about, graph):
         raise RunFolderError(
             f"the run was trained on another graph than this one (it was '{about.get('graph')}')"
         )
