@@ -347,7 +347,8 @@ def test_scores_under_another_noise_do_not_count_in_a_table():
 def test_figures_plan_artefacts_variants_and_shares(tmp_path, monkeypatch):
     ran = []
     monkeypatch.setattr("gdpnet.benchmark.sweep.run_all", lambda trials, *rest: ran.extend(trials))
-    monkeypatch.setattr(reproducing, "refuse_untrainable", lambda *given: None)
+    monkeypatch.setattr(reproducing, "refuse_untrainable", lambda *given, **options: None)
+    monkeypatch.setattr(reproducing, "contents_of", lambda *given: {})
     reproducing._run(["cora"], [], 0, 2, 1, tmp_path, "cpu", None)
     drawn = [one.method for one in ran if isinstance(one, Artefacts)]
     assert set(MAPPED) | {CLAIMS} <= set(drawn)
