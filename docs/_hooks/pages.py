@@ -29,6 +29,64 @@ ROOMS = {
 }
 """Rooms with an API page of their own."""
 
+COMMAND_LINE_USE = """\
+## Output
+
+Results go to standard output. Notes about the graph, warnings, progress and errors go to standard error. `--quiet`
+(`-q`, before or after the command) leaves notes and progress out. With `--json` standard output gets one JSON
+document on one line and nothing else; a score that does not exist is `null`.
+
+```sh
+gdpnet evaluate runs/cora --json | jq .micro_f1
+gdpnet -q train cora --out runs/cora
+```
+
+On a terminal `train` shows a bar with epoch, validation score and time left, and more if the terminal is wide.
+Elsewhere it prints one line per epoch.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | the work, or a part of it, failed: a trial failed, training diverged, a file could not be written |
+| 2 | wrong input: an option, a setting, a graph or a run folder; nothing was computed |
+| 130 | interrupted with Ctrl-C; finished work is saved |
+
+An error is one sentence; `--debug` shows where it came from.
+
+## Resuming and training further
+
+The same `train` command with `--resume` continues a stopped run. Of a finished run it prints the scores and changes
+nothing. Settings that are given must be those of the run; the first that differs is named. Only `training.epochs`
+may be larger: then the run goes on, and ends as if it had had that number from the start, unless early stopping
+ended it before.
+
+```sh
+gdpnet train mygraph --out runs/mine --set training.epochs=40
+gdpnet train mygraph --out runs/mine --set training.epochs=80 --resume
+```
+
+## Splits
+
+`--split` takes `paper` (the split of the dataset or of your files), `random`, or shares of training, validation and
+test nodes such as `60/20/20`. Shares are drawn with the seed, class by class. A graph of your files with labels and
+without a split gets `60/20/20`, and a note says so. A run remembers its split. `evaluate --split` also takes the
+part to score: `train`, `validation` or `test`.
+
+## Records
+
+`tune`, `robustness`, `tasks` and `reproduce` record every trial, with the name of the graph and a fingerprint of
+its content: edges, features, weights, labels and split. If the content changes, the trials are run again; older
+records stay in the file and are not reported. `gdpnet report results` writes all records as one page, and
+`gdpnet report runs/mine` writes a page about one run.
+
+## Completion
+
+`gdpnet --install-completion` lets your shell complete commands, options, datasets, graphs, run folders and
+settings; `gdpnet --show-completion` prints the script instead.
+
+"""
+"""What holds for every command."""
+
 LESS_SEARCHED = ("---", "search:", "  boost: 0.5", "---", "")
 """Front matter of pages that the search shows after others."""
 
@@ -141,7 +199,7 @@ def command_line_page() -> str:
 
     group: Any = get_command(app)
     context = click.Context(group, info_name="gdpnet")
-    lines = ["# Command line", "", paragraph(group.help), "", example_of(group), ""]
+    lines = ["# Command line", "", paragraph(group.help), "", example_of(group), "", COMMAND_LINE_USE]
     panel = None
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -162,8 +220,9 @@ def paragraph(text: str | None) -> str:
 
 
 def example_of(command: Any) -> str:
-    """Return the example of a command, which its help shows at the end."""
-    text = without_markup(" ".join((command.epilog or "").split())).removeprefix("Example: ")
+    """Return the example of a command, the first paragraph of what its help shows at the end."""
+    first = (command.epilog or "").partition("\n\n")[0]
+    text = without_markup(" ".join(first.split())).removeprefix("Example: ")
     return f"```sh\n{text}\n```" if text else ""
 
 

@@ -7,7 +7,11 @@ from difflib import get_close_matches
 
 
 class GDPNetError(Exception):
-    """Anything wrong that the user can mend; the command line prints it and exits with 2."""
+    """Anything wrong that the user can mend; the command line prints it and exits with 2, or 1 for a `WorkError`."""
+
+
+class WorkError(GDPNetError):
+    """Work failed although its input was right: training diverged, a file was not written, a trial failed."""
 
 
 class GraphError(GDPNetError, ValueError):

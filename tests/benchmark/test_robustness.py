@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -17,13 +18,17 @@ from gdpnet.benchmark.figures import draw_curves
 from gdpnet.benchmark.records import append_record, read_records
 from gdpnet.benchmark.robustness import Trial, check_methods, plan, summarise
 from gdpnet.benchmark.sweep import run_all
+from gdpnet.benchmark.tuning import searched_settings
 from gdpnet.cli import main
 from gdpnet.config import Config
-from gdpnet.data.io.files import read_graph
+from gdpnet.data.datasets.known import DATASETS, is_present
+from gdpnet.data.io.files import read_graph, write_tables
+from gdpnet.data.io.open import content_of
 from gdpnet.errors import ConfigError, GDPNetError
 from gdpnet.inference.threshold import Choice
-from helpers.commands import call, succeed
+from helpers.commands import call, refuse, succeed
 from helpers.small import FAST, fitted, write_folder
+from helpers.small import noisy_graph as small_noisy_graph
 
 pytestmark = pytest.mark.slow  # nearly every test trains a model
 
@@ -468,8 +473,10 @@ def test_a_report_without_records_is_empty(tmp_path, capsys):
 def test_a_failure_is_printed_and_the_command_continues(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(robustness, "run_method", broken)
     words = words_of(folder, tmp_path / "records.jsonl", "--rates", "0", "--methods", "gcn,gdpnet")
-    out = succeed(capsys, *words)
-    assert "gcn: failed: out of memory: tried to allocate too much" in out
+    code, out, err = call(capsys, *words)
+    assert code == 1
+    assert "gcn: failed: out of memory: tried to allocate too much" in err
+    assert "gdpnet: 1 of 2 trials failed, the first because: out of memory" in err
     assert [row[0] for row in table_of(out)] == ["gdpnet", "gcn"]
 
 
@@ -499,7 +506,7 @@ def test_all_methods_are_every_baseline_and_the_usual_ones(tmp_path, capsys, mon
         (["--rates", "-1"], "the rate of random-links must be a number from 0, found -1"),
         (["--rates", "nan"], "the rate of random-links must be a number from 0, found nan"),
         (["--noise", "deleted-links", "--rates", "2"], "the rate of deleted-links is a share"),
-        (["--split", "half"], "'half' is not one of 'paper', 'random'"),
+        (["--split", "half"], "--split must be paper, random or shares such as 60/20/20, found 'half'"),
         (["--seeds", "0"], "'--seeds'"),
         (["--jobs", "0"], "'--jobs'"),
         (["--set", "ppo.discont=1"], "did you mean 'discount'?"),
@@ -545,3 +552,85 @@ def test_a_malformed_graph_is_refused_before_anything_runs(tmp_path, capsys):
     assert main(words) == 2
     assert "found 'nobody'" in capsys.readouterr().err
     assert not records.exists()
+
+
+# --- the content of a graph ---
+
+
+def shuffle_labels(folder: Path) -> None:
+    """Give every node of a graph folder the label of another."""
+    graph = read_graph(folder)
+    order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(1))
+    write_tables(replace(graph, labels=graph.labels[order]), folder, "csv")
+
+
+def test_a_graph_whose_content_changed_is_run_again_and_older_records_are_left_alone(
+    folder, tmp_path, capsys
+):
+    mine, path = write_folder(tmp_path / "graph"), tmp_path / "records.jsonl"
+    before = {name: (mine / name).read_bytes() for name in ("nodes.csv", "edges.csv", "features.csv")}
+    words = ("robustness", "--dataset", mine, "--records", path, "--rates", "0", "--methods", "lr", "--seeds")
+    first = json.loads(call(capsys, *words, 2, "--json")[1])
+    shuffle_labels(mine)
+    code, out, err = call(capsys, *words, 1, "--json")
+    assert code == 0
+    assert "[1/1" in err
+    assert "note: 2 records in" in err
+    assert "of another content of the same graph" in err
+    second = json.loads(out)
+    assert second["rows"][0]["seeds"] == 1
+    assert second["rows"][0]["mean"] != first["rows"][0]["mean"]
+    assert len(read_records(path)) == 3
+    assert json.loads(call(capsys, *words, 1, "--json", "--report-only")[1])["rows"] == second["rows"]
+    for name, content in before.items():  # as it was: nothing is run, and the first scores count
+        (mine / name).write_bytes(content)
+    again = json.loads(call(capsys, *words, 2, "--json")[1])
+    assert (again["trials"], again["rows"]) == (0, first["rows"])
+
+
+def test_settings_that_were_searched_on_another_content_are_not_used(folder, tmp_path):
+    path = tmp_path / "settings.jsonl"
+    searched = record_of("gcn", content="new") | {"kind": "search", "rates": [0.0]}
+    append_record(path, searched | {"config": asdict(replace(METHODS["gcn"].settings, width=5))})
+    assert searched_settings(path, {"mine": "old"}) == {}
+    assert searched_settings(path, {"mine": "new"})["mine", "gcn"].width == 5
+
+
+def test_records_of_datasets_from_before_have_the_content_of_the_published_files(tmp_path):
+    path = tmp_path / "records.jsonl"
+    for name in ("cora", "cora (random split)", "mine"):
+        append_record(path, record_of("gcn", graph=name))
+    known = DATASETS["cora"].fingerprint
+    assert [record.get("content") for record in read_records(path)] == [known, known, None]
+    setting = replace(SETTING, graph="cora", content=known)
+    assert plan([setting], ["gcn"], FAST, "cpu", path) == []
+    assert len(plan([replace(setting, content="another")], ["gcn"], FAST, "cpu", path)) == 1
+
+
+@pytest.mark.skipif("GDPNET_DATA" not in os.environ, reason="set GDPNET_DATA to the folder of the datasets")
+@pytest.mark.parametrize("name", DATASETS)
+def test_the_known_fingerprint_of_a_dataset_is_that_of_its_files(name):
+    if not is_present(name):
+        pytest.skip(f"the files of {name} are not here")
+    assert content_of(name) == DATASETS[name].fingerprint
+
+
+def test_a_graph_without_labelled_test_nodes_is_refused_before_anything_is_trained(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(sweep, "run_all", refuse_to_run)
+    graph = small_noisy_graph()
+    mine = write_folder(tmp_path / "graph", replace(graph, split=graph.split.clamp(max=2)))
+    words = ("robustness", "--dataset", mine, "--records", tmp_path / "r.jsonl", "--methods", "gcn")
+    assert refuse(capsys, *words, "--device", "cpu") == (
+        "at least one test node must have a label to score on, found none; --split 60/20/20 draws test nodes"
+    )
+
+
+def test_methods_that_all_fail_exit_with_1(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(robustness, "run_method", broken)
+    words = words_of(folder, tmp_path / "records.jsonl", "--rates", "0", "--methods", "gcn,mlp", "--json")
+    code, out, err = call(capsys, *words)
+    assert code == 1
+    assert [row["failed"] for row in json.loads(out)["rows"]] == [1, 1]
+    assert err.splitlines()[-1].startswith("gdpnet: 2 of 2 trials failed, the first because: out of memory")

@@ -75,7 +75,7 @@ def test_a_search_is_a_record_with_every_candidate_and_is_not_run_again(folder, 
         assert record["rates"] == [0.0, 0.5]
     content = path.read_bytes()
     assert main([*words_of(folder, path), "--methods", "mlp"]) == 0
-    assert "min left" not in capsys.readouterr().out
+    assert "min left" not in capsys.readouterr().err
     assert path.read_bytes() == content
 
 
@@ -117,10 +117,14 @@ def test_a_search_that_fails_is_a_record_and_is_tried_again(folder, tmp_path, ca
 
     path = tmp_path / "settings.jsonl"
     monkeypatch.setattr("gdpnet.benchmark.tuning.search_tasks", broken)
-    assert main([*words_of(folder, path), "--methods", "mlp"]) == 0
-    assert "mlp: failed: out of memory: too much" in capsys.readouterr().out
+    assert main([*words_of(folder, path), "--methods", "mlp"]) == 1
+    said = capsys.readouterr().err
+    assert "mlp: failed: out of memory: too much" in said
+    assert (
+        "gdpnet: 1 of 1 trials failed, the first because: out of memory: too much; the same command" in said
+    )
     assert searched_settings(path) == {}
-    assert main([*words_of(folder, path), "--methods", "mlp"]) == 0
+    assert main([*words_of(folder, path), "--methods", "mlp"]) == 1
     assert len(read_records(path)) == 2
 
 
@@ -192,7 +196,10 @@ def test_settings_of_an_older_record_are_read_with_what_they_lack(tmp_path):
             "torch finds no CUDA GPU",
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
         ),
-        (["--methods", "gcn", "--split", "mine"], "'mine' is not one of 'paper', 'random'"),
+        (
+            ["--methods", "gcn", "--split", "mine"],
+            "--split must be paper, random or shares such as 60/20/20, found 'mine'",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_before_anything_runs(folder, tmp_path, capsys, more, sentence):

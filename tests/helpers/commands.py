@@ -27,19 +27,22 @@ def call(capsys, *words: object) -> tuple[int, str, str]:
 
 
 def succeed(capsys, *words: object) -> str:
+    """Run a command that must succeed; return its notes and progress, then its results."""
     code, out, err = call(capsys, *words)
-    assert (code, err) == (0, "")
-    return out
+    assert code == 0, err
+    assert not any(line.startswith("gdpnet: ") for line in err.splitlines())
+    return err + out
 
 
-def refuse(capsys, *words: object) -> str:
-    """Run a command that must fail; return its one sentence."""
-    code, _, err = call(capsys, *words)
-    assert code == 2
-    assert err.startswith("gdpnet: ")
-    assert err.count("\n") == 1
+def refuse(capsys, *words: object, code: int = 2) -> str:
+    """Run a command that must fail; return its one sentence, which comes after notes if it had begun."""
+    found, out, err = call(capsys, *words)
+    *notes, sentence = err.splitlines()
+    assert (found, out) == (code, "")
+    assert sentence.startswith("gdpnet: ")
+    assert not any(line.startswith("gdpnet: ") for line in notes)
     assert "Traceback" not in err
-    return err.removeprefix("gdpnet: ").rstrip("\n")
+    return sentence.removeprefix("gdpnet: ")
 
 
 def train_words(base: Path, out: Path, graph: Path | None = None) -> list[str]:
@@ -58,6 +61,7 @@ def write_csv_graph(tmp_path: Path, nodes: str, edges: str) -> Path:
 
 
 def last_record(out: str) -> dict:
+    """Return the record of a command that ran with --json, from what `succeed` returned."""
     return json.loads(out.splitlines()[-1])
 
 

@@ -330,6 +330,6 @@ def test_denoise_and_embed_write_shards(model, tmp_path, capsys):
     assert said["shards"] == len(list((tmp_path / "d").glob("part-*.parquet"))) > 3
     assert len(rows(tmp_path / "d")["source"]) == said["edges"]
     assert main(["embed", *words, "--out", str(tmp_path / "e")]) == 0
-    assert "80 embeddings of width 8" in capsys.readouterr().out
+    assert "80 embeddings of width 8" in capsys.readouterr().err
     assert main(["denoise", *words, "--out", str(tmp_path / "d.parquet")]) == 2
     assert "with --shards --out must be a folder" in capsys.readouterr().err

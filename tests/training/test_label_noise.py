@@ -245,7 +245,7 @@ def test_train_writes_a_table_of_suspected_labels_and_says_so(tmp_path, capsys):
     out = tmp_path / "run"
     (tmp_path / "warm.toml").write_text(WARM.to_toml())
     assert main(["train", str(folder), "--out", str(out), "--config", str(tmp_path / "warm.toml")]) == 0
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     lines = (out / "suspected_labels.csv").read_text().splitlines()
     assert lines[0].replace('"', "") == "node,label,suggested"
     assert f"note: {len(lines) - 1} training labels are suspected to be wrong and were not used" in said
@@ -256,4 +256,4 @@ def test_a_run_with_trusted_labels_has_no_such_file(tmp_path, capsys):
     (tmp_path / "fast.toml").write_text(FAST.to_toml())
     assert main(["train", str(folder), "--out", str(out), "--config", str(tmp_path / "fast.toml")]) == 0
     assert not (out / "suspected_labels.csv").exists()
-    assert "suspected" not in capsys.readouterr().out
+    assert "suspected" not in capsys.readouterr().err

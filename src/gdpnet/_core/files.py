@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gdpnet.errors import GDPNetError, GraphError
+from gdpnet.errors import GraphError, WorkError
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``, which replaces ``path`` on success and is deleted on failure.
 
-    An ``OSError`` (no space, no permission) becomes a `GDPNetError` of one sentence, and an old file stays.
+    An ``OSError`` (no space, no permission) becomes a `WorkError` of one sentence, and an old file stays.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -27,7 +27,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         _flush_to_disk(temporary)
         temporary.replace(path)
     except OSError as error:
-        raise GDPNetError(f"cannot write {path}: {_reason(error)}") from error
+        raise WorkError(f"cannot write {path}: {_reason(error)}") from error
     finally:
         if temporary.parent.is_dir():
             temporary.unlink(missing_ok=True)
@@ -58,7 +58,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         yield temporary
         temporary.replace(place)
     except OSError as error:
-        raise GDPNetError(f"cannot write {folder}: {_reason(error)}") from error
+        raise WorkError(f"cannot write {folder}: {_reason(error)}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -79,9 +79,13 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return a record with None in place of NaN and infinity, which JSON does not have, at any depth."""
+    """Return a record as JSON has it, at any depth: None for NaN and infinity, plain numbers, and paths as text."""
     if isinstance(value, dict):
         return {key: plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]
+    if hasattr(value, "tolist"):  # a number or an array of numpy or torch
+        return plain(value.tolist())
+    if isinstance(value, Path):
+        return str(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value

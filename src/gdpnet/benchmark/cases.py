@@ -35,13 +35,16 @@ class Setting:
     """Whether the weights of edges of files are read."""
     drop_unknown: bool = False
     """Whether edges of nodes that are not in the table of nodes are left out."""
+    content: str | None = None
+    """Fingerprint of the graph as it is read; None if nobody asked for it."""
 
     def to_record(self) -> dict[str, Any]:
         """Return the keys of a record that describe it, without the seed."""
         name = self.graph if self.split == "paper" else f"{self.graph} ({self.split} split)"
         name = f"{name} (directed)" if self.directed else name
         name = name if self.weights else f"{name} (no weights)"
-        return {"graph": name, "noise": self.noise, "rate": self.rate}
+        content = {} if self.content is None else {"content": self.content}
+        return {"graph": name, **content, "noise": self.noise, "rate": self.rate}
 
 
 def noises_on(device: str) -> dict[str, Noise]:

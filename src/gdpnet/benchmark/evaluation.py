@@ -28,11 +28,19 @@ def true_labels(graph: Graph) -> torch.Tensor:
 
 def f1_on_test(graph: Graph, logits: torch.Tensor) -> float:
     """Return micro-F1 on the test nodes, against clean labels where the graph knows them."""
+    labels, nodes = true_labels(graph), scored_nodes(graph)
+    return float((logits[nodes].argmax(dim=1) == labels[nodes]).float().mean())
+
+
+def scored_nodes(graph: Graph) -> torch.Tensor:
+    """Return the labelled test nodes; raise an error if there are none."""
     labels, nodes = true_labels(graph), graph.nodes_in("test")
     nodes = nodes[labels[nodes] != UNKNOWN]
     if nodes.numel() == 0:
-        raise ConfigError("the graph has no labelled test node to score on")
-    return float((logits[nodes].argmax(dim=1) == labels[nodes]).float().mean())
+        raise ConfigError(
+            "at least one test node must have a label to score on, found none; --split 60/20/20 draws test nodes"
+        )
+    return nodes
 
 
 def describe_cleaning(graph: Graph, denoised: Denoised) -> dict[str, Any]:

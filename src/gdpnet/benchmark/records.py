@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,7 +16,8 @@ import torch
 from gdpnet._core.version import __version__
 from gdpnet.benchmark.ablations import current_name
 from gdpnet.config import upgrade_settings
-from gdpnet.errors import GDPNetError
+from gdpnet.data.datasets.known import DATASETS
+from gdpnet.errors import GDPNetError, WorkError
 
 Record = dict[str, Any]
 
@@ -51,7 +53,7 @@ def append_record(path: Path, record: Record) -> None:
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
     except OSError as error:
-        raise GDPNetError(f"cannot write {path}: {error.strerror}") from error
+        raise WorkError(f"cannot write {path}: {error.strerror}") from error
 
 
 def read_records(path: Path) -> list[Record]:
@@ -69,9 +71,24 @@ def read_records(path: Path) -> list[Record]:
     return [_upgraded(record) for record in records]
 
 
+def of_content(records: Iterable[Record], contents: Mapping[str, str | None]) -> list[Record]:
+    """Return the records of the given contents of graphs; those of graphs that are not named are all returned."""
+    return [
+        record
+        for record in records
+        if record.get("graph") not in contents or record.get("content") == contents[record["graph"]]
+    ]
+
+
 def _upgraded(record: Record) -> Record:
-    """Return a record of any version with the names that methods and settings have in this one."""
+    """Return a record of any version with the names that methods and settings have in this one.
+
+    Records of named datasets from before they had the graph's fingerprint are of the published content.
+    """
     new = dict(record)
+    dataset = DATASETS.get(str(record.get("graph")).partition(" (")[0])
+    if dataset is not None:
+        new.setdefault("content", dataset.fingerprint)
     if isinstance(record.get("method"), str):
         new["method"] = current_name(record["method"])
     for name in ("config", "cleaner"):

@@ -240,7 +240,7 @@ def summarise(records: Iterable[Record]) -> list[Row]:
 
 def methods_apart(records: Iterable[Record]) -> set[tuple[str, str, str]]:
     """Return the graph, noise and name of each GDPNet variant that has other settings than the newest GDPNet."""
-    mine = SWEEP.of(records)
+    mine = SWEEP.current(records)
     ours = {one["graph"]: one["config"] for one in mine if one["method"] == "gdpnet"}
     settings = {(one["graph"], one["noise"], one["method"]): one["config"] for one in mine}
     return {

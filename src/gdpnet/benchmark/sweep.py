@@ -19,7 +19,7 @@ import torch
 
 from gdpnet._core.files import plain
 from gdpnet.benchmark.records import Record, append_record, make_record, read_records
-from gdpnet.errors import GDPNetError
+from gdpnet.errors import GDPNetError, WorkError
 
 
 @runtime_checkable
@@ -66,9 +66,16 @@ class Sweep:
                     raise GDPNetError(f"a record of kind '{self.kind}' lacks its '{key}'")
         return found
 
+    def current(self, records: Iterable[Record]) -> list[Record]:
+        """Return the records of this experiment on the content that each graph had last."""
+        mine = self.of(records)
+        content = {one["graph"]: one.get("content") for one in mine}
+        return [one for one in mine if one.get("content") == content[one["graph"]]]
+
     def key(self, record: Record) -> str:
-        """Return what identifies the trial of a record or of a stub."""
-        return repr([[record[name] for name in (*self.group, "seed")], self.settings(record)])
+        """Return what identifies the trial of a record or of a stub, the content of its graph included."""
+        place = [record.get("content"), *(record[name] for name in (*self.group, "seed"))]
+        return repr([place, self.settings(record)])
 
     def ended(self, path: Path) -> dict[str, Record]:
         """Return the records of a file that did not fail, by key; the newest of each."""
@@ -81,7 +88,7 @@ class Sweep:
 
     def newest(self, records: Iterable[Record]) -> list[Record]:
         """Return the newest record per group and seed; one that ended comes before one that failed."""
-        mine = self.of(records)
+        mine = self.current(records)
         settings = {_values(one, self.share_settings): self.settings(one) for one in mine}
         newest: dict[tuple[Any, ...], Record] = {}
         for one in mine:
@@ -93,7 +100,7 @@ class Sweep:
 
     def latest(self, records: Iterable[Record]) -> dict[tuple[str, str], Record]:
         """Return the newest record per graph and method that did not fail, whatever its settings."""
-        return {(one["graph"], one["method"]): one for one in self.of(records) if has_ended(one)}
+        return {(one["graph"], one["method"]): one for one in self.current(records) if has_ended(one)}
 
     def summarise(
         self, records: Iterable[Record], measures: Iterable[str], row: Callable[..., AnyRow]
@@ -125,7 +132,7 @@ def _side_by_side(trials: Iterable[Trial], jobs: int) -> Iterator[list[Record]]:
         for ended in as_completed([pool.submit(trial.run) for trial in trials]):
             yield ended.result()
     except BrokenProcessPool as error:
-        raise GDPNetError("a worker ended unexpectedly, perhaps out of memory; try fewer --jobs") from error
+        raise WorkError("a worker ended unexpectedly, perhaps out of memory; try fewer --jobs") from error
     finally:  # also after Ctrl-C or an error: cancel what waits and end what runs
         workers = list((pool._processes or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)

@@ -5,7 +5,7 @@ The search is small and the same for every network, so that no method is at a di
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from gdpnet.benchmark.ablations import CLEANED, cleaner_of, variant_of
 from gdpnet.benchmark.baselines.fitting import Settings, Task, make_task
 from gdpnet.benchmark.baselines.methods import METHODS, method_of, run_task
 from gdpnet.benchmark.cases import Setting, noisy_graph
-from gdpnet.benchmark.records import Record, read_records
+from gdpnet.benchmark.records import Record, of_content, read_records
 from gdpnet.benchmark.sweep import Sweep, record_of
 from gdpnet.config import Config
 from gdpnet.errors import ConfigError
@@ -129,8 +129,10 @@ def _scored(metrics: Record) -> tuple[Scored, ...]:
     return tuple((candidate, score) for candidate, score in every if score is not None)
 
 
-def searched_settings(path: Path) -> dict[tuple[str, str], Settings]:
-    """Return the settings that the newest searches found, by graph and method."""
+def searched_settings(
+    path: Path, contents: Mapping[str, str | None] | None = None
+) -> dict[tuple[str, str], Settings]:
+    """Return the settings that the newest searches found, by graph and method; on the given contents of graphs."""
     known = {item.name for item in fields(Settings)}
 
     def settings_of(config: dict[str, Any]) -> Settings:
@@ -138,7 +140,7 @@ def searched_settings(path: Path) -> dict[tuple[str, str], Settings]:
 
     return {
         place: settings_of(record["config"])
-        for place, record in SWEEP.latest(read_records(path)).items()
+        for place, record in SWEEP.latest(of_content(read_records(path), contents or {})).items()
         if CLEANED.get(place[1], place[1]) in METHODS
     }
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+FAILED, WRONG_INPUT = 1, 2
+"""Exit codes for work that failed, in part or whole, and for input that the user must change."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, which typer catches and turns into this number."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; an error that the user can fix is one sentence on stderr and exit code 2."""
+    """Run the command line; an error that the user can fix is one sentence on stderr and exit code 1 or 2."""
     from typer.main import get_command
 
     from gdpnet.cli.app import app
@@ -24,12 +27,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = INTERRUPTED
     except BrokenPipeError:
         return 0
+    except SystemExit as end:  # after --install-completion and --show-completion
+        return int(end.code or 0)
     except Exception as error:
         sentence = _sentence_of(error)
         if debug or sentence is None:
             raise
         print(f"gdpnet: {' '.join(sentence.split())}", file=sys.stderr)
-        return 2
+        return _code_of(error)
     if code == INTERRUPTED:
         print(
             "gdpnet: interrupted; finished work is saved: continue train with --resume, and other commands by "
@@ -42,6 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run() -> None:
     """Run the command line as a program."""
     sys.exit(main())
+
+
+def _code_of(error: Exception) -> int:
+    from gdpnet.errors import WorkError
+
+    return FAILED if isinstance(error, WorkError | OSError) else WRONG_INPUT
 
 
 def _sentence_of(error: Exception) -> str | None:

@@ -11,8 +11,9 @@ import typer
 
 from gdpnet._core.version import __version__
 from gdpnet.cli import compare, data, paper, predict, settings, train
-from gdpnet.cli.options import COMPUTING, GraphSource, Json
-from gdpnet.cli.output import print_json
+from gdpnet.cli.options import COMPUTING, GraphSource, Json, Quiet
+from gdpnet.cli.output import print_json, results_to, set_quiet
+from gdpnet.errors import WorkError
 
 _COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
     "Train a model": {
@@ -43,11 +44,11 @@ _COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
 }
 
 app = typer.Typer(
-    add_completion=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Learn which neighbours of a noisy graph to trust, classify its nodes, and write the cleaned graph.",
-    epilog="Example: [bold]gdpnet train cora --out runs/cora[/bold]",
+    epilog="Example: [bold]gdpnet train cora --out runs/cora[/bold]\n\n"
+    "Exit codes: 0 done, 1 the work or a part of it failed, 2 wrong input, 130 interrupted.",
 )
 
 
@@ -61,25 +62,37 @@ def _add_commands() -> None:
 
 
 def _with_shared_options(command: Callable[..., Any]) -> Callable[..., None]:
-    """Return a command as typer takes it: with the options of its ``source`` one by one, and with --json.
+    """Return a command as typer takes it: with the options of its ``source`` one by one, --json and --quiet.
 
-    A command returns its record, which --json prints. One that prints less with --json takes the option itself.
+    A command returns its record, which --json prints. One that prints less with --json takes the option itself. If
+    the record lists failures of trials, the command fails after its results are printed.
     """
     own, shared = (signature(each, eval_str=True).parameters for each in (command, GraphSource.of))
     options: list[Parameter] = []
     for name, one in own.items():
         options += shared.values() if name == "source" else [one]
-    if "as_json" not in own:
-        panels = [one.annotation.__metadata__[0].rich_help_panel for one in options] + [COMPUTING]
-        as_json = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=Json)
-        options.insert(panels.index(COMPUTING), as_json)
+    panels = [one.annotation.__metadata__[0].rich_help_panel for one in options] + [COMPUTING]
+    added = {"as_json": Json, "quiet": Quiet}
+    place = panels.index(COMPUTING)
+    options[place:place] = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+        for name, kind in added.items()
+        if name not in own
+    ]
 
     @wraps(command)
     def run(**given: Any) -> None:
         wanted = given["as_json"] if "as_json" in own else given.pop("as_json")
         if "source" in own:
             given["source"] = GraphSource.of(**{name: given.pop(name) for name in shared})
-        print_json(wanted, command(**given))
+        with results_to(wanted, given.pop("quiet")):
+            record = command(**given)
+        print_json(wanted, record)
+        if failures := record.get("failures"):
+            raise WorkError(
+                f"{len(failures):,} of {record['trials']:,} trials failed, the first because: {failures[0]}; the "
+                "same command tries them again"
+            )
 
     keyword_only = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in options]
     run.__signature__ = signature(command).replace(parameters=keyword_only)  # type: ignore[attr-defined]
@@ -105,8 +118,12 @@ def _program(
         bool,
         typer.Option("--debug", metavar="", help="Show the traceback of an error; works with every command."),
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", metavar="", help="Print results and errors only.")
+    ] = False,
 ) -> None:
-    """Declare the options of the program; ``gdpnet.cli.main`` handles --debug before the words are parsed."""
+    """Read the options of the program; ``gdpnet.cli.main`` handles --debug before the words are parsed."""
+    set_quiet(quiet)
 
 
 _add_commands()

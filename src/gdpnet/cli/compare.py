@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, replace
-from itertools import product
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,12 +11,19 @@ import typer
 
 from gdpnet.cli import options as opt
 from gdpnet.cli.output import TrialProgress, print_scores, print_table
-from gdpnet.config import Config, read_config, task_config
-from gdpnet.data.datasets.known import check_name
+from gdpnet.cli.trials import (
+    asked_of,
+    cases_of,
+    check_names,
+    contents_of,
+    refuse_untrainable,
+    run_trials,
+    say_left_alone,
+)
+from gdpnet.config import read_config, task_config
 from gdpnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from gdpnet.benchmark.cases import Setting
     from gdpnet.benchmark.robustness import Row
 
 USUAL_METHODS = (
@@ -86,23 +92,25 @@ def tune(
     wanted = [name for name in wanted if name not in VARIANTS]  # GDPNet has its settings in TOML files
     check_tunable(wanted)
     check_noise(noise, levels)
-    cases = cases_of(
-        dataset,
-        noise,
-        levels,
-        [seed],
-        split,
-        data_dir,
-        bool(directed),
-        weights is not False,
-        bool(drop_unknown),
-    )
+    reading: dict[str, Any] = {
+        "data_dir": data_dir,
+        "directed": bool(directed),
+        "weights": weights is not False,
+        "drop_unknown": bool(drop_unknown),
+    }
+    cases = cases_of(dataset, noise, levels, [seed], split, contents_of(dataset, reading), reading)
     refuse_untrainable(cases.values(), device)
+    asked_contents = asked_of(cases)
+    say_left_alone(records, asked_contents)
     asked = [(some, opt.config_of(name)) for name, some in cases.items()]
     left = searches_left(asked, wanted, device, records)
-    run_all(left, records, jobs, TrialProgress(len(left)))
-    graphs = {some[0].to_record()["graph"] for some in cases.values()}
-    found = {key: one for key, one in searched_settings(records).items() if key[0] in graphs}
+    progress = TrialProgress(len(left))
+    run_all(left, records, jobs, progress)
+    found = {
+        key: one
+        for key, one in searched_settings(records, asked_contents).items()
+        if key[0] in asked_contents
+    }
     columns = ("graph", "method", "dropout", "weight decay", "learning rate", "width", "layers")
     print_table(
         "hyper-parameters chosen on validation nodes",
@@ -112,7 +120,9 @@ def tune(
             for key, one in sorted(found.items())
         ],
     )
-    return {"settings": [{"graph": g, "method": m, **asdict(s)} for (g, m), s in found.items()]}
+    return {
+        "settings": [{"graph": g, "method": m, **asdict(s)} for (g, m), s in found.items()]
+    } | progress.counts
 
 
 def robustness(
@@ -155,35 +165,34 @@ def robustness(
     configs = {name: opt.config_of(name, config, overrides) for name in dataset}
 
     from gdpnet.benchmark.cases import check_noise
-    from gdpnet.benchmark.records import read_records
+    from gdpnet.benchmark.records import of_content, read_records
     from gdpnet.benchmark.robustness import check_methods, summarise
 
     check_methods(wanted)
     check_noise(noise, levels)
     numbers = range(first_seed, first_seed + seeds)
-    cases = cases_of(
-        dataset,
-        noise,
-        levels,
-        numbers,
-        split,
-        data_dir,
-        bool(directed),
-        weights is not False,
-        bool(drop_unknown),
-    )
-    graphs = {some[0].to_record()["graph"] for some in cases.values()}
+    reading: dict[str, Any] = {
+        "data_dir": data_dir,
+        "directed": bool(directed),
+        "weights": weights is not False,
+        "drop_unknown": bool(drop_unknown),
+    }
+    contents = contents_of(dataset, reading, report_only=report_only)
+    cases = cases_of(dataset, noise, levels, numbers, split, contents, reading)
+    asked, counts = asked_of(cases), {}
+    say_left_alone(records, asked)
     if not report_only:
-        refuse_untrainable(cases.values(), device)
-        run_trials(cases, wanted, configs, tuned, records, jobs, device)
-    rows = _rows_of(summarise(read_records(records)), graphs, noise, levels, wanted)
+        refuse_untrainable(cases.values(), device, scored=True)
+        counts = run_trials(cases, wanted, configs, tuned, records, jobs, device)
+    graphs = {some[0].to_record()["graph"] for some in cases.values()}
+    rows = _rows_of(summarise(of_content(read_records(records), asked)), graphs, noise, levels, wanted)
     for name in sorted({row.graph for row in rows}):
         _print_robustness(f"{name}, {noise}", [row for row in rows if row.graph == name])
     if figures is not None:
         from gdpnet.benchmark.figures import draw_curves
 
         print("figures: " + ", ".join(str(path) for path in draw_curves(rows, figures)))
-    return {"rows": [asdict(row) for row in rows]}
+    return {"rows": [asdict(row) for row in rows]} | counts
 
 
 def tasks(
@@ -193,6 +202,7 @@ def tasks(
     dataset: opt.GraphNames,
     noise: Noise = "random-links",
     rates: Rates = "0,0.5,1.0",
+    split: opt.SplitName = "paper",
     data_dir: opt.DataDir = None,
     weights: opt.Weights = None,
     drop_unknown: opt.DropUnknown = None,
@@ -219,8 +229,8 @@ def tasks(
 
     from gdpnet._core.device import pick_device
     from gdpnet.benchmark import unsupervised
-    from gdpnet.benchmark.cases import Setting, check_noise, open_case
-    from gdpnet.benchmark.records import read_records
+    from gdpnet.benchmark.cases import check_noise, open_case
+    from gdpnet.benchmark.records import of_content, read_records
     from gdpnet.benchmark.sweep import run_all
 
     known = unsupervised.known_methods(task)
@@ -233,90 +243,34 @@ def tasks(
         "weights": weights is not False,
         "drop_unknown": bool(drop_unknown),
     }
-    bases = [Setting(name, "paper", noise, 0.0, 0, **reading) for name in dataset]
-    units = [
-        unsupervised.Trial(task, replace(base, rate=rate, seed=seed), method, settings, device)
-        for base in bases
-        for seed in range(first_seed, first_seed + seeds)
-        for rate in levels
-        for method in wanted
-    ]
+    contents = contents_of(dataset, reading, report_only=report_only)
+    numbers = range(first_seed, first_seed + seeds)
+    cases = cases_of(dataset, noise, levels, numbers, split, contents, reading)
+    asked, counts = asked_of(cases), {}
+    say_left_alone(records, asked)
     if not report_only:
-        for base in bases:
-            unsupervised.check_servable(task, open_case(base), settings)
-        left = unsupervised.SWEEP.missing(units, records)
-        run_all(left, records, jobs, TrialProgress(len(left)))
-    known_rows = (row for row in unsupervised.summarise(read_records(records)) if row.task == task)
-    graphs = [base.to_record()["graph"] for base in bases]
-    rows = _rows_of(known_rows, graphs, noise, levels, wanted)
-    for name in graphs:
-        some = [row for row in rows if row.graph == name]
-        for key, measure in unsupervised.MEASURES[task].items():
-            print_scores(f"{name}, {task}, {noise}: {measure}", some, known, key)
-    return {"rows": [asdict(row) for row in rows]}
-
-
-def cases_of(
-    names: list[str],
-    noise: str,
-    rates: Iterable[float],
-    seeds: Iterable[int],
-    split: str = "paper",
-    data_dir: Path | None = None,
-    directed: bool = False,
-    weights: bool = True,
-    drop_unknown: bool = False,
-) -> dict[str, tuple[Setting, ...]]:
-    """Return the perturbed graphs of each dataset, one per rate and seed."""
-    from gdpnet.benchmark.cases import Setting
-
-    each = list(product(rates, seeds))
-    return {
-        name: tuple(
-            Setting(name, split, noise, rate, seed, data_dir, directed, weights, drop_unknown)
-            for rate, seed in each
+        for some in cases.values():
+            unsupervised.check_servable(task, open_case(some[0]), settings)
+        left = unsupervised.SWEEP.missing(
+            [
+                unsupervised.Trial(task, setting, method, settings, device)
+                for some in cases.values()
+                for setting in sorted(some, key=lambda one: one.seed)
+                for method in wanted
+            ],
+            records,
         )
-        for name in names
-    }
-
-
-def run_trials(
-    cases: dict[str, tuple[Setting, ...]],
-    methods: list[str],
-    configs: dict[str, Config],
-    tuned: Path,
-    records: Path,
-    jobs: int,
-    device: str,
-) -> None:
-    """Run the trials that a file of records lacks, each baseline with the settings that were found for it."""
-    from gdpnet.benchmark.robustness import plan
-    from gdpnet.benchmark.sweep import run_all
-    from gdpnet.benchmark.tuning import searched_settings
-
-    found, units = searched_settings(tuned), []
-    for name, some in cases.items():
-        graph = some[0].to_record()["graph"]
-        searched = {method: one for (place, method), one in found.items() if place == graph}
-        units += plan(some, methods, configs[name], device, records, searched)
-    run_all(units, records, jobs, TrialProgress(len(units)))
-
-
-def refuse_untrainable(cases: Iterable[tuple[Setting, ...]], device: str) -> None:
-    """Refuse a missing device, and a graph that no method can be trained on, before anything runs."""
-    from gdpnet._core.device import pick_device
-    from gdpnet.benchmark.cases import open_case
-    from gdpnet.training.data import cut_for_training
-
-    pick_device(device)
-    for setting, *_ in cases:
-        cut_for_training(open_case(setting), setting.seed)
-
-
-def check_names(names: list[str]) -> None:
-    """Refuse names that are neither datasets nor paths."""
-    for name in names:
-        check_name(name)
+        progress = TrialProgress(len(left))
+        run_all(left, records, jobs, progress)
+        counts = progress.counts
+    found = unsupervised.summarise(of_content(read_records(records), asked))
+    graphs = [some[0].to_record()["graph"] for some in cases.values()]
+    rows = _rows_of((row for row in found if row.task == task), graphs, noise, levels, wanted)
+    for name in graphs:
+        shown = [row for row in rows if row.graph == name]
+        for key, measure in unsupervised.MEASURES[task].items():
+            print_scores(f"{name}, {task}, {noise}: {measure}", shown, known, key)
+    return {"rows": [asdict(row) for row in rows]} | counts
 
 
 def _methods_of(text: str) -> list[str]:

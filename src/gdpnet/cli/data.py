@@ -138,6 +138,7 @@ def generate(
     check_new(out)
     generate_store(settings, seed, out)
     print_graph(str(out), open_store(out))
+    print(f"store: {out}")
     return {"out": str(out), "nodes": nodes, "edges": edges // 2 * 2, "seed": seed}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gdpnet.cli.output import print_table, text_of
+from gdpnet.cli.output import note, print_table, text_of
 
 if TYPE_CHECKING:
     from gdpnet.data.graph import Graph
@@ -24,9 +24,9 @@ def print_classes(graph: Graph) -> None:
         return
     header = ("class", "training", "validation", "test", "other")
     more = f", the first {MOST_CLASSES} of {len(rows)}" if len(rows) > MOST_CLASSES else ""
-    print_table(f"labelled nodes per class{more}", header, rows[:MOST_CLASSES])
+    print_table(f"labelled nodes per class{more}", header, rows[:MOST_CLASSES], aside=True)
     for sentence in label_warnings(graph):
-        print(f"  warning: {sentence}")
+        note(f"  warning: {sentence}")
 
 
 def print_metrics(metrics: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,11 +11,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from gdpnet.cli import completion
 from gdpnet.config import Config, read_config, shipped_config, task_config
 from gdpnet.data.datasets.known import DATASETS, check_name
 from gdpnet.errors import ConfigError, RunFolderError, nearest
 
-DATA, MODEL, OUTPUT, COMPUTING = "Data", "Model and settings", "Output", "Computing"
+GENERAL, DATA, MODEL, OUTPUT, COMPUTING = "Options", "Data", "Model and settings", "Output", "Computing"
 """Groups of options in the help."""
 
 COLUMN_ROLES = ("source", "target", "weight", "node", "label", "split", "features")
@@ -23,6 +25,7 @@ READ_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parq
 
 
 Device = Literal["auto", "cpu", "cuda"]
+SPLITS = ("paper", "random")
 TaskKind = Literal["classification", "multi-label", "regression", "links", "clusters"]
 ClassWeight = Literal["none", "balanced"]
 Metric = Literal["micro_f1", "macro_f1", "average_precision", "roc_auc", "log_loss"]
@@ -43,6 +46,21 @@ def check_run(path: Path) -> Path:
     return path
 
 
+def check_split(text: str | None) -> str | None:
+    """Refuse a split that is neither a name nor three shares."""
+    if text is not None and text not in SPLITS and not is_shares(text):
+        raise ConfigError(f"--split must be paper, random or shares such as 60/20/20, found '{text}'")
+    return text
+
+
+def is_shares(text: str) -> bool:
+    """Return whether a text is three shares in percent, such as 60/20/20."""
+    if re.fullmatch(r"\d+(\.\d+)?(/\d+(\.\d+)?){2}", text) is None:
+        return False
+    train, *others = (float(part) for part in text.split("/"))
+    return train > 0 and abs(train + sum(others) - 100.0) < 1e-6
+
+
 def check_columns(words: list[str] | None) -> list[str] | None:
     """Refuse column names that are not ``role=name``."""
     for word in words or []:
@@ -57,20 +75,9 @@ def check_columns(words: list[str] | None) -> list[str] | None:
     return words
 
 
-def check_split(text: str) -> str:
-    """Refuse a split that is neither a name nor three percentages."""
-    if text in ("paper", "random"):
-        return text
-    parts = [part.strip() for part in text.split("/")]
-    whole = len(parts) == 3 and all(part.replace(".", "", 1).isdigit() for part in parts)
-    if not whole or abs(sum(map(float, parts)) - 100.0) > 1e-6 or float(parts[0]) == 0.0:
-        raise ConfigError(f"--split must be paper, random or percentages such as 60/20/20, found '{text}'")
-    return text
-
-
 def option(panel: str, spec: str, help_text: str, **more: Any) -> Any:
     """Declare an option in a group of the help, its names and value as they are shown there: ``--out FILE``."""
-    names = [word for word in spec.split() if word.startswith("--")]
+    names = [word for word in spec.split() if word.startswith("-")]
     value = spec.split()[len(names) :]
     more |= {"metavar": value[0]} if value else {}
     return typer.Option(*names, help=help_text, rich_help_panel=panel, **more)
@@ -89,6 +96,7 @@ GraphName = Annotated[
     typer.Argument(
         metavar="GRAPH",
         callback=check_graph,
+        autocompletion=completion.graphs,
         help=f"Name of a dataset ({', '.join(DATASETS)} or synthetic), or path of a folder of tables, of a table "
         "of edges, of a store or of an .npz file.",
     ),
@@ -98,26 +106,37 @@ OptionalGraph = Annotated[
     typer.Argument(
         metavar="GRAPH",
         callback=check_graph,
+        autocompletion=completion.graphs,
         help="Graph to use.",
         show_default="the graph that the run was trained on",
     ),
 ]
 GraphNames = Annotated[
-    list[str], data("--dataset GRAPH", "Name of a dataset or path of a graph; repeat for several.")
-]
-RunPath = Annotated[
-    Path, typer.Argument(metavar="RUN", callback=check_run, help="Run folder written by `gdpnet train`.")
-]
-SplitName = Annotated[
-    str,
+    list[str],
     data(
-        "--split SPLIT",
-        "Split of a named dataset: paper or random. For a graph of your own without a split: percentages of "
-        "training, validation and test nodes, such as 60/20/20.",
-        callback=check_split,
-        show_default="paper; 60/20/20",
+        "--dataset GRAPH",
+        "Name of a dataset or path of a graph; repeat for several.",
+        autocompletion=completion.graphs,
     ),
 ]
+RunPath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN",
+        callback=check_run,
+        autocompletion=completion.runs,
+        help="Run folder written by `gdpnet train`.",
+    ),
+]
+_split = partial(
+    data,
+    "--split SPLIT",
+    "Split of the nodes: paper (that of the dataset or of your files), random, or shares of training, validation and "
+    "test nodes such as 60/20/20, drawn with the seed.",
+    callback=check_split,
+)
+SplitName = Annotated[str, _split()]
+RunSplit = Annotated[str | None, _split(show_default="as the run was trained, else paper")]
 DataDir = Annotated[
     Path | None,
     data(
@@ -226,7 +245,11 @@ CategoryColumns = Annotated[
 ConfigFile = Annotated[Path | None, model("--config FILE", "TOML file with settings; see `gdpnet settings`.")]
 Overrides = Annotated[
     list[str] | None,
-    model("--set SECTION.KEY=VALUE", "Change one setting; repeat for several. See `gdpnet settings`."),
+    model(
+        "--set SECTION.KEY=VALUE",
+        "Change one setting; repeat for several. See `gdpnet settings`.",
+        autocompletion=completion.settings,
+    ),
 ]
 OutFile = Annotated[Path, output("--out FILE", "CSV or Parquet file to write.")]
 ShardedOut = Annotated[Path, output("--out PATH", "CSV or Parquet file to write; with --shards, a folder.")]
@@ -260,10 +283,18 @@ Records = Annotated[Path, output("--records FILE", "JSON Lines file that results
 ReportOnly = Annotated[
     bool, flag(OUTPUT, "--report-only", "Run nothing; report the results recorded so far.")
 ]
-Json = Annotated[bool, flag(OUTPUT, "--json", "Print the result as one line of JSON at the end of stdout.")]
-Seed = Annotated[
-    int, computing("--seed N", "Random seed; the same seed gives the same result.", min=0, max=2**32 - 1)
+Json = Annotated[
+    bool,
+    flag(OUTPUT, "--json", "Print the result as one line of JSON, and everything else to standard error."),
 ]
+Quiet = Annotated[
+    bool, flag(GENERAL, "--quiet -q", "Print results and errors only, no notes and no progress.")
+]
+_seed = partial(
+    computing, "--seed N", "Random seed; the same seed gives the same result.", min=0, max=2**32 - 1
+)
+Seed = Annotated[int, _seed()]
+RunSeed = Annotated[int | None, _seed(show_default="0; with --resume that of the run")]
 Jobs = Annotated[int, computing("--jobs N", "Number of parallel processes.", min=1)]
 DeviceName = Annotated[Device, computing("--device", "Device; auto uses a GPU if there is one.")]
 
@@ -338,11 +369,12 @@ def config_of(
     overrides: list[str] | None = None,
     task: TaskKind | None = None,
     changes: Mapping[str, Mapping[str, Any]] | None = None,
+    own: Config | None = None,
 ) -> Config:
-    """Return the settings: those of the file, else those shipped for the task or graph; then all changes."""
-    base = read_config(file) if file is not None else shipped_config(graph)
+    """Return the settings: those of the file, else a run's own, else those shipped; then all changes."""
+    base = read_config(file) if file is not None else own or shipped_config(graph)
     if task is not None:
-        shipped = file is None and task in ("links", "clusters")
+        shipped = file is None and own is None and task in ("links", "clusters")
         base = task_config(task) if shipped else base.with_values({"task": {"kind": task}})
     return base.with_values(changes or {}).with_overrides(overrides or [])
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from gdpnet.cli import completion
 from gdpnet.cli import options as opt
-from gdpnet.cli.compare import cases_of, refuse_untrainable, run_trials
 from gdpnet.cli.output import TrialProgress, print_table
+from gdpnet.cli.trials import cases_of, contents_of, refuse_untrainable, run_trials
+from gdpnet.data.datasets.known import DATASETS
 from gdpnet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 
 def _check_datasets(text: str) -> str:
     """Refuse a dataset that the paper does not use."""
-    from gdpnet.data.datasets.known import DATASETS
-
     for name in opt.names_in(text, "--datasets", "dataset"):
         if name not in DATASETS:
             raise ConfigError(f"the paper has no dataset '{name}'{nearest(name, DATASETS)}")
@@ -58,9 +58,15 @@ def reproduce(
     names = opt.names_in(datasets, "--datasets", "dataset")
     tables = [name for name in ("table2", "table3") if what in (name, "all")]
     with_figures = what in ("figures", "all")
+    counts: list[dict[str, Any]] = []
     if not report_only:
-        _run(names, tables, trials, figure_trials if with_figures else 0, jobs, results, device, data_dir)
-    return _show(names, tables, results, figures if with_figures else None)
+        counts = _run(
+            names, tables, trials, figure_trials if with_figures else 0, jobs, results, device, data_dir
+        )
+    return _show(names, tables, results, figures if with_figures else None) | {
+        "trials": sum(one["trials"] for one in counts),
+        "failures": [reason for one in counts for reason in one["failures"]],
+    }
 
 
 def _run(
@@ -72,10 +78,13 @@ def _run(
     results: Path,
     device: str,
     data_dir: Path | None,
-) -> None:
-    """Run the trials of tables and figures as `gdpnet robustness` does, with its file of records."""
-    clean = partial(cases_of, names, "random-links", [0.0], data_dir=data_dir)
-    refuse_untrainable(clean([0]).values(), device)
+) -> list[dict[str, Any]]:
+    """Run the trials of tables and figures as `gdpnet robustness` does, with its file of records; count them."""
+    reading = {"data_dir": data_dir}
+    contents = contents_of(names, reading)
+    clean = partial(cases_of, names, "random-links", [0.0], contents=contents, reading=reading)
+    refuse_untrainable(clean([0]).values(), device, scored=True)
+    counts = []
 
     from gdpnet.benchmark.paper import figures
     from gdpnet.benchmark.paper.artefacts import CLAIMS, METHODS_DRAWN, artefacts_left
@@ -87,17 +96,21 @@ def _run(
     trial_options = (configs, tuned, results / "robustness.jsonl", jobs, device)
     if tables:
         methods = list(dict.fromkeys(method for table in tables for method in TABLES[table]))
-        run_trials(clean(range(trials)), methods, *trial_options)
+        counts.append(run_trials(clean(range(trials)), methods, *trial_options))
     if figure_trials:
         first, path = [some[0] for some in clean([0]).values()], results / "portraits.jsonl"
         drawn = [*METHODS_DRAWN, CLAIMS]
         left = artefacts_left(first, drawn, configs, device, path, searched_settings(tuned))
-        run_all(left, path, jobs, TrialProgress(len(left)))
+        progress = TrialProgress(len(left))
+        run_all(left, path, jobs, progress)
         variants = [f"gdpnet:discount-{value}" for value in figures.DISCOUNTS]
         variants += [f"gdpnet:epochs-{value}" for value in figures.EPOCHS]
-        run_trials(clean(range(figure_trials)), variants, *trial_options)
-        hidden = cases_of(names, "hidden-labels", figures.SHARES, range(figure_trials), data_dir=data_dir)
-        run_trials(hidden, list(TABLES["table2"]), *trial_options)
+        counts += [progress.counts, run_trials(clean(range(figure_trials)), variants, *trial_options)]
+        hidden = cases_of(
+            names, "hidden-labels", figures.SHARES, range(figure_trials), contents=contents, reading=reading
+        )
+        counts.append(run_trials(hidden, list(TABLES["table2"]), *trial_options))
+    return counts
 
 
 def _show(names: list[str], tables: list[str], results: Path, figures: Path | None) -> dict[str, Any]:
@@ -139,7 +152,12 @@ def _cell_record(cell: Cell) -> dict[str, Any]:
 
 
 def report(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder of records.")] = Path("results"),
+    results: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RESULTS", help="Folder of records, or a run folder.", autocompletion=completion.runs
+        ),
+    ] = Path("results"),
     out: Annotated[Path, opt.output("--out FILE", "HTML file to write.")] = Path("report.html"),
     markdown: Annotated[Path | None, opt.output("--markdown FILE", "Markdown file to write too.")] = None,
     figures: Annotated[
@@ -151,18 +169,44 @@ def report(
         ),
     ] = None,
 ) -> dict[str, Any]:
-    """Write a report with the tables, figures and settings of all recorded results."""
+    """Write a report with the tables, figures and settings of all recorded results.
+
+    For a run folder, write a report of that run: its graph, scores, curves, figures and settings.
+    """
     if not results.is_dir():
         raise ConfigError(f"there is no folder of records {results}")
 
-    from gdpnet.benchmark.paper.report import read_results, write_markdown, write_page
+    from gdpnet.benchmark.run_report import is_run
 
-    records = read_results(results)
-    if not records:
-        raise ConfigError(f"the folder {results} holds no record (*.jsonl)")
-    written = write_page(records, out, figures or out.parent / "figures")
-    if markdown is not None:
-        written += write_markdown(records, markdown, figures or markdown.parent / "figures")
+    pages = (out, markdown, figures)
+    written = _report_run(results, *pages) if is_run(results) else _report_records(results, *pages)
     paths = [str(path) for path in dict.fromkeys(written)]
     print("written: " + ", ".join(paths))
     return {"written": paths}
+
+
+def _report_records(results: Path, out: Path, markdown: Path | None, figures: Path | None) -> list[Path]:
+    """Write the report of all records of a folder; return the paths written."""
+    from gdpnet.benchmark.paper.report import has_results, read_results, write_markdown, write_page
+
+    records = read_results(results)
+    if not has_results(records):
+        raise ConfigError(
+            f"the folder {results} holds no record of a comparison (*.jsonl of robustness, tasks, tune or reproduce)"
+        )
+    written = write_page(records, out, figures or out.parent / "figures")
+    if markdown is not None:
+        written += write_markdown(records, markdown, figures or markdown.parent / "figures")
+    return written
+
+
+def _report_run(path: Path, out: Path, markdown: Path | None, figures: Path | None) -> list[Path]:
+    """Write the report of a run; return the paths written."""
+    from gdpnet.benchmark.run_report import read_run, write_run_markdown, write_run_page
+    from gdpnet.cli.runs import graph_of_run
+
+    report = read_run(path, *graph_of_run(path))
+    written = write_run_page(report, out, figures or out.parent / "figures")
+    if markdown is not None:
+        written += write_run_markdown(report, markdown, figures or markdown.parent / "figures")
+    return written

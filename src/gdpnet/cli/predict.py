@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from gdpnet.cli import options as opt
 from gdpnet.cli.describe import print_metrics
@@ -20,13 +20,28 @@ if TYPE_CHECKING:
     from gdpnet.inference.explain import Explanation
 
 
+_PARTS = ("train", "validation", "test")
+
+
+def _check_part(text: str) -> str:
+    """Refuse what is neither a part of a split nor three shares."""
+    if text not in _PARTS and not opt.is_shares(text):
+        raise ConfigError(f"--split must be {', '.join(_PARTS)} or shares such as 60/20/20, found '{text}'")
+    return text
+
+
 def evaluate(
     run: opt.RunPath,
     graph: opt.OptionalGraph = None,
     *,
     split: Annotated[
-        Literal["train", "validation", "test"],
-        opt.data("--split", "Nodes to score on (ignored for tasks without labels)."),
+        str,
+        opt.data(
+            "--split PART",
+            "Nodes to score on: train, validation or test, or the test nodes of shares such as 60/20/20 (ignored for "
+            "tasks without labels).",
+            callback=_check_part,
+        ),
     ] = "test",
     source: opt.GraphSource,
     device: opt.DeviceName = "auto",
@@ -39,9 +54,10 @@ def evaluate(
     from gdpnet.benchmark.evaluation import evaluate as evaluate_model
     from gdpnet.cli.runs import model_and_graph
 
-    model, loaded, name = model_and_graph(run, graph, device, source)
+    shares, part = (split, "test") if opt.is_shares(split) else (None, split)
+    model, loaded, name = model_and_graph(run, graph, device, source, shares)
     print_graph(name, loaded)
-    metrics = evaluate_model(model.predictor(loaded), split)
+    metrics = evaluate_model(model.predictor(loaded), part)
     print_metrics(metrics)
     return {"run": str(run), "graph": name} | metrics
 
@@ -50,6 +66,7 @@ def predict(
     run: opt.RunPath,
     graph: opt.OptionalGraph = None,
     *,
+    split: opt.RunSplit = None,
     source: opt.GraphSource,
     pairs: Annotated[
         Path | None,
@@ -78,7 +95,7 @@ def predict(
     from gdpnet.cli.runs import model_and_graph, node_numbers
     from gdpnet.inference.predictors import RegressionPredictor
 
-    model, loaded, name = model_and_graph(run, graph, device, source)
+    model, loaded, name = model_and_graph(run, graph, device, source, split)
     about = {"run": str(run), "graph": name, "out": str(out)}
     if pairs is not None or model.config_.task.kind == "links":
         count = _write_pairs(model, loaded, pairs, out)
@@ -103,6 +120,7 @@ def embed(
     run: opt.RunPath,
     graph: opt.OptionalGraph = None,
     *,
+    split: opt.RunSplit = None,
     source: opt.GraphSource,
     out: opt.ShardedOut = Path("embeddings.parquet"),
     nodes: opt.NodeIds = None,
@@ -119,7 +137,7 @@ def embed(
     from gdpnet.cli.runs import model_and_graph, node_numbers
     from gdpnet.inference.streaming import embed_to
 
-    model, loaded, name = model_and_graph(run, graph, device, source)
+    model, loaded, name = model_and_graph(run, graph, device, source, split)
     about = {"run": str(run), "graph": name, "out": str(out)}
     if shards:
         written = embed_to(
@@ -142,6 +160,7 @@ def denoise(
     run: opt.RunPath,
     graph: opt.OptionalGraph = None,
     *,
+    split: opt.RunSplit = None,
     source: opt.GraphSource,
     threshold: Annotated[
         float | None,
@@ -168,7 +187,7 @@ def denoise(
     from gdpnet.cli.runs import model_and_graph
     from gdpnet.inference.streaming import denoise_to
 
-    model, loaded, name = model_and_graph(run, graph, device, source)
+    model, loaded, name = model_and_graph(run, graph, device, source, split)
     about = {"run": str(run), "graph": name, "out": str(out)}
     options: dict[str, Any] = {"threshold": threshold, "symmetric": not one_way, "all_edges": all_edges}
     if shards:
@@ -186,13 +205,15 @@ def explain(
     run: opt.RunPath,
     graph: opt.GraphName,
     node: Annotated[str, opt.data("--node ID", "Id of the node.")],
+    *,
+    split: opt.RunSplit = None,
     source: opt.GraphSource,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
     """Show which neighbours of a node were kept, in order of the decisions, and what each contributed."""
     from gdpnet.cli.runs import model_and_graph
 
-    model, loaded, _ = model_and_graph(run, graph, device, source)
+    model, loaded, _ = model_and_graph(run, graph, device, source, split)
     found = model.explain(loaded, node)
     predicted = {
         "links": "neighbours predicted to be in community",

@@ -6,30 +6,28 @@ Imports torch, so commands import this module when they run.
 from __future__ import annotations
 
 import csv
-from dataclasses import asdict, replace
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from gdpnet._core.files import write_json
 from gdpnet.cli.options import GraphSource
-from gdpnet.config import Config
+from gdpnet.cli.output import note
+from gdpnet.config import Config, toml_text
 from gdpnet.data.datasets.known import DATASETS
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import Columns
-from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.data.io.open import open_graph
 from gdpnet.data.splits import ALL_TEST
 from gdpnet.data.validation import SPLITS, id_text
-from gdpnet.errors import ConfigError
+from gdpnet.errors import ConfigError, GDPNetError
 from gdpnet.estimator import GDPNet
-from gdpnet.inference.predictor import Predictor
-from gdpnet.training.checkpoint import RunFolder, check_same_graph, open_run
+from gdpnet.training.checkpoint import RunFolder, check_same_graph, extend_run, is_same_graph, open_run
 from gdpnet.training.data import part_for_scoring
 
 
@@ -48,6 +46,15 @@ def open_named(graph: str, source: GraphSource, split: str, seed: int, task: str
     )
 
 
+def open_as_trained(graph: str, source: GraphSource, about: Mapping[str, Any], task: str) -> Graph:
+    """Open the graph of a run with its split; without one if it had none, before splits were drawn."""
+    opened = open_named(graph, source, about.get("split", "paper"), about["seed"], task)
+    if about.get("draws_split"):
+        return opened
+    unsplit = replace(opened, split=torch.zeros_like(opened.split))
+    return unsplit if is_same_graph(about, unsplit) else opened
+
+
 def absolute_name(graph: str) -> str:
     """Return the name of a dataset unchanged, and a path as an absolute one."""
     known = graph in DATASETS or graph == "synthetic"
@@ -55,11 +62,12 @@ def absolute_name(graph: str) -> str:
 
 
 def model_and_graph(
-    path: Path, graph: str | None, device: str, source: GraphSource
+    path: Path, graph: str | None, device: str, source: GraphSource, split: str | None = None
 ) -> tuple[GDPNet, Graph, str]:
     """Open the model of a run and a graph, by default the run's own; return both and the name of the graph.
 
-    Unless the options say otherwise, edges are directed if they were when the run was trained.
+    Unless the options say otherwise, edges are directed if they were when the run was trained, and the run's own
+    graph has the split that it was trained with.
     """
     run = RunFolder(path)
     model = GDPNet.load(run.model, device=device)
@@ -68,11 +76,35 @@ def model_and_graph(
     )
     name = about["graph"] if graph is None else graph
     same = absolute_name(name) == about["graph"]
+    source, kind = source.or_from(about.get("source", {}), same_graph=same), model.config_.task.kind
+    if same and split is None:
+        opened = open_as_trained(name, source, about, kind)
+        return model, with_split_of(opened, run) if about.get("draws_split") else opened, name
     # all labelled nodes of another graph are new to the model, and score it
-    split, seed = (about.get("split", "paper"), about["seed"]) if same else (ALL_TEST, model.seed)
-    source = source.or_from(about.get("source", {}), same_graph=same)
-    opened = open_named(name, source, split, seed, model.config_.task.kind)
-    return model, with_split_of(opened, run) if same else opened, name
+    usual, seed = ("paper", about["seed"]) if same else (ALL_TEST, model.seed)
+    return model, open_named(name, source, split or usual, seed, kind), name
+
+
+def with_split_of(graph: Graph, run: RunFolder) -> Graph:
+    """Return a graph that was read without a split with that of a run, by node id."""
+    if not run.split.is_file():
+        return graph
+    with run.split.open(encoding="utf-8", newline="") as file:
+        known = {row["id"]: row["split"] for row in csv.DictReader(file)}
+    codes = [SPLITS.index(known.get(name, "none")) for name in id_text(graph.node_ids).tolist()]
+    return replace(graph, split=torch.tensor(codes, dtype=graph.split.dtype))
+
+
+def graph_of_run(path: Path) -> tuple[Graph | None, str]:
+    """Open the graph that a run was trained on; None and the reason if it is not there or has changed."""
+    _, settings, about = open_run(path)
+    try:
+        source = GraphSource().or_from(about.get("source", {}))
+        graph = open_as_trained(about["graph"], source, about, settings.task.kind)
+        check_same_graph(about, graph)
+    except (GDPNetError, OSError) as error:
+        return None, f"The graph of the run cannot be described: {error}."
+    return graph, ""
 
 
 def node_numbers(graph: Graph, ids: str | None, file: Path | None) -> Int[Tensor, "asked"] | None:
@@ -93,14 +125,54 @@ def node_numbers(graph: Graph, ids: str | None, file: Path | None) -> Int[Tensor
     return graph.numbers_of(names)
 
 
-def continue_run(out: Path, graph: str, source: GraphSource) -> tuple[RunFolder, Config, Graph, int]:
-    """Open a run to continue and its graph; return both with the settings and the seed."""
-    run, settings, about = open_run(out)
-    source = source.or_from(about.get("source", {}))
-    split, kind = about.get("split", "paper"), settings.task.kind
-    loaded = open_named(graph, source, split, about["seed"], kind)
+def continue_run(
+    out: Path,
+    graph: str,
+    source: GraphSource,
+    settings_from: Callable[[Config], Config],
+    given: Mapping[str, Any],
+) -> tuple[RunFolder, Config, Graph, int]:
+    """Open a run to continue and its graph; return both with the settings and the seed.
+
+    ``settings_from`` returns the settings that are asked for, from those of the run. They must be the run's, except
+    for more epochs; so must the ``given`` seed and split, if they are not None.
+    """
+    run, own, about = open_run(out)
+    asked = settings_from(own)
+    known = {"seed": about["seed"], "split": about.get("split", "paper")}
+    _check_same_settings(own, asked)
+    for name, value in given.items():
+        if value not in (None, known[name]):
+            raise ConfigError(
+                f"with --resume, --{name} must be that of the run, {known[name]}, found {value}; leave it out or "
+                "choose another --out"
+            )
+    loaded = open_as_trained(graph, source.or_from(about.get("source", {})), about, own.task.kind)
     check_same_graph(about, loaded)
-    return run, settings, loaded, about["seed"]
+    if asked != own:
+        extend_run(run, asked)
+    return run, asked, loaded, about["seed"]
+
+
+def _check_same_settings(own: Config, asked: Config) -> None:
+    """Refuse settings that differ from those of a run; more epochs are allowed."""
+    for section, values in asked.to_dict().items():
+        for key, value in values.items():
+            name, known = f"{section}.{key}", own.to_dict()[section][key]
+            if value == known or (name == "training.epochs" and value > known):
+                continue
+            raise ConfigError(
+                f"with --resume, {name} must be that of the run, {toml_text(known)}, found {toml_text(value)}; only "
+                "training.epochs may be larger: leave the setting out or choose another --out"
+            )
+
+
+def finished_metrics(run: RunFolder) -> dict[str, Any] | None:
+    """Return the scores of a run that is finished, None for one that is not."""
+    if not (run.metrics.is_file() and run.model.is_file()):
+        return None
+    metrics: dict[str, Any] = json.loads(run.metrics.read_text(encoding="utf-8"))
+    return metrics
 
 
 def part_to_score(graph: Graph, part: Graph, settings: Config, seed: int) -> Graph:
@@ -108,80 +180,8 @@ def part_to_score(graph: Graph, part: Graph, settings: Config, seed: int) -> Gra
     if part is graph:
         return graph
     train, validation = (part.nodes_in(name).numel() for name in ("train", "validation"))
-    print(
+    note(
         f"  note: training uses a sampled part of {part.num_nodes:,} nodes, with {train:,} training and "
         f"{validation:,} validation nodes (training.max_nodes)"
     )
     return part_for_scoring(graph, settings.training.max_nodes, settings.training.part_fan_out, seed)
-
-
-def save_run(model: GDPNet, graph: Graph, run: RunFolder, fit_seconds: float | None = None) -> dict[str, Any]:
-    """Write the model, its scores on a graph, its figures and suspected label errors; return the scores.
-
-    With the seconds of the fit, simple methods are scored beside the model.
-    """
-    from gdpnet.benchmark.evaluation import evaluate
-    from gdpnet.benchmark.figures import draw_run
-
-    model.save(run.model)
-    kind, predictor = model.config_.task.kind, model.predictor(graph)
-    metrics: dict[str, Any] = {"best_epoch": model.best_epoch_} | _validation_score(model)
-    metrics |= _report_suspected(model, run)
-    if kind in ("links", "clusters") or bool(graph.labelled[graph.nodes_in("test")].any()):
-        metrics |= evaluate(predictor)
-        if kind == "classification" and fit_seconds is not None:
-            metrics["check"] = _check(model, predictor, metrics, fit_seconds)
-    write_json(run.metrics, metrics)
-    _write_split(graph, run)
-    draw_run(predictor, run.figures)
-    return metrics
-
-
-def _check(
-    model: GDPNet, predictor: Predictor, metrics: dict[str, Any], fit_seconds: float
-) -> dict[str, Any]:
-    """Return simple methods beside the model, and what to be careful about."""
-    from gdpnet.benchmark.sanity import check_model, verdict
-
-    rows = check_model(model, predictor, "test", fit_seconds)
-    return {"methods": [asdict(row) for row in rows], "warnings": verdict(rows, metrics)}
-
-
-def _write_split(graph: Graph, run: RunFolder) -> None:
-    """Write the split of the labelled nodes, so that the run is always scored on the same ones."""
-    chosen = graph.split.bool()
-    if bool(chosen.any()):
-        names = np.array(SPLITS)[graph.split[chosen].numpy()]
-        write_table(pa.table({"id": id_text(graph.node_ids[chosen.numpy()]), "split": names}), run.split)
-
-
-def with_split_of(graph: Graph, run: RunFolder) -> Graph:
-    """Return a graph that was read without a split with that of a run, by node id."""
-    if not run.split.is_file():
-        return graph
-    with run.split.open(encoding="utf-8", newline="") as file:
-        known = {row["id"]: row["split"] for row in csv.DictReader(file)}
-    codes = [SPLITS.index(known.get(name, "none")) for name in id_text(graph.node_ids).tolist()]
-    return replace(graph, split=torch.tensor(codes, dtype=graph.split.dtype))
-
-
-def _validation_score(model: GDPNet) -> dict[str, float]:
-    """Return the validation score that the model was chosen by, under the name of its metric."""
-    metric, value = model.config_.training.metric, model.validation_f1_
-    names = {"links": "score", "regression": "r2"}
-    name = names.get(model.config_.task.kind, metric.removeprefix("micro_"))
-    return {f"validation_{name}": -value if metric == "log_loss" else value}
-
-
-def _report_suspected(model: GDPNet, run: RunFolder) -> dict[str, int]:
-    """Write and count the suspected label errors, if there are any."""
-    if not model.suspected_labels_:
-        return {}
-    table = pa.Table.from_pylist([one._asdict() for one in model.suspected_labels_])
-    write_table(table, run.suspected)
-    count = len(model.suspected_labels_)
-    print(
-        f"note: {count:,} training labels are suspected to be wrong and were not used after the warm-up, see "
-        f"{run.suspected} (training.label_error_gap)"
-    )
-    return {"suspected_labels": count}

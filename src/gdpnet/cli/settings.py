@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gdpnet.cli import completion
 from gdpnet.cli import options as opt
 from gdpnet.cli.output import print_table
 from gdpnet.config import Config, toml_text
@@ -15,7 +16,13 @@ from gdpnet.errors import ConfigError, nearest
 
 def settings(
     section: Annotated[
-        str | None, typer.Argument(metavar="SECTION", help="Section to show.", show_default="all sections")
+        str | None,
+        typer.Argument(
+            metavar="SECTION",
+            help="Section to show.",
+            show_default="all sections",
+            autocompletion=completion.sections,
+        ),
     ] = None,
     markdown: Annotated[bool, opt.flag(opt.OUTPUT, "--markdown", "Print Markdown tables.")] = False,
     as_json: opt.Json = False,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from gdpnet.cli import options as opt
 from gdpnet.cli.describe import print_classes, print_metrics
-from gdpnet.cli.output import EpochProgress, print_graph, print_table
+from gdpnet.cli.output import EpochProgress, note, print_graph, print_table
 from gdpnet.config import Config
 from gdpnet.errors import ConfigError, RunFolderError
 
@@ -34,7 +35,7 @@ def demo(
     graph = open_graph("synthetic", seed=seed)
     print_graph("synthetic", graph)
     if graph.truth is not None:
-        print(f"  {int(graph.truth.spurious.sum()):,} of the directed edges are spurious")
+        note(f"  {int(graph.truth.spurious.sum()):,} of the directed edges are spurious")
     with EpochProgress(settings.training.warmup + settings.training.epochs) as progress:
         model, metrics = run_demo(graph, settings, seed, device, progress)
     model.save(out / "model.safetensors")
@@ -55,7 +56,7 @@ def demo(
 def train(
     graph: opt.GraphName,
     *,
-    split: opt.SplitName = "paper",
+    split: opt.RunSplit = None,
     source: opt.GraphSource,
     task: opt.TaskOption = None,
     hops: opt.Hops = None,
@@ -64,7 +65,14 @@ def train(
     config: opt.ConfigFile = None,
     overrides: opt.Overrides = None,
     out: opt.RunFolderOut,
-    resume: Annotated[bool, opt.flag(opt.OUTPUT, "--resume", "Continue the run in --out.")] = False,
+    resume: Annotated[
+        bool,
+        opt.flag(
+            opt.OUTPUT,
+            "--resume",
+            "Continue the run in --out, or go on with more epochs after it is finished.",
+        ),
+    ] = False,
     check: Annotated[
         bool,
         opt.flag(
@@ -73,34 +81,44 @@ def train(
             "Score simple methods beside the model, in up to 20 % of its time.",
         ),
     ] = True,
-    seed: opt.Seed = 0,
+    seed: opt.RunSeed = None,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
     """Train a model on a graph and save it in a run folder, with its settings, history, scores and figures.
 
-    Interrupted training continues with --resume.
+    Interrupted training continues with the same command and --resume. With a larger training.epochs a finished run
+    goes on too.
     """
     changes: dict[str, dict[str, Any]] = {} if hops is None else {"policy": {"hops": hops}}
     changes |= {} if source.missing is None else {"features": {"missing": source.missing}}
     changes |= {} if class_weight is None else {"task": {"class_weight": class_weight}}
     changes |= {} if metric is None else {"training": {"metric": metric}}
-    if resume and (config is not None or overrides or task is not None or changes):
-        raise ConfigError(
-            "--resume continues with the run's own settings: leave out --config, --set, --task, --hops, --features, "
-            "--class-weight and --metric"
-        )
-    settings = Config() if resume else opt.config_of(graph, config, overrides, task, changes)
+    settings_from = partial(opt.config_of, graph, config, overrides, task, changes)
+    settings = Config() if resume and opt.check_run(out) else settings_from()
 
     from gdpnet._core.device import pick_device
-    from gdpnet.cli.runs import absolute_name, continue_run, open_named, part_to_score, save_run
+    from gdpnet.cli.runs import (
+        absolute_name,
+        continue_run,
+        finished_metrics,
+        open_named,
+        part_to_score,
+    )
+    from gdpnet.cli.saving import save_run
     from gdpnet.estimator import GDPNet
     from gdpnet.training.checkpoint import Checkpoint, create_run
     from gdpnet.training.fit_model import TASKS
 
     pick_device(device)
     if resume:
-        run, settings, loaded, seed = continue_run(out, graph, source)
+        run, settings, loaded, seed = continue_run(
+            out, graph, source, settings_from, {"seed": seed, "split": split}
+        )
+        if (metrics := finished_metrics(run)) is not None:
+            print_graph(graph, loaded)
+            return _print_run(run.path, graph, seed, metrics, ", finished before: nothing was changed")
     else:
+        seed, split = seed or 0, split or "paper"
         loaded = open_named(graph, source, split, seed, settings.task.kind)
         if source.missing is not None and loaded.has_features:
             raise ConfigError(
@@ -111,17 +129,31 @@ def train(
     # may refuse the graph, so it comes before a folder is made
     part = TASKS[settings.task.kind].part_of(loaded, settings, seed)
     if not resume:
-        run = create_run(out, settings, absolute_name(graph), loaded, seed, split, source.to_record())
+        run = create_run(
+            out, settings, absolute_name(graph), loaded, seed, split or "paper", source.to_record()
+        )
     print_graph(graph, loaded)
     print_classes(loaded)
     scored = part_to_score(loaded, part, settings, seed)
-    start = time.perf_counter()
-    with EpochProgress(settings.training.warmup + settings.training.epochs) as progress:
+    total, start = settings.training.warmup + settings.training.epochs, time.perf_counter()
+    with EpochProgress(total) as progress:
         model.fit(part, callbacks=[Checkpoint(run), progress])
+    if len(model.history_) < total:
+        note(
+            f"note: training stopped after epoch {len(model.history_)}: validation had not improved for "
+            f"{settings.training.patience} epochs (training.patience)"
+        )
     metrics = save_run(model, scored, run, time.perf_counter() - start if check else None)
+    return _print_run(run.path, graph, seed, metrics)
+
+
+def _print_run(
+    path: Path, graph: str, seed: int, metrics: dict[str, Any], remark: str = ""
+) -> dict[str, Any]:
+    """Print the scores and the folder of a run; return its record."""
     print_metrics(metrics)
-    print(f"run folder: {run.path}")
-    return {"run": str(run.path), "graph": graph, "seed": seed} | metrics
+    print(f"run folder: {path}{remark}")
+    return {"run": str(path), "graph": graph, "seed": seed} | metrics
 
 
 def _demo_rows(metrics: dict[str, Any]) -> list[tuple[Any, ...]]:

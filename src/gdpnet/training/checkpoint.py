@@ -56,6 +56,7 @@ def create_run(
         "graph": graph_name,
         "seed": seed,
         "split": split,
+        "draws_split": True,  # if the files have none; versions before did not
         "source": dict(source or {}),
         "version": __version__,
         "fingerprint": fingerprint(graph),
@@ -78,9 +79,20 @@ def open_run(path: Path) -> tuple[RunFolder, Config, dict[str, Any]]:
     return run, read_config(run.config), about
 
 
+def extend_run(run: RunFolder, config: Config) -> None:
+    """Let a run go on with settings that ask for more epochs; it is unfinished again."""
+    run.metrics.unlink(missing_ok=True)
+    write_text(run.config, config.to_toml())
+
+
+def is_same_graph(about: Mapping[str, Any], graph: Graph) -> bool:
+    """Return whether a run was trained on a graph."""
+    return bool(about.get("fingerprint") == fingerprint(graph))
+
+
 def check_same_graph(about: dict[str, Any], graph: Graph) -> None:
     """Refuse to resume a run on another graph."""
-    if about.get("fingerprint") != fingerprint(graph):
+    if not is_same_graph(about, graph):
         raise RunFolderError(
             f"the run was trained on another graph than this one (it was '{about.get('graph')}')"
         )

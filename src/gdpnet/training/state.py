@@ -60,6 +60,10 @@ class TrainingState:
             f"{whose}.{name}": value for whose in both for name, value in both[whose].state_dict().items()
         }
 
+    def forget_best(self) -> None:
+        """Drop the best weights: no epoch so far may be the best."""
+        self.best_f1, self.best_epoch, self.best, self.best_suggested = -1.0, 0, {}, None
+
     def remember_best(self, score: float) -> None:
         """Store a copy of the current weights as the best."""
         self.best_f1, self.best_epoch = score, self.epoch

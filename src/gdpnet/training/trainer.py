@@ -46,6 +46,8 @@ def train_epochs(
     """
     for callback in callbacks:
         callback.on_train_begin(state)
+    if state.best_epoch <= settled(config):  # a run that goes on with more epochs may settle later
+        state.forget_best()
     total = config.training.warmup + config.training.epochs
     while state.epoch < total and not is_over(state.history, state.best_epoch, config):
         state.epoch += 1

@@ -34,6 +34,7 @@ from gdpnet.cli import main
 from gdpnet.cli import paper as reproducing
 from gdpnet.cli.output import TrialProgress
 from gdpnet.config import shipped_config
+from gdpnet.data.datasets.known import DATASETS as KNOWN
 from helpers.small import FAST, noisy_graph, write_folder
 
 pytestmark = pytest.mark.slow  # nearly every test trains a model
@@ -290,14 +291,16 @@ def test_reproduce_prints_the_table_beside_the_paper_and_runs_what_is_missing(tm
         append_record(tmp_path / "robustness.jsonl", record)
     arguments = ["reproduce", "table2", "--datasets", "cora", "--results", str(tmp_path), "--json"]
     assert main([*arguments, "--report-only"]) == 0
-    said = capsys.readouterr().out
-    assert "GDPNet on cora: +0.050 against GCN" in said
-    answer = {row["method"]: row for row in json.loads(said.splitlines()[-1])["table2"]}
+    said = capsys.readouterr()
+    assert "GDPNet on cora: +0.050 against GCN" in said.err
+    answer = {row["method"]: row for row in json.loads(said.out)["table2"]}
     assert answer["gdpnet"]["mean"] == pytest.approx(0.87)
     assert answer["graphsage"]["failed"] == 1
     ran = []
     monkeypatch.setattr("gdpnet.benchmark.sweep.run_all", lambda trials, *rest: ran.extend(trials))
-    monkeypatch.setattr("gdpnet.cli.paper.refuse_untrainable", lambda *given: None)
+    monkeypatch.setattr("gdpnet.cli.paper.refuse_untrainable", lambda *given, **options: None)
+    known = {"cora": KNOWN["cora"].fingerprint}  # that of the records, which do not have one
+    monkeypatch.setattr("gdpnet.cli.paper.contents_of", lambda *given: known)
     assert main([*arguments, "--trials", "3"]) == 0
     wanted = {(trial.setting.seed, method) for trial in ran for method in trial.methods}
     assert (0, "gdpnet") not in wanted
@@ -328,7 +331,7 @@ def test_progress_is_printed_for_every_kind_of_record(artefacts, capsys):
     told([artefacts[0]])
     told([trial("gcn", 0.5, rate=1.0)])
     told([trial("gcn", None)])
-    lines = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().err.splitlines()
     assert [line.split("] ")[1] for line in lines[1:]] == [
         "cora random-links 1 seed 0 gcn: 0.5000",
         "cora random-links 0 seed 0 gcn: failed: it broke",
@@ -344,7 +347,8 @@ def test_scores_under_another_noise_do_not_count_in_a_table():
 def test_figures_plan_artefacts_variants_and_shares(tmp_path, monkeypatch):
     ran = []
     monkeypatch.setattr("gdpnet.benchmark.sweep.run_all", lambda trials, *rest: ran.extend(trials))
-    monkeypatch.setattr(reproducing, "refuse_untrainable", lambda *given: None)
+    monkeypatch.setattr(reproducing, "refuse_untrainable", lambda *given, **options: None)
+    monkeypatch.setattr(reproducing, "contents_of", lambda *given: {})
     reproducing._run(["cora"], [], 0, 2, 1, tmp_path, "cpu", None)
     drawn = [one.method for one in ran if isinstance(one, Artefacts)]
     assert set(MAPPED) | {CLAIMS} <= set(drawn)

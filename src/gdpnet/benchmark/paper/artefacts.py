@@ -51,7 +51,8 @@ class Artefacts:
     def stub(self) -> Record:
         """Return the record without its metrics."""
         baseline = asdict(self._settings) if self.method in METHODS else self.config.to_dict()
-        about = {"kind": SWEEP.kind, "graph": self.setting.to_record()["graph"], "method": self.method}
+        about = {"kind": SWEEP.kind, **self.setting.to_record(), "method": self.method}
+        del about["noise"], about["rate"]
         return about | {"seed": self.setting.seed, "config": baseline}
 
     @property

@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from markdown_it import MarkdownIt
-
 from gdpnet._core.files import write_text
 from gdpnet.benchmark import robustness, tuning, unsupervised
 from gdpnet.benchmark.ablations import REFERENCE, VARIANTS
+from gdpnet.benchmark.page import inlined, linked, page_of, table_lines
 from gdpnet.benchmark.paper import artefacts
 from gdpnet.benchmark.paper.figures import SENTENCES, draw_all
 from gdpnet.benchmark.paper.tables import APART, NAMES, TABLES, TITLES, Table, make_table
 from gdpnet.benchmark.records import Record, read_records
 from gdpnet.benchmark.sweep import has_ended
-
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d5d9de; --soft: #f3f5f7; --bold: #0a5cad }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e4e7ea; --paper: #14171a; --line: #3a4047; --soft: #1e2327; --bold: #7db8f0 }
-  img { background: #fff; border-radius: 6px }
-}
-body { margin: 0 auto; max-width: 62rem; padding: 1rem; background: var(--paper); color: var(--ink);
-  font: 16px/1.5 system-ui, sans-serif }
-h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2.2rem }
-.wide { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums; min-width: 100% }
-th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: left; white-space: nowrap }
-td:first-child { min-width: 8rem; white-space: normal } td strong { color: var(--bold) }
-th { background: var(--soft) } small { opacity: .75; display: block }
-img { max-width: 100%; height: auto } p:has(img) { margin: 1.5rem 0 0 }
-p:has(img) + p { margin-top: 0; opacity: .85; font-size: .9rem }
-"""
-
-_HEAD = (
-    "<!doctype html><html lang=en><meta charset=utf-8><title>GDPNet: results</title>"
-    f'<meta name=viewport content="width=device-width, initial-scale=1"><style>{_STYLE}</style>\n'
-)
 
 
 @dataclass(frozen=True)
@@ -59,9 +34,17 @@ def read_results(folder: Path) -> list[Record]:
     return [record for path in sorted(folder.glob("*.jsonl")) for record in read_records(path)]
 
 
+def has_results(records: list[Record]) -> bool:
+    """Return whether some record is of an experiment that the report shows."""
+    sweeps = (robustness.SWEEP, unsupervised.SWEEP, tuning.SWEEP, artefacts.SWEEP)
+    return any(sweep.of(records) for sweep in sweeps)
+
+
 def grids_of(records: list[Record]) -> list[Grid]:
     """Return every table that is not empty."""
-    grids = [_paper_grid(make_table(name, records)) for name in TABLES]
+    tables = [make_table(name, records) for name in TABLES]
+    filled = [one for one in tables if any(cell.scores or cell.failed for cell in one.cells.values())]
+    grids = [_paper_grid(table) for table in filled]
     grids += _robustness_grids(robustness.summarise(records))
     rows = unsupervised.summarise(records)
     places = sorted({(row.task, row.graph, row.noise) for row in rows})
@@ -253,23 +236,15 @@ def _settings_grid(records: list[Record]) -> Grid:
 def write_page(records: list[Record], out: Path, figures: Path) -> list[Path]:
     """Draw the figures into a folder and write the HTML page, with the figures embedded; return the paths written."""
     pictures = draw_all(records, figures)
-    links = {
-        path: f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}" for path in pictures
-    }
-    page = MarkdownIt("commonmark", {"html": False}).enable("table").render(_markdown(records, links))
-    page = re.sub(r"&lt;br&gt;(.*?)</td>", r"<small>\1</small></td>", page)  # the only HTML in the Markdown
-    page = page.replace("<table>", "<div class=wide><table>").replace("</table>", "</table></div>")
-    write_text(out, f"{_HEAD}{page}</html>\n")
+    links = {path: inlined(path) for path in pictures}
+    write_text(out, page_of(_markdown(records, links), "GDPNet: results"))
     return [out, *pictures]
 
 
 def write_markdown(records: list[Record], out: Path, figures: Path) -> list[Path]:
     """Draw the figures into a folder and write the Markdown that links to them; return the paths written."""
     pictures = draw_all(records, figures)
-    links = {
-        path: (path.relative_to(out.parent) if path.is_relative_to(out.parent) else path).as_posix()
-        for path in pictures
-    }
+    links = {path: linked(path, out) for path in pictures}
     write_text(out, _markdown(records, links))
     return [out, *pictures]
 
@@ -278,9 +253,11 @@ def _markdown(records: list[Record], pictures: dict[Path, str]) -> str:
     lines = ["# Results", "", _about(records), ""]
     for grid in grids_of(records):
         lines += [f"## {grid.title}", "", grid.about, ""]
-        lines += ["| " + " | ".join(grid.columns) + " |", "|" + "---|" * len(grid.columns)]
-        lines += ["| " + " | ".join(row) + " |" for row in grid.rows]
-        lines += ["", *(f"- {note}" for note in grid.notes), *([""] if grid.notes else [])]
+        lines += [
+            *table_lines(grid.columns, grid.rows),
+            *(f"- {note}" for note in grid.notes),
+            *([""] if grid.notes else []),
+        ]
     lines += ["## Figures", ""] if pictures else []
     for path, link in pictures.items():
         lines += [f"![{SENTENCES[path.name]}]({link})", "", SENTENCES[path.name], ""]

@@ -9,9 +9,10 @@ from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.data.datasets.known import DATASETS, check_name
 from gdpnet.data.datasets.synthetic import synthetic_graph
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
 from gdpnet.data.io.files import read_graph
-from gdpnet.data.splits import ALL_TEST, USUAL_SHARES, has_split, parse_shares, with_split
+from gdpnet.data.splits import USUAL_SHARES, has_split, parse_shares, with_split
 
 
 def open_graph(
@@ -28,23 +29,37 @@ def open_graph(
 ) -> Graph:
     """Open a dataset by its name, the synthetic graph by ``synthetic``, or files by their path.
 
-    Files without a split get one, stratified by class: ``split`` has its shares in percent, such as ``60/20/20``.
-    For the task ``regression`` labels are read as numbers.
+    The split is ``paper``, that of the dataset or of the files, ``random``, or shares such as ``60/20/20``. Files
+    with labels and without a split get one of 60/20/20, class by class. For the task ``regression`` labels
+    are read as numbers.
     """
     check_name(name)
+    shares = None if split in ("paper", "random") else parse_shares(split)
     if name == "synthetic":
-        return synthetic_graph(seed=seed)
-    if name in DATASETS:
-        return load_dataset(name, data_dir, split=split, seed=seed)
-    how: dict[str, Any] = {"columns": columns, "directed": directed}
-    how |= {"weights": weights, "drop_unknown": drop_unknown}
-    graph = read_graph(Path(name), **how, task=task)
-    if has_split(graph) or not bool(graph.labelled.any()):
+        graph = synthetic_graph(seed=seed)
+    elif name in DATASETS:
+        graph = load_dataset(name, data_dir, split="paper" if shares else split, seed=seed)
+    else:
+        how: dict[str, Any] = {"columns": columns, "directed": directed}
+        how |= {"weights": weights, "drop_unknown": drop_unknown}
+        graph = read_graph(Path(name), **how, task=task)
+        if split == "random" or (shares is None and not has_split(graph)):
+            shares = USUAL_SHARES
+    if shares is None or not bool(graph.labelled.any()):
         return graph
-    shares = parse_shares(split) if "/" in split else USUAL_SHARES
-    graph = with_split(graph, shares, seed)
-    if split == ALL_TEST:
-        return graph.with_notes("no split is given: all labelled nodes test")
-    return graph.with_notes(
-        "no split is given: {:.0%} of the labelled nodes train, {:.0%} validate, {:.0%} test".format(*shares)
-    )
+    return _split_by(graph, shares, seed)
+
+
+def content_of(name: str, *, data_dir: Path | None = None, **how: Any) -> str | None:
+    """Return the fingerprint of a graph as it is read, before a split is drawn; None for the synthetic graph."""
+    if name == "synthetic":
+        return None
+    return fingerprint(load_dataset(name, data_dir) if name in DATASETS else read_graph(Path(name), **how))
+
+
+def _split_by(graph: Graph, shares: tuple[float, float, float], seed: int) -> Graph:
+    """Return the graph with a split by shares, which is noted."""
+    split = with_split(graph, shares, seed)
+    counts = ", ".join(f"{split.nodes_in(part).numel():,} {part}" for part in ("train", "validation", "test"))
+    text = "/".join(f"{100 * share:g}" for share in shares)
+    return split.with_notes(f"split {text} of the labelled nodes, class by class, with seed {seed}: {counts}")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gdpnet._core.device import has_numba
-from gdpnet.errors import GDPNetError
+from gdpnet.errors import WorkError
 from gdpnet.selection.episodes import Encoded, Episodes, View
 from gdpnet.selection.play import DIVERGED, Play, Slots, allocate_slots, neighbour_halves
 from gdpnet.selection.policy import SCORE_BOUND, Policy
@@ -93,7 +93,7 @@ def play_numba(policy: Policy, view: View, episodes: Episodes, encoded: Encoded,
 
     # products with zeros are left out, which would hide a NaN
     if not bool(policy.target_weight.isfinite().all()):
-        raise GDPNetError(DIVERGED)
+        raise WorkError(DIVERGED)
     slots = allocate_slots(episodes)
     out = Slots(*[_array(column) for column in slots])  # the same memory
     inputs = _inputs(policy, view, episodes, encoded, play), out
@@ -104,7 +104,7 @@ def play_numba(policy: Policy, view: View, episodes: Episodes, encoded: Encoded,
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             finite = all(list(pool.map(lambda *cut: play_range(*cut, *inputs), cuts[:-1], cuts[1:])))
     if not finite:
-        raise GDPNetError(DIVERGED)
+        raise WorkError(DIVERGED)
     return slots
 
 

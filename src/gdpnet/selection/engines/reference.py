@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gdpnet._core.csr import sum_by_owner
 from gdpnet._core.random import gumbels, uniforms
-from gdpnet.errors import GDPNetError
+from gdpnet.errors import WorkError
 from gdpnet.selection.episodes import Encoded, Episodes, View
 from gdpnet.selection.play import DIVERGED, Play, Slots, allocate_slots, neighbour_halves, rows_at_once
 from gdpnet.selection.policy import Policy, agreement
@@ -157,7 +157,7 @@ def _draw(batch: _Batch) -> _Draw:
     place = (perturbed >= best.index_select(0, owner)).nonzero().flatten()
     place = _first_of_each(place, owner.index_select(0, place))
     if place.numel() + ended.numel() < int(remaining.count_nonzero()):
-        raise GDPNetError(DIVERGED)
+        raise WorkError(DIVERGED)
     return _Draw(place, owner.index_select(0, place), open_.index_select(0, place), ended, weight)
 
 

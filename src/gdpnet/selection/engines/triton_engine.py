@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet._core.device import has_triton
-from gdpnet.errors import GDPNetError
+from gdpnet.errors import WorkError
 from gdpnet.selection.episodes import Encoded, Episodes, View
 from gdpnet.selection.play import DIVERGED, Play, Slots, allocate_slots, neighbour_halves
 from gdpnet.selection.policy import Policy
@@ -65,7 +65,7 @@ def play_triton(policy: Policy, view: View, episodes: Episodes, encoded: Encoded
             BLOCK=size, TILE=_TILE, WEIGHTED=weighted, **constants, num_warps=4,
         )  # fmt: skip
     if not bool(torch.isfinite(slots.scores).all()):
-        raise GDPNetError(DIVERGED)
+        raise WorkError(DIVERGED)
     return slots
 
 
@@ -90,7 +90,7 @@ def play_shared(
         )  # fmt: skip
     total = probability.sum(dim=0)
     if not bool(torch.isfinite(total).all()):
-        raise GDPNetError(DIVERGED)
+        raise WorkError(DIVERGED)
     return total, kept.sum(dim=0, dtype=torch.float32)
 
 

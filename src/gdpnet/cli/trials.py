@@ -1,0 +1,116 @@
+"""Trials of the commands that compare methods: the graphs that they ask for, by content, and what is left to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gdpnet.cli.output import TrialProgress, note
+from gdpnet.config import Config
+from gdpnet.data.datasets.known import DATASETS, check_name
+
+if TYPE_CHECKING:
+    from gdpnet.benchmark.cases import Setting
+
+
+def check_names(names: list[str]) -> None:
+    """Refuse names that are neither datasets nor paths."""
+    for name in names:
+        check_name(name)
+
+
+def contents_of(
+    names: list[str], reading: Mapping[str, Any], *, report_only: bool = False
+) -> dict[str, str | None]:
+    """Return the fingerprint of each graph; of those that are on this machine if results are only reported."""
+    from gdpnet.data.io.open import content_of
+
+    known = [name for name in names if not report_only or (name not in DATASETS and Path(name).exists())]
+    return {name: content_of(name, **reading) for name in known}
+
+
+def cases_of(
+    names: list[str],
+    noise: str,
+    rates: Iterable[float],
+    seeds: Iterable[int],
+    split: str = "paper",
+    contents: Mapping[str, str | None] | None = None,
+    reading: Mapping[str, Any] | None = None,
+) -> dict[str, tuple[Setting, ...]]:
+    """Return the perturbed graphs of each dataset, one per rate and seed.
+
+    ``contents`` are the fingerprints of the graphs, and ``reading`` says how their files are read.
+    """
+    from gdpnet.benchmark.cases import Setting
+
+    each, how = list(product(rates, seeds)), reading or {}
+    return {
+        name: tuple(
+            Setting(name, split, noise, rate, seed, **how, content=(contents or {}).get(name))
+            for rate, seed in each
+        )
+        for name in names
+    }
+
+
+def asked_of(cases: dict[str, tuple[Setting, ...]]) -> dict[str, str | None]:
+    """Return the content that is asked for by the name of its graph in records."""
+    known = (some[0] for some in cases.values() if some[0].content is not None)
+    return {setting.to_record()["graph"]: setting.content for setting in known}
+
+
+def say_left_alone(path: Path, contents: dict[str, str | None]) -> None:
+    """Note how many records of a file are of another content than the graphs have now."""
+    from gdpnet.benchmark.records import of_content, read_records
+
+    records = read_records(path)
+    if other := len(records) - len(of_content(records, contents)):
+        note(
+            f"note: {other:,} records in {path} are of another content of the same graph (other edges, features, "
+            "labels or split); they are left alone and not reported"
+        )
+
+
+def refuse_untrainable(cases: Iterable[tuple[Setting, ...]], device: str, *, scored: bool = False) -> None:
+    """Refuse a missing device, and a graph that no method can be trained or ``scored`` on, before anything runs."""
+    from gdpnet._core.device import pick_device
+    from gdpnet.benchmark.cases import open_case
+    from gdpnet.benchmark.evaluation import scored_nodes
+    from gdpnet.training.data import cut_for_training
+
+    pick_device(device)
+    for setting, *_ in cases:
+        graph = open_case(setting)
+        cut_for_training(graph, setting.seed)
+        if scored:
+            scored_nodes(graph)
+
+
+def run_trials(
+    cases: dict[str, tuple[Setting, ...]],
+    methods: list[str],
+    configs: dict[str, Config],
+    tuned: Path,
+    records: Path,
+    jobs: int,
+    device: str,
+) -> dict[str, Any]:
+    """Run the trials that a file of records lacks, each baseline with the settings that were found for it.
+
+    Returns how many were run and why some failed.
+    """
+    from gdpnet.benchmark.robustness import plan
+    from gdpnet.benchmark.sweep import run_all
+    from gdpnet.benchmark.tuning import searched_settings
+
+    found, units = searched_settings(tuned, asked_of(cases)), []
+    for name, some in cases.items():
+        graph = some[0].to_record()["graph"]
+        searched = {method: one for (place, method), one in found.items() if place == graph}
+        units += plan(some, methods, configs[name], device, records, searched)
+    progress = TrialProgress(len(units))
+    run_all(units, records, jobs, progress)
+    return progress.counts
