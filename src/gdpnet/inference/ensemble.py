@@ -39,6 +39,9 @@ class HeadWeights(NamedTuple):
         return HeadWeights(self.aggregator * (1.0 - weight), self.hopwise * (1.0 - weight), weight)
 
 
+_NO_HEAD = HeadWeights(0.0, 0.0, 0.0)._asdict()
+
+
 class Ensemble:
     """Class probabilities are the weighted mean over the heads; embeddings are those of one head.
 
@@ -96,28 +99,38 @@ class Ensemble:
         probabilities: Float[Tensor, "targets classes"],
         selected: Selected,
         targets: Int[Tensor, "targets"],
-        isolated: int | None = None,
     ) -> Float[Tensor, "targets classes"]:
-        """Mix the GCN head's probabilities into those of the others; a node may be isolated for it."""
+        """Mix the GCN head's probabilities into those of the others."""
         gcn = self.networks.gcn
         if gcn is None or not self.uses_gcn:
             return probabilities
-        adjacency = cleaned_adjacency(selected, self.threshold, isolated)
+        adjacency = cleaned_adjacency(selected, self.threshold)
         found = gcn.to_probabilities(selected.prepared.features, adjacency)[targets]
         return torch.lerp(probabilities, found, self.weights.gcn)
 
+    def by_head(
+        self, selected: Selected, targets: Int[Tensor, "targets"], mode: str
+    ) -> dict[str, Float[Tensor, "targets classes"]]:
+        """Return the class probabilities of some targets by each head that has a weight, under the head's name."""
+        return {
+            name: Ensemble(self.networks, HeadWeights(**(_NO_HEAD | {name: 1.0})), self.threshold).probabilities(
+                selected, targets, mode
+            )
+            for name, weight in self.weights._asdict().items()
+            if weight > 0
+        }
 
-def cleaned_adjacency(chosen: Selected, threshold: float, isolated: int | None = None) -> NormalisedAdjacency:
-    """Return the adjacency matrix of the cleaned graph, normalised; candidates beyond neighbours are not in it.
 
-    The edges of a node that is ``isolated`` are left out.
-    """
+def cleaned_weight(chosen: Selected, threshold: float) -> Float[Tensor, "edges"]:
+    """Return the weight of each edge in the cleaned graph; candidates beyond neighbours are not in it."""
     prepared = chosen.prepared
     probability = prepared.symmetrise(chosen.probability)
-    weight = prepared.weighed(edge_weights(probability, threshold)) * prepared.linked
-    if isolated is not None:
-        touches = (prepared.block_target == isolated) | (prepared.neighbour == isolated)
-        weight = torch.where(touches, 0.0, weight)
+    return prepared.weighed(edge_weights(probability, threshold)) * prepared.linked
+
+
+def cleaned_adjacency(chosen: Selected, threshold: float) -> NormalisedAdjacency:
+    """Return the adjacency matrix of the cleaned graph, normalised."""
+    prepared, weight = chosen.prepared, cleaned_weight(chosen, threshold)
     return NormalisedAdjacency.of(prepared.row_ptr, prepared.neighbour, weight)
 
 
