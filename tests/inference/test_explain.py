@@ -19,7 +19,7 @@ from gdpnet.inference.explanation import Explanation
 from gdpnet.inference.prefixes import prefix_lengths, prefix_probabilities
 from gdpnet.inference.select import edges_of
 from gdpnet.inference.threshold import Choice
-from gdpnet.training import tasks
+from gdpnet.training import heads
 from gdpnet.training.fit_gcn_head import fit_gcn
 from gdpnet.training.fit_hopwise_head import HeadScore, fit_hopwise
 from helpers.small import FAST, fitted, noisy_graph
@@ -61,9 +61,9 @@ def with_all_heads(graph: Graph, config: Config = HEADS, threshold: float = 0.5)
         return replace(fit_gcn(*arguments), gains=1, losses=0, quality_before=-1.0)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks, "fit_hopwise", hopwise)
-        patch.setattr(tasks, "fit_gcn", gcn)
-        patch.setattr(tasks, "choose_threshold", lambda *_, **__: Choice(threshold))
+        patch.setattr(heads, "fit_hopwise", hopwise)
+        patch.setattr(heads, "fit_gcn", gcn)
+        patch.setattr(heads, "choose_threshold", lambda *_, **__: Choice(threshold))
         model = fitted(graph, config)
     assert min(model.trained_.weights) > 0
     return model
@@ -276,9 +276,7 @@ def test_an_explanation_becomes_a_data_frame_if_pandas_is_there(model, graph):
 # --- real graphs ---
 
 
-@pytest.mark.skipif(
-    "GDPNET_DATA" not in os.environ, reason="GDPNET_DATA does not say where the datasets are"
-)
+@pytest.mark.skipif("GDPNET_DATA" not in os.environ, reason="GDPNET_DATA does not say where the datasets are")
 @pytest.mark.parametrize(
     ("name", "every"), [("cora", 1), ("citeseer", 12), ("pubmed", 400)], ids=["cora", "citeseer", "pubmed"]
 )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from gdpnet.data.graph import Graph
+    from gdpnet.training.callbacks import Step
     from gdpnet.training.state import Epoch
 
 
@@ -97,42 +98,60 @@ def print_scores(title: str, rows: list[Any], order: Iterable[str], measure: str
 
 
 class EpochProgress:
-    """Show the epochs of a training: a progress bar on a terminal, one line per epoch elsewhere."""
+    """Show a training: a progress bar of epochs on a terminal, one line per epoch elsewhere; one line per step.
+
+    The line of a step begins when the step does, and ends with its result and its time.
+    """
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.bar: Progress | None = None
 
     def __enter__(self) -> EpochProgress:
-        if sys.stdout.isatty():
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self.bar = Progress(
-                TextColumn("epoch {task.completed}/{task.total}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.description}"),
-                TimeRemainingColumn(),
-            )
-            self.task = self.bar.add_task("", total=self.total)
-            self.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stop_bar()
+
+    def _stop_bar(self) -> None:
         if self.bar is not None:
             self.bar.stop()
+            self.bar = None
+
+    def _start_bar(self) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.bar = Progress(
+            TextColumn("epoch {task.completed}/{task.total}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+        )
+        self.task = self.bar.add_task("", total=self.total)
+        self.bar.start()
 
     def __call__(self, epoch: Epoch) -> None:
         """Show one epoch."""
         line = (
-            f"loss {epoch.loss:.3f}  validation F1 {text_of(epoch.validation_f1)}  reward {epoch.reward:+.4f}  "
-            f"kept {epoch.kept_share:.2f}  KL {epoch.kl:.4f}"
+            f"loss {epoch.loss:.3f}  aggregator alone, validation F1 {text_of(epoch.validation_f1)}  "
+            f"reward {epoch.reward:+.4f}  kept {epoch.kept_share:.2f}  KL {epoch.kl:.4f}"
         )
         if epoch.injected_auc is not None:
             line += f"  injected-edge AUC {epoch.injected_auc:.3f}"
+        if self.bar is None and sys.stdout.isatty():
+            self._start_bar()
         if self.bar is not None:
             self.bar.update(self.task, completed=epoch.epoch, description=line)
         else:
             print(f"epoch {epoch.epoch}/{self.total}  {line}", flush=True)
+
+    def on_step(self, step: Step) -> None:
+        """Say that a step begins, or how it ended."""
+        self._stop_bar()
+        if step.result is None:
+            print(f"{step.doing} ... ", end="", flush=True)
+        else:
+            print(f"{step.result} ({step.seconds or 0.0:.1f} s)", flush=True)
 
 
 class TrialProgress:

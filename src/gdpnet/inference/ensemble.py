@@ -23,12 +23,20 @@ _EDGES_AT_ONCE = 1 << 17
 _TARGETS_AT_ONCE = 1 << 14
 
 
+HEAD_NAMES = {"aggregator": "aggregator", "hopwise": "hop-wise head", "gcn": "GCN head"}
+"""The heads as they are called in text."""
+
+
 class HeadWeights(NamedTuple):
     """The weight of each head in the ensemble; they add up to one."""
 
     aggregator: float = 1.0
     hopwise: float = 0.0
     gcn: float = 0.0
+
+    def __str__(self) -> str:
+        named = {HEAD_NAMES[name]: weight for name, weight in self._asdict().items() if weight > 0}
+        return ", ".join(f"{name} {weight:.2f}" for name, weight in named.items())
 
     def with_hopwise(self, share: float) -> HeadWeights:
         """Give the hop-wise head a share of the aggregator's weight."""
@@ -113,9 +121,9 @@ class Ensemble:
     ) -> dict[str, Float[Tensor, "targets classes"]]:
         """Return the class probabilities of some targets by each head that has a weight, under the head's name."""
         return {
-            name: Ensemble(self.networks, HeadWeights(**(_NO_HEAD | {name: 1.0})), self.threshold).probabilities(
-                selected, targets, mode
-            )
+            name: Ensemble(
+                self.networks, HeadWeights(**(_NO_HEAD | {name: 1.0})), self.threshold
+            ).probabilities(selected, targets, mode)
             for name, weight in self.weights._asdict().items()
             if weight > 0
         }

@@ -103,7 +103,9 @@ def _contributions(
     return states.diff()[group] * part / torch.zeros_like(states[1:]).index_add_(0, group, part)[group]
 
 
-def _links(model: TrainedModel, selected: Selected, graph: Graph, edge: Int[Tensor, "degree"]) -> dict[str, Any]:
+def _links(
+    model: TrainedModel, selected: Selected, graph: Graph, edge: Int[Tensor, "degree"]
+) -> dict[str, Any]:
     """Return what was decided on some edges, their distance and their weight."""
     prepared, count = selected.prepared, edge.numel()
     both, reverse = prepared.symmetrise(selected.probability)[edge], prepared.reverse_edge[edge]

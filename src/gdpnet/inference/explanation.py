@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import Any
 
 from gdpnet.errors import ConfigError
+from gdpnet.inference.ensemble import HEAD_NAMES
 
 _MOST_ROWS = 40
 """Neighbours that the text of an explanation lists; all of them are in its decisions."""
-
-_HEADS = {"aggregator": "aggregator", "hopwise": "hop-wise head", "gcn": "GCN head"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Head:
     predicted: str
 
     def __str__(self) -> str:
-        return f"{_HEADS[self.name]} {self.weight:.2f} x {self.probability:.3f}"
+        return f"{HEAD_NAMES[self.name]} {self.weight:.2f} x {self.probability:.3f}"
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,9 @@ class Explanation:
             f"{self.probability:.3f} = " + " + ".join(str(head) for head in self.heads),
             f"the cleaned graph keeps {kept:,} of {edges:,} edges (keep probability of at least {self.threshold:g})",
         ]
-        return lines + (["the greedy episode ended before all neighbours were reached"] if self.ended_early else [])
+        return lines + (
+            ["the greedy episode ended before all neighbours were reached"] if self.ended_early else []
+        )
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return header and rows of the decisions as text; distances and weights only if they say anything."""
@@ -154,7 +156,7 @@ class Explanation:
     def to_pandas(self) -> Any:
         """Return a data frame with one row per neighbour."""
         try:
-            import pandas
+            pandas = import_module("pandas")
         except ModuleNotFoundError as error:
             raise ConfigError("to_pandas needs pandas: pip install pandas, or use to_dict") from error
         return pandas.DataFrame(self.to_dict()["decisions"])
