@@ -54,7 +54,7 @@ def test_train_prints_the_graph_each_epoch_and_the_scores(base, tmp_path, capsys
     assert "training 40, validation 16, test 24" in out
     epochs = [line for line in out.splitlines() if line.startswith("epoch ")]
     assert [line.split()[1] for line in epochs] == ["1/3", "2/3", "3/3"]
-    for word in ("loss", "validation F1", "reward", "kept", "KL"):
+    for word in ("loss", "aggregator alone, validation F1", "reward", "kept", "KL"):
         assert all(word in line for line in epochs)
     record = last_record(out)
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())

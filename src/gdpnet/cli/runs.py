@@ -107,6 +107,7 @@ def save_run(model: GDPNet, graph: Graph, run: RunFolder) -> dict[str, Any]:
     from gdpnet.benchmark.evaluation import evaluate
     from gdpnet.benchmark.figures import draw_run
 
+    print("scoring the model and drawing its figures ...", flush=True)
     model.save(run.model)
     kind, predictor = model.config_.task.kind, model.predictor(graph)
     validation = "validation_score" if kind == "links" else "validation_f1"

@@ -47,9 +47,6 @@ class HeadWeights(NamedTuple):
         return HeadWeights(self.aggregator * (1.0 - weight), self.hopwise * (1.0 - weight), weight)
 
 
-_NO_HEAD = HeadWeights(0.0, 0.0, 0.0)._asdict()
-
-
 class Ensemble:
     """Class probabilities are the weighted mean over the heads; embeddings are those of one head.
 
@@ -101,7 +98,6 @@ class Ensemble:
         found = self.local(selected.prepared, targets, selected.weight(mode))[1]
         return self.add_gcn(found, selected, targets)
 
-    @torch.no_grad()
     def add_gcn(
         self,
         probabilities: Float[Tensor, "targets classes"],
@@ -109,24 +105,40 @@ class Ensemble:
         targets: Int[Tensor, "targets"],
     ) -> Float[Tensor, "targets classes"]:
         """Mix the GCN head's probabilities into those of the others."""
+        found = self._by_gcn(selected, targets)
+        return probabilities if found is None else torch.lerp(probabilities, found, self.weights.gcn)
+
+    @torch.no_grad()
+    def _by_gcn(
+        self, selected: Selected, targets: Int[Tensor, "targets"]
+    ) -> Float[Tensor, "targets classes"] | None:
+        """Return the GCN head's probabilities, None if it has no part in predictions."""
         gcn = self.networks.gcn
         if gcn is None or not self.uses_gcn:
-            return probabilities
+            return None
         adjacency = cleaned_adjacency(selected, self.threshold)
-        found = gcn.to_probabilities(selected.prepared.features, adjacency)[targets]
-        return torch.lerp(probabilities, found, self.weights.gcn)
+        return gcn.to_probabilities(selected.prepared.features, adjacency)[targets]
 
     def by_head(
         self, selected: Selected, targets: Int[Tensor, "targets"], mode: str
     ) -> dict[str, Float[Tensor, "targets classes"]]:
         """Return the class probabilities of some targets by each head that has a weight, under the head's name."""
-        return {
-            name: Ensemble(
-                self.networks, HeadWeights(**(_NO_HEAD | {name: 1.0})), self.threshold
-            ).probabilities(selected, targets, mode)
-            for name, weight in self.weights._asdict().items()
-            if weight > 0
+        heads = {"aggregator": self.networks.aggregators, "hopwise": self.networks.hopwise}
+        found = {
+            name: aggregate(head, selected.prepared, targets, selected.weight(mode))[1]
+            for name, head in heads.items()
+            if head is not None and getattr(self.weights, name) > 0
         }
+        gcn = self._by_gcn(selected, targets)
+        return found if gcn is None else found | {"gcn": gcn}
+
+    def mix(self, heads: dict[str, Float[Tensor, "targets classes"]]) -> Float[Tensor, "targets classes"]:
+        """Return `probabilities` from what `by_head` returned."""
+        weights, first = self.weights, [heads[name] for name in ("aggregator", "hopwise") if name in heads]
+        found = first[0] if first else heads["gcn"]
+        if len(first) == 2:
+            found = torch.lerp(found, first[1], weights.hopwise / (weights.aggregator + weights.hopwise))
+        return torch.lerp(found, heads["gcn"], weights.gcn) if "gcn" in heads else found
 
 
 def cleaned_weight(chosen: Selected, threshold: float) -> Float[Tensor, "edges"]:

@@ -36,7 +36,8 @@ def explain_node(model: TrainedModel, selected: Selected, graph: Graph, node: in
     visits = _visit(model, prepared, node)
     edge = visits.edge
     asked = torch.cat([torch.tensor([node], device=edge.device), prepared.neighbour[edge].long()])
-    found = ensemble.probabilities(selected, asked, mode)
+    heads = ensemble.by_head(selected, asked, mode)
+    found = ensemble.mix(heads)
     explained = int(found[0].argmax())
     length = prefix_lengths(edge.numel(), edge.device)
     states = prefix_probabilities(ensemble, selected, node, edge, length, mode)[:, explained].double()
@@ -47,7 +48,6 @@ def explain_node(model: TrainedModel, selected: Selected, graph: Graph, node: in
     columns |= _nodes(model, graph, asked, found) | _likeness(graph, prepared, asked)
     rows = zip(*columns.values(), strict=True)
     label = int(graph.labels[node])
-    heads = ensemble.by_head(selected, asked[:1], mode)
     return Explanation(
         node=str(graph.node_ids[node]),
         predicted=str(model.named(found[:1].cpu().numpy())[0]),

@@ -51,8 +51,7 @@ class Decision:
     @property
     def evidence(self) -> str:
         """Return what node and neighbour have in common, in words."""
-        count = self.common_neighbours
-        shared = f"{count or 'no'} common neighbour{'' if count == 1 else 's'}"
+        shared = _count(self.common_neighbours, "common neighbour")
         return f"{shared}, feature cosine {self.cosine:.2f}, classes agree {self.agreement:.2f}"
 
 
@@ -108,14 +107,17 @@ class Explanation:
         }.get(self.task, "predicted")
         which = "" if self.explained == self.predicted else f", '{self.explained}'"
         known = "" if self.label is None else f" (label '{self.label}')"
-        total, count = sum(one.contribution for one in self.decisions), len(self.decisions)
+        total, others = (
+            sum(one.contribution for one in self.decisions),
+            _count(len(self.decisions), "neighbour"),
+        )
         edges = sum(one.distance == 1 for one in self.decisions)
         kept = sum(one.kept for one in self.decisions)
         lines = [
             f"node {self.node}: {said} '{self.predicted}'{which} with probability {self.probability:.3f}{known}",
-            f"{self.probability:.3f} = {self.probability_alone:.3f} alone {total:+z.3f} from {count:,} neighbours",
+            f"{self.probability:.3f} = {self.probability_alone:.3f} alone {total:+z.3f} from {others}",
             f"{self.probability:.3f} = " + " + ".join(str(head) for head in self.heads),
-            f"the cleaned graph keeps {kept:,} of {edges:,} edges (keep probability of at least {self.threshold:g})",
+            f"denoise keeps {kept:,} of {_count(edges, 'edge')} (threshold {self.threshold:g})",
         ]
         return lines + (
             ["the greedy episode ended before all neighbours were reached"] if self.ended_early else []
@@ -160,3 +162,7 @@ class Explanation:
         except ModuleNotFoundError as error:
             raise ConfigError("to_pandas needs pandas: pip install pandas, or use to_dict") from error
         return pandas.DataFrame(self.to_dict()["decisions"])
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -13,7 +13,6 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
 from gdpnet.data.schema import Columns
-from gdpnet.inference.ensemble import HeadWeights
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.networks import build_networks
 from gdpnet.representation.tasks import CLASSIFICATION, Task
@@ -63,7 +62,7 @@ def fit_model(
     score = state.best_f1 if found.score is None else found.score
     has_labels = config.task.kind in ("classification", "multi-label")
     if has_labels:
-        _report_ensemble(found.weights, score, steps)
+        _report_ensemble(str(found.weights), score, steps)
     return TrainedModel(
         config=config,
         seed=seed,
@@ -90,10 +89,10 @@ def _report_best(state: TrainingState, steps: Steps) -> None:
             step.result += f"; aggregator alone: validation F1 {state.best_f1:.3f}"
 
 
-def _report_ensemble(weights: HeadWeights, score: float, steps: Steps) -> None:
+def _report_ensemble(heads: str, score: float, steps: Steps) -> None:
     """Report which heads predict, and the validation score of all together."""
     with steps.run("ensemble", "weighing the heads") as step:
-        step.result = str(weights)
+        step.result = heads
         if isfinite(score):
             step.score = score
             step.result += f"; validation F1 {score:.3f}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from gdpnet._core.random import Key
 from gdpnet.config import Config
-from gdpnet.inference.ensemble import Ensemble, HeadWeights
+from gdpnet.inference.ensemble import Ensemble
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected
 from gdpnet.inference.threshold import Choice
@@ -15,18 +15,7 @@ from gdpnet.training.choose_threshold import choose_threshold
 from gdpnet.training.data import TrainingData
 from gdpnet.training.fit_gcn_head import fit_gcn, is_worth_gcn
 from gdpnet.training.fit_hopwise_head import fit_hopwise, is_worth_hopwise
-
-
-@dataclass(frozen=True)
-class Finalised:
-    """What was chosen after training. Networks that were fitted are part of the module that was handed over."""
-
-    threshold: Choice
-    weights: HeadWeights = field(default_factory=HeadWeights)
-    selects: bool = True
-    """Whether link prediction weights edges by their keep probability, rather than all alike."""
-    score: float | None = None
-    """The validation score of the final model, if it differs from that of the best epoch."""
+from gdpnet.training.state import Finalised
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from gdpnet.representation.propagation import LinkPredictor, inner_products
 from gdpnet.representation.tasks import Partners
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData
-from gdpnet.training.heads import Finalised
+from gdpnet.training.state import Finalised
 from gdpnet.training.unsupervised import UnlabelledTask
 
 

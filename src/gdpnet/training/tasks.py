@@ -19,8 +19,8 @@ from gdpnet.inference.select import Selected, select
 from gdpnet.representation.tasks import CLASSIFICATION, MultiLabel, Task, label_names
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData, make_training_data, part_for_training
-from gdpnet.training.heads import Finalised, Heads
-from gdpnet.training.state import TrainingState
+from gdpnet.training.heads import Heads
+from gdpnet.training.state import Finalised, TrainingState
 
 
 @dataclass

@@ -37,8 +37,7 @@ from gdpnet.representation.infomax import Encoder, fit_encoder
 from gdpnet.representation.tasks import Clustering, Partners
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData, cut_into_folds
-from gdpnet.training.heads import Finalised
-from gdpnet.training.state import TrainingState
+from gdpnet.training.state import Finalised, TrainingState
 from gdpnet.training.tasks import TrainingTask
 
 
