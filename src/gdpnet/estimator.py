@@ -195,7 +195,10 @@ class GDPNet(BaseEstimator):
         return self.predictor(graph).denoise(threshold=threshold, symmetric=symmetric)
 
     def explain(self, graph: Graph, node: int | str) -> Explanation:
-        """Return the decisions on a node's neighbours, in order; the node is named by its id."""
+        """Explain the prediction of a node, named by its id: what each of its neighbours adds to the probability.
+
+        The explanation says what `predict_proba` and `denoise` say. ``print`` shows it as a table.
+        """
         return self.predictor(graph).explain(node)
 
     def save(self, path: str | Path) -> None:

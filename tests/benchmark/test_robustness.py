@@ -236,7 +236,7 @@ def test_a_network_that_fails_on_the_cleaned_graph_leaves_the_model_its_record(f
 def test_a_network_has_the_settings_found_on_cleaned_graphs_unless_no_edge_was_removed(
     folder, monkeypatch, threshold
 ):
-    monkeypatch.setattr("gdpnet.training.tasks.choose_threshold", lambda *_, **__: Choice(threshold))
+    monkeypatch.setattr("gdpnet.training.heads.choose_threshold", lambda *_, **__: Choice(threshold))
     searched = {name: Settings(width=width, epochs=2) for name, width in (("gcn", 5), ("gdpnet>gcn", 7))}
     trial = Trial(setting_of(folder), ("gdpnet>gcn",), FAST, "cpu", searched)
     [record] = trial.run()

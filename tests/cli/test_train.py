@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +55,7 @@ def test_train_prints_the_graph_each_epoch_and_the_scores(base, tmp_path, capsys
     assert "training 40, validation 16, test 24" in out
     epochs = [line for line in out.splitlines() if line.startswith("epoch ")]
     assert [line.split()[1] for line in epochs] == ["1/3", "2/3", "3/3"]
-    for word in ("loss", "validation F1", "reward", "kept", "KL"):
+    for word in ("loss", "aggregator alone, validation F1", "reward", "kept", "KL"):
         assert all(word in line for line in epochs)
     record = last_record(out)
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
@@ -62,6 +63,25 @@ def test_train_prints_the_graph_each_epoch_and_the_scores(base, tmp_path, capsys
     model = GDPNet.load(tmp_path / "run" / "model.safetensors", device="cpu")
     assert metrics["micro_f1"] == model.score(read_graph(base / "graph"))
     assert metrics["validation_f1"] == model.validation_f1_
+
+
+def test_train_prints_one_line_per_step_with_its_result_and_its_time(base, tmp_path, capsys):
+    heads = ("hopwise.use=true", "hopwise.steps=20", "gcn.use=true", "gcn.epochs=4", "gcn.min_validation=5")
+    words = [*train_words(base, tmp_path / "run"), *(f"--set={one}" for one in heads)]
+    lines = succeed(capsys, *words).splitlines()
+    steps = [line for line in lines if " ... " in line]
+    assert [line.partition(" ... ")[0] for line in steps] == [
+        "preparing the graph",
+        "choosing the epoch",
+        "deciding on every edge",
+        "choosing the threshold of the cleaned graph",
+        "fitting the hop-wise head",
+        "fitting the GCN head",
+        "weighing the heads",
+    ]
+    assert all(re.search(r" \(\d+\.\d s\)$", line) for line in steps)
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert f"validation F1 {metrics['validation_f1']:.3f} (" in steps[-1]
 
 
 def test_the_command_line_trains_what_python_trains_and_one_seed_makes_one_model(base, tmp_path, capsys):

@@ -18,7 +18,7 @@ from gdpnet.inference.select import Selected, keep_all, select
 from gdpnet.inference.threshold import Choice
 from gdpnet.representation.gcn import GCN, NormalisedAdjacency
 from gdpnet.representation.sparse import table_of
-from gdpnet.training import tasks
+from gdpnet.training import heads
 from gdpnet.training.data import make_training_data
 from gdpnet.training.fit_gcn_head import FittedGCN, fit_gcn, is_worth_gcn
 from gdpnet.training.fit_hopwise_head import HeadScore, fit_hopwise
@@ -39,7 +39,7 @@ KEY = Key.of(0)
 @pytest.fixture(autouse=True)
 def cleans(monkeypatch):
     """Clean with a threshold, so that decisions matter."""
-    monkeypatch.setattr(tasks, "choose_threshold", lambda *_, **__: Choice(0.5))
+    monkeypatch.setattr(heads, "choose_threshold", lambda *_, **__: Choice(0.5))
 
 
 def always_accepted(monkeypatch, accepted: bool = True) -> list[FittedGCN]:
@@ -50,7 +50,7 @@ def always_accepted(monkeypatch, accepted: bool = True) -> list[FittedGCN]:
         every.append(fit_gcn(*arguments))
         return replace(every[-1], gains=int(accepted), losses=int(not accepted), quality_before=-1.0)
 
-    monkeypatch.setattr(tasks, "fit_gcn", fit)
+    monkeypatch.setattr(heads, "fit_gcn", fit)
     return every
 
 
@@ -72,11 +72,9 @@ def with_threshold(model: GDPNet, threshold: float) -> GDPNet:
 
 
 @torch.no_grad()
-def gcn_probabilities(
-    network: GCN, chosen: Selected, threshold: float, nodes: torch.Tensor, isolated: int | None = None
-) -> torch.Tensor:
+def gcn_probabilities(network: GCN, chosen: Selected, threshold: float, nodes: torch.Tensor) -> torch.Tensor:
     """Return the class probabilities of some nodes by the GCN alone."""
-    adjacency = cleaned_adjacency(chosen, threshold, isolated)
+    adjacency = cleaned_adjacency(chosen, threshold)
     return network.to_probabilities(chosen.prepared.features, adjacency)[nodes]
 
 
@@ -133,16 +131,10 @@ def test_an_edge_is_weighted_by_its_symmetrised_probability_and_dropped_below_th
     prepared = prepare(path(3), Config(), CPU)  # 0<-1, 1<-0, 1<-2, 2<-1
     chance = torch.tensor([0.9, 0.5, 0.3, 0.1])
     chosen = Selected(chance, chance > 0.5, chance > 0, prepared)
-    half, everything, isolated = (
-        cleaned_adjacency(chosen, 0.5),
-        cleaned_adjacency(chosen, 0.0),
-        cleaned_adjacency(chosen, 0.0, isolated=0),
-    )
+    half, everything = cleaned_adjacency(chosen, 0.5), cleaned_adjacency(chosen, 0.0)
     torch.testing.assert_close(weights_before_scaling(half), torch.tensor([0.7, 0.7]))
     assert half.matrix.rows.row_ptr.tolist() == [0, 1, 2, 2]
     torch.testing.assert_close(weights_before_scaling(everything), torch.ones(4))
-    assert isolated.matrix.rows.column.tolist() == [2, 1]
-    assert isolated.matrix.rows.row_ptr.tolist() == [0, 0, 1, 2]
 
 
 def test_edge_weights_of_the_graph_are_multiplied_and_candidates_beyond_neighbours_left_out():
@@ -264,8 +256,8 @@ def test_the_head_is_compared_with_the_ensemble_of_the_other_heads(monkeypatch, 
         asked.append((data, whole, before))
         return fit_gcn(data, train, whole, threshold, before, config, key)
 
-    monkeypatch.setattr(tasks, "fit_hopwise", accepted)
-    monkeypatch.setattr(tasks, "fit_gcn", recorded)
+    monkeypatch.setattr(heads, "fit_hopwise", accepted)
+    monkeypatch.setattr(heads, "fit_gcn", recorded)
     model = fitted(noisy_graph(), HEADS)
     assert model.networks_.hopwise is not None
     ((data, whole, before),) = asked
@@ -384,27 +376,14 @@ def test_an_explanation_includes_the_head_with_edges_and_without(monkeypatch):
     model = fitted(graph, HEADS)
     network, node = model.networks_.gcn, torch.tensor([7])
     selected = model.predictor(graph).select()
-    alone = gcn_probabilities(network, selected, 0.5, node, isolated=7)[0]
-    final = gcn_probabilities(network, selected, 0.5, node)[0]
-    story, before = model.explain(graph, "007"), without_gcn(model).explain(graph, "007")
-    number = model.classes_.tolist().index(story.predicted)
-    assert story.predicted == before.predicted
-    assert story.probability == pytest.approx((before.probability + float(final[number])) / 2, abs=1e-6)
-    assert story.probability_alone == pytest.approx(
-        (before.probability_alone + float(alone[number])) / 2, abs=1e-6
-    )
-
-
-def test_an_isolated_node_is_predicted_as_if_its_edges_were_not_in_the_graph():
-    graph = noisy_graph()
-    network = GCN(graph.num_features, 8, 3)
-    network.initialise(torch.Generator().manual_seed(0))
     cut = graph.keep_edges((graph.target != 7) & (graph.neighbour != 7))
-    whole, without = (keep_all(prepare(one, HEADS, CPU)) for one in (graph, cut))
-    node = torch.tensor([7])
-    isolated = gcn_probabilities(network, whole, 0.0, node, isolated=7)
-    torch.testing.assert_close(isolated, gcn_probabilities(network, without, 0.0, node))
-    assert not torch.allclose(isolated, gcn_probabilities(network, whole, 0.0, node), atol=1e-4)
+    alone = gcn_probabilities(network, keep_all(prepare(cut, HEADS, CPU)), 0.5, node)[0]
+    final = gcn_probabilities(network, selected, 0.5, node)[0]
+    story, others = model.explain(graph, "007"), without_gcn(model)
+    before, bare = others.predict_proba(graph)[7], others.predict_proba(cut)[7]
+    number = model.classes_.tolist().index(story.predicted)
+    assert story.probability == pytest.approx(float(before[number] + final[number]) / 2, abs=1e-6)
+    assert story.probability_alone == pytest.approx(float(bare[number] + alone[number]) / 2, abs=1e-6)
 
 
 # --- files ---

@@ -306,7 +306,7 @@ def with_head(graph: Graph, lead: int, monkeypatch, share: float = 1.0) -> GDPNe
     def claims(*arguments):
         return replace(fit_hopwise(*arguments), scores=(HeadScore(share, lead, 0, 0.125, margin=2.0),))
 
-    monkeypatch.setattr("gdpnet.training.tasks.fit_hopwise", claims)
+    monkeypatch.setattr("gdpnet.training.heads.fit_hopwise", claims)
     return fitted(graph, HEAD)
 
 
@@ -366,7 +366,7 @@ def test_a_head_that_would_be_too_large_is_not_fitted(graph, monkeypatch):
     weights = 3 * graph.num_features * 4 * HEAD.representation.width
     heads = []
     monkeypatch.setattr(
-        "gdpnet.training.tasks.fit_hopwise", lambda *given: heads.append(1) or fit_hopwise(*given)
+        "gdpnet.training.heads.fit_hopwise", lambda *given: heads.append(1) or fit_hopwise(*given)
     )
     for most, expected in ((weights, 1), (weights - 1, 1)):  # the second adds none
         fitted(graph, HEAD.with_values({"hopwise": {"max_weights": most}}))

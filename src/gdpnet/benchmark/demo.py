@@ -14,6 +14,7 @@ from gdpnet.benchmark.evaluation import evaluate, f1_on_test, noise_found
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.estimator import GDPNet
+from gdpnet.training.callbacks import OnEpoch, Steps
 from gdpnet.training.state import Epoch
 
 DEFENCES = ("gcn", "graphsage", "cosine-gcn", "supervised-gcn", "structural-gcn")
@@ -25,14 +26,15 @@ def run_demo(
 ) -> tuple[GDPNet, dict[str, Any]]:
     """Return the trained model, the F1 of all methods, and how much of the known noise they removed."""
     model = GDPNet.from_config(config, seed=seed, device=device).fit(graph, callbacks=[on_epoch])
-    everything = variant_of(config, "gdpnet:keep-everything")
-    all_neighbours = GDPNet.from_config(everything, seed=seed, device=device).fit(graph)
-    metrics = evaluate(model.predictor(graph))
-    metrics["micro_f1_all_neighbours"] = all_neighbours.score(graph)
-    metrics["micro_f1_logistic_regression"] = f1_on_test(graph, run_method("lr", graph, seed).logits)
-    metrics["defences"] = {name: _baseline(name, graph, seed, model.device_) for name in DEFENCES}
-    cleaned = run_task("gcn", make_task(graph, seed, model.denoise), seed, model.device_)
-    metrics["micro_f1_gcn_on_cleaned"] = f1_on_test(graph, cleaned.logits)
+    with Steps([OnEpoch(on_epoch)]).run("comparison", "fitting the methods to compare with"):
+        everything = variant_of(config, "gdpnet:keep-everything")
+        all_neighbours = GDPNet.from_config(everything, seed=seed, device=device).fit(graph)
+        metrics = evaluate(model.predictor(graph))
+        metrics["micro_f1_all_neighbours"] = all_neighbours.score(graph)
+        metrics["micro_f1_logistic_regression"] = f1_on_test(graph, run_method("lr", graph, seed).logits)
+        metrics["defences"] = {name: _baseline(name, graph, seed, model.device_) for name in DEFENCES}
+        cleaned = run_task("gcn", make_task(graph, seed, model.denoise), seed, model.device_)
+        metrics["micro_f1_gcn_on_cleaned"] = f1_on_test(graph, cleaned.logits)
     return model, metrics
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from gdpnet.data.graph import Graph
+    from gdpnet.training.callbacks import Step
     from gdpnet.training.state import Epoch
 
 
@@ -147,7 +148,9 @@ def print_scores(title: str, rows: list[Any], order: Iterable[str], measure: str
 
 
 class EpochProgress:
-    """Show the epochs of a training: a progress bar on a terminal, one line per epoch elsewhere.
+    """Show a training: a progress bar of epochs on a terminal, one line per epoch elsewhere; one line per step.
+
+    The line of a step begins when the step does, and ends with its result and its time.
 
     The bar shows epoch, validation score and time left, and more where the terminal is wide enough.
     """
@@ -159,24 +162,29 @@ class EpochProgress:
         self.ends: deque[float] = deque(maxlen=6)
 
     def __enter__(self) -> EpochProgress:
-        if not _QUIET.get() and (self.console is not None or sys.stderr.isatty()):
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn
-
-            columns = (
-                TextColumn("epoch {task.completed}/{task.total}"),
-                BarColumn(bar_width=_BAR),
-                TextColumn("{task.description}"),
-            )
-            self.bar = Progress(*columns, console=self.console or Console(stderr=True))
-            self.task = self.bar.add_task("", total=self.total)
-            self.bar.start()
         self.ends.append(time.perf_counter())
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stop_bar()
+
+    def _stop_bar(self) -> None:
         if self.bar is not None:
             self.bar.stop()
+            self.bar = None
+
+    def _start_bar(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        columns = (
+            TextColumn("epoch {task.completed}/{task.total}"),
+            BarColumn(bar_width=_BAR),
+            TextColumn("{task.description}"),
+        )
+        self.bar = Progress(*columns, console=self.console or Console(stderr=True))
+        self.task = self.bar.add_task("", total=self.total)
+        self.bar.start()
 
     def __call__(self, epoch: Epoch) -> None:
         """Show one epoch."""
@@ -185,8 +193,11 @@ class EpochProgress:
         rest = [f"reward {epoch.reward:+.4f}", f"kept {epoch.kept_share:.2f}", f"KL {epoch.kl:.4f}"]
         if epoch.injected_auc is not None:
             rest.append(f"injected-edge AUC {epoch.injected_auc:.3f}")
+        if self.bar is None and not _QUIET.get() and (self.console is not None or sys.stderr.isatty()):
+            self._start_bar()
         self.ends.append(time.perf_counter())
         if self.bar is None:
+            score = f"aggregator alone, {score}"
             note("  ".join([f"epoch {epoch.epoch}/{self.total}", f"loss {epoch.loss:.3f}", score, *rest]))
             return
         room = self.bar.console.width - len(f"epoch {self.total}/{self.total}") - _BAR - 2
@@ -197,9 +208,17 @@ class EpochProgress:
 
     def _time_left(self, epoch: int) -> str:
         """Return the time that the remaining epochs take if they are as fast as the last ones."""
-        each = (self.ends[-1] - self.ends[0]) / (len(self.ends) - 1)
+        each = (self.ends[-1] - self.ends[0]) / max(1, len(self.ends) - 1)
         minutes, seconds = divmod(round(each * (self.total - epoch)), 60)
         return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+
+    def on_step(self, step: Step) -> None:
+        """Say that a step begins, or how it ended."""
+        self._stop_bar()
+        if step.result is not None:
+            note(f"{step.result} ({step.seconds or 0.0:.1f} s)")
+        elif not _QUIET.get():
+            print(f"{step.doing} ... ", end="", file=sys.stderr, flush=True)
 
 
 class TrialProgress:

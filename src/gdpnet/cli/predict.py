@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
     from gdpnet.data.graph import Graph
     from gdpnet.estimator import GDPNet
-    from gdpnet.inference.explain import Explanation
 
 
 _PARTS = ("train", "validation", "test")
@@ -210,39 +208,16 @@ def explain(
     source: opt.GraphSource,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
-    """Show which neighbours of a node were kept, in order of the decisions, and what each contributed."""
+    """Explain the prediction of a node: its neighbours, whether their edges are kept, and what each one adds."""
     from gdpnet.cli.runs import model_and_graph
 
     model, loaded, _ = model_and_graph(run, graph, device, source, split)
     found = model.explain(loaded, node)
-    predicted = {
-        "links": "neighbours predicted to be in community",
-        "clusters": f"in cluster '{found.cluster}', predicted community",
-        "regression": "number most probably near",
-    }.get(model.config_.task.kind, "predicted")
-    print(
-        f"node {found.node}: {predicted} '{found.predicted}' with probability {found.probability:.3f} "
-        f"({found.probability_alone:.3f} from its own features)"
-    )
-    print_table("decisions in order", *_decision_table(found, weighted=loaded.edge_weight is not None))
-    if found.ended_early:
-        print("the policy ended the episode before all neighbours were reached")
-    return dataclasses.asdict(found)
-
-
-def _decision_table(found: Explanation, *, weighted: bool) -> tuple[list[str], list[list[Any]]]:
-    """Return header and rows of the decisions; distances and weights only if they say anything."""
-    far = any(one.distance > 1 for one in found.decisions)
-    header = ["neighbour", *(["hops"] if far else [])]
-    header += ["step", "drawn with", "keep probability", "action", f"adds to '{found.predicted}'"]
-    rows: list[list[Any]] = []
-    for one in found.decisions:
-        reached = one.step is not None
-        action = "kept" if one.kept else ("dropped" if reached else "not reached")
-        row = [one.neighbour, *([one.distance] if far else []), one.step, one.draw_probability]
-        row += [one.keep_probability, action, f"{one.contribution:+.3f}" if reached else "-"]
-        rows.append(row + ([one.weight] if weighted else []))
-    return header + (["weight"] if weighted else []), rows
+    print("\n  ".join(found.summary))
+    header, rows = found.table()
+    title = f"neighbours, and what each adds to the probability of '{found.explained}'"
+    print_table(title, header, rows, text=len(header), fold=True)
+    return found.to_dict()
 
 
 def _write_edges(

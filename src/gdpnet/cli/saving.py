@@ -26,6 +26,7 @@ def save_run(model: GDPNet, graph: Graph, run: RunFolder, fit_seconds: float | N
     from gdpnet.benchmark.evaluation import evaluate
     from gdpnet.benchmark.figures import draw_run
 
+    note("scoring the model and drawing its figures ...")
     model.save(run.model)
     kind, predictor = model.config_.task.kind, model.predictor(graph)
     metrics: dict[str, Any] = {"best_epoch": model.best_epoch_} | _validation_score(model)

@@ -22,12 +22,20 @@ _EDGES_AT_ONCE = 1 << 17
 _TARGETS_AT_ONCE = 1 << 14
 
 
+HEAD_NAMES = {"aggregator": "aggregator", "hopwise": "hop-wise head", "gcn": "GCN head"}
+"""The heads as they are called in text."""
+
+
 class HeadWeights(NamedTuple):
     """The weight of each head in the ensemble; they add up to one."""
 
     aggregator: float = 1.0
     hopwise: float = 0.0
     gcn: float = 0.0
+
+    def __str__(self) -> str:
+        named = {HEAD_NAMES[name]: weight for name, weight in self._asdict().items() if weight > 0}
+        return ", ".join(f"{name} {weight:.2f}" for name, weight in named.items())
 
     def with_hopwise(self, share: float) -> HeadWeights:
         """Give the hop-wise head a share of the aggregator's weight."""
@@ -89,34 +97,59 @@ class Ensemble:
         found = self.local(selected.prepared, targets, selected.weight(mode))[1]
         return self.add_gcn(found, selected, targets)
 
-    @torch.no_grad()
     def add_gcn(
         self,
         probabilities: Float[Tensor, "targets classes"],
         selected: Selected,
         targets: Int[Tensor, "targets"],
-        isolated: int | None = None,
     ) -> Float[Tensor, "targets classes"]:
-        """Mix the GCN head's probabilities into those of the others; a node may be isolated for it."""
+        """Mix the GCN head's probabilities into those of the others."""
+        found = self._by_gcn(selected, targets)
+        return probabilities if found is None else torch.lerp(probabilities, found, self.weights.gcn)
+
+    @torch.no_grad()
+    def _by_gcn(
+        self, selected: Selected, targets: Int[Tensor, "targets"]
+    ) -> Float[Tensor, "targets classes"] | None:
+        """Return the GCN head's probabilities, None if it has no part in predictions."""
         gcn = self.networks.gcn
         if gcn is None or not self.uses_gcn:
-            return probabilities
-        adjacency = cleaned_adjacency(selected, self.threshold, isolated)
-        found = gcn.to_probabilities(selected.prepared.features, adjacency)[targets]
-        return torch.lerp(probabilities, found, self.weights.gcn)
+            return None
+        adjacency = cleaned_adjacency(selected, self.threshold)
+        return gcn.to_probabilities(selected.prepared.features, adjacency)[targets]
+
+    def by_head(
+        self, selected: Selected, targets: Int[Tensor, "targets"], mode: str
+    ) -> dict[str, Float[Tensor, "targets classes"]]:
+        """Return the class probabilities of some targets by each head that has a weight, under the head's name."""
+        heads = {"aggregator": self.networks.aggregators, "hopwise": self.networks.hopwise}
+        found = {
+            name: aggregate(head, selected.prepared, targets, selected.weight(mode))[1]
+            for name, head in heads.items()
+            if head is not None and getattr(self.weights, name) > 0
+        }
+        gcn = self._by_gcn(selected, targets)
+        return found if gcn is None else found | {"gcn": gcn}
+
+    def mix(self, heads: dict[str, Float[Tensor, "targets classes"]]) -> Float[Tensor, "targets classes"]:
+        """Return `probabilities` from what `by_head` returned."""
+        weights, first = self.weights, [heads[name] for name in ("aggregator", "hopwise") if name in heads]
+        found = first[0] if first else heads["gcn"]
+        if len(first) == 2:
+            found = torch.lerp(found, first[1], weights.hopwise / (weights.aggregator + weights.hopwise))
+        return torch.lerp(found, heads["gcn"], weights.gcn) if "gcn" in heads else found
 
 
-def cleaned_adjacency(chosen: Selected, threshold: float, isolated: int | None = None) -> NormalisedAdjacency:
-    """Return the adjacency matrix of the cleaned graph, normalised; candidates beyond neighbours are not in it.
-
-    The edges of a node that is ``isolated`` are left out.
-    """
+def cleaned_weight(chosen: Selected, threshold: float) -> Float[Tensor, "edges"]:
+    """Return the weight of each edge in the cleaned graph; candidates beyond neighbours are not in it."""
     prepared = chosen.prepared
     probability = prepared.symmetrise(chosen.probability)
-    weight = prepared.weighed(edge_weights(probability, threshold)) * prepared.linked
-    if isolated is not None:
-        touches = (prepared.block_target == isolated) | (prepared.neighbour == isolated)
-        weight = torch.where(touches, 0.0, weight)
+    return prepared.weighed(edge_weights(probability, threshold)) * prepared.linked
+
+
+def cleaned_adjacency(chosen: Selected, threshold: float) -> NormalisedAdjacency:
+    """Return the adjacency matrix of the cleaned graph, normalised."""
+    prepared, weight = chosen.prepared, cleaned_weight(chosen, threshold)
     return NormalisedAdjacency.of(prepared.row_ptr, prepared.neighbour, weight)
 
 

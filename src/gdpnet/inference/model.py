@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.version import __version__
@@ -26,7 +26,7 @@ from gdpnet.inference.networks import Networks, build_networks
 from gdpnet.inference.objective import saved_task
 from gdpnet.inference.threshold import Choice
 from gdpnet.inference.unsupervised import reduce_features
-from gdpnet.representation.tasks import Task
+from gdpnet.representation.tasks import JOINS, MultiLabel, Task
 
 _PLAIN = ("seed", "selects", "best_epoch", "validation_f1")
 """The fields that are saved as they are."""
@@ -99,6 +99,12 @@ class TrainedModel:
         known = {str(name): number for number, name in enumerate(self.classes)}
         place = torch.tensor([*(known.get(name, UNKNOWN) for name in graph.class_names), UNKNOWN])
         return place[graph.labels]
+
+    def named(self, probabilities: Float[np.ndarray, "nodes classes"]) -> np.ndarray:
+        """Return the most probable class of each node, or its labels joined by ``|``."""
+        if isinstance(self.task, MultiLabel):
+            return np.array([JOINS.join(self.classes[one > 0.5]) for one in probabilities], dtype=str)
+        return self.classes[probabilities.argmax(axis=1)]
 
     def cleaning_threshold(self, asked: float | None = None) -> tuple[float, str]:
         """Return the threshold of the cleaned graph and the reason for it: as asked, or as chosen on validation."""

@@ -22,11 +22,11 @@ from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.classification_metrics import classification_scores
 from gdpnet.inference.explain import Explanation, explain_node
 from gdpnet.inference.model import TrainedModel
-from gdpnet.inference.select import Selected, select
+from gdpnet.inference.select import Selected, select, with_neighbours
 from gdpnet.inference.threshold import edge_weights
 from gdpnet.inference.unsupervised import cluster_scores, embed_links, link_scores, propagated_features
 from gdpnet.representation.propagation import inner_products
-from gdpnet.representation.tasks import JOINS, Classification, MultiLabel
+from gdpnet.representation.tasks import Classification
 
 
 @dataclass(frozen=True)
@@ -97,11 +97,11 @@ class Predictor:
         return Denoised(cleaned, probability.numpy(), kept.numpy(), least, reason)
 
     def explain(self, node: int | str) -> Explanation:
-        """Return the decisions on a node's neighbours, in order; the node is named by its id."""
+        """Return the decisions on a node's neighbours and their contributions; the node is named by its id."""
         number = self.graph.node_number(str(node))
         asked = torch.tensor([number], device=self.model.device)
-        decided = self._select_around(asked) if self.model.ensemble.uses_gcn else None
-        return explain_node(self.model, self.prepared, self.graph, number, decided)
+        selected = self._select_around(with_neighbours(self.prepared, asked))
+        return explain_node(self.model, selected, self.graph, number)
 
     def _select_around(self, nodes: Int[Tensor, "asked"]) -> Selected:
         """Decide on the edges of all nodes that have a part in the prediction of some nodes."""
@@ -166,10 +166,7 @@ class LabelPredictor(Predictor):
 
     def predict(self, nodes: Any = None) -> np.ndarray:
         """Return the most probable class of some nodes, or their labels joined by ``|``."""
-        found, classes = self.probabilities(nodes), self.model.classes
-        if isinstance(self.model.task, MultiLabel):
-            return np.array([JOINS.join(classes[one > 0.5]) for one in found], dtype=str)
-        return classes[found.argmax(axis=1)]
+        return self.model.named(self.probabilities(nodes))
 
     def score(self, split: str = "test") -> float:
         """Return the task's quality on the labelled nodes of a split, micro-F1 for classes.
@@ -276,6 +273,6 @@ class ClustersPredictor(Predictor):
         return {"nodes": int(known.sum())} | cluster_scores(self.graph.labels.numpy()[known], cluster[known])
 
     def explain(self, node: int | str) -> Explanation:
-        """Return the decisions on a node's neighbours, in order, and its cluster."""
+        """Return the decisions on a node's neighbours and their contributions, and its cluster."""
         cluster = self.predict(torch.tensor([self.graph.node_number(str(node))]))[0]
         return replace(super().explain(node), cluster=str(cluster))

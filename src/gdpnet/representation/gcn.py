@@ -79,5 +79,13 @@ class GCN(nn.Module):
 
     def to_probabilities(self, rows: Table, adjacency: NormalisedAdjacency) -> Float[Tensor, "nodes classes"]:
         """Return the class probabilities of every node."""
-        scores = self(rows, adjacency)
+        return self.from_messages(times(rows, self.weights[0]), adjacency)
+
+    def from_messages(
+        self, message: Float[Tensor, "nodes width"], adjacency: NormalisedAdjacency
+    ) -> Float[Tensor, "nodes classes"]:
+        """Return the class probabilities of every node from its features times the first weights."""
+        scores = adjacency(message) + self.biases[0]
+        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
+            scores = adjacency(torch.relu(scores) @ weight) + bias
         return torch.softmax(scores, dim=1) if self.exclusive else torch.sigmoid(scores)

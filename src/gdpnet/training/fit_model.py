@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import isfinite
 
 import numpy as np
 import torch
@@ -16,11 +17,11 @@ from gdpnet.data.splits import fit_columns
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.networks import build_networks
 from gdpnet.representation.tasks import CLASSIFICATION, Task
-from gdpnet.training.callbacks import Callback, OnEpoch
+from gdpnet.training.callbacks import Callback, OnEpoch, Steps, score_text
 from gdpnet.training.data import split_for_training
 from gdpnet.training.label_noise import name_suspected, without_suspected
 from gdpnet.training.link_task import LinksTask
-from gdpnet.training.state import Epoch, begin_training
+from gdpnet.training.state import Epoch, TrainingState, begin_training
 from gdpnet.training.tasks import LabelTask
 from gdpnet.training.trainer import train_epochs
 from gdpnet.training.unsupervised import ClustersTask
@@ -47,19 +48,27 @@ def fit_model(
     """Train a model for the configured task; see `gdpnet.GDPNet.fit`."""
     edges = EdgeColumns.of(graph) if config.training.selection else None
     graph = read_edges(fit_columns(graph, split_for_training(graph, seed)), edges)
-    task = TASKS[config.task.kind](graph, config, seed, device, objective, held_out)
-    data, key = task.data, Key.of(seed)
     each = [one if isinstance(one, Callback) else OnEpoch(one) for one in callbacks]
+    steps, key = Steps(each), Key.of(seed)
+    with steps.run("data", "preparing the graph") as step:
+        task = TASKS[config.task.kind](graph, config, seed, device, objective, held_out)
+        data = task.data
+        targets, validation = data.targets.numel(), data.validation.numel()
+        step.result = f"{targets:,} training and {validation:,} validation nodes"
     state = begin_training(data, len(task.class_names), config, key, device)
     train_epochs(state, data, config, key, each, task.update_targets)
+    _report_best(state, config, steps)
     weights = state.best or state.weights()
     width = 0 if edges is None else edges.width
     networks = build_networks(config, weights, exclusive=data.task.exclusive, edge_columns=width).to(device)
     if task.basis is not None:
         networks.basis = task.basis.to(device)
     trusted = without_suspected(data, state.best_suggested)
-    found = task.finalise(networks, trusted, key)
-    learned = data.task if isinstance(task, LabelTask) else CLASSIFICATION
+    found = task.finalise(networks, trusted, key, steps)
+    score = state.best_f1 if found.score is None else found.score
+    has_labels = isinstance(task, LabelTask)
+    if has_labels:
+        _report_ensemble(str(found.weights), score, config, steps)
     return TrainedModel(
         config=config,
         seed=seed,
@@ -67,13 +76,31 @@ def fit_model(
         columns=Columns.of(task.graph, config),
         encoding=None if task.graph.table is None else task.graph.table.encoding,
         classes=np.array(task.class_names),
-        task=learned,
+        task=data.task if has_labels else CLASSIFICATION,
         weights=found.weights,
         threshold=found.threshold,
         selects=found.selects,
         history=tuple(state.history),
         best_epoch=state.best_epoch,
-        validation_f1=state.best_f1 if found.score is None else found.score,
+        validation_f1=score,
         suspected_labels=name_suspected(task.graph, data, state.best_suggested),
         edge_columns=edges,
     )
+
+
+def _report_best(state: TrainingState, config: Config, steps: Steps) -> None:
+    """Report which epoch's weights are used, and what they score before any head is fitted."""
+    with steps.run("best epoch", "choosing the epoch") as step:
+        step.result = f"the weights of epoch {state.best_epoch or state.epoch} of {state.epoch} are used"
+        if state.best and isfinite(state.best_f1):
+            step.score = state.best_f1
+            step.result += f"; aggregator alone: {score_text(state.best_f1, config)}"
+
+
+def _report_ensemble(heads: str, score: float, config: Config, steps: Steps) -> None:
+    """Report which heads predict, and the validation score of all together."""
+    with steps.run("ensemble", "weighing the heads") as step:
+        step.result = heads
+        if isfinite(score):
+            step.score = score
+            step.result += f"; {score_text(score, config)}"

@@ -25,8 +25,9 @@ from gdpnet.inference.networks import Networks
 from gdpnet.inference.unsupervised import LinkGraph, link_scores, make_link_graph
 from gdpnet.representation.propagation import LinkPredictor, inner_products
 from gdpnet.representation.tasks import Partners
+from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData
-from gdpnet.training.strategy import Finalised
+from gdpnet.training.state import Finalised
 from gdpnet.training.unsupervised import UnlabelledTask
 
 
@@ -63,16 +64,20 @@ class LinksTask(UnlabelledTask):
         total = sum_by_owner(place[both[0]], both[1], len(place))
         return total / total.sum(dim=1, keepdim=True).clamp(min=1.0)
 
-    def finalise(self, networks: Networks, data: TrainingData, key: Key) -> Finalised:
+    def finalise(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
         """Fit the link predictor to the kept edges or to all, whichever is better on validation pairs."""
         config, kept, pairs = self.config, None, self.held_out
         assert pairs is not None
         if networks.policy is not None:
             stream, fold_model = key.fold_in("finalise"), data.fold_model_in_whole
-            chosen = self.decide_all(networks, data.whole, stream, fold_model)
+            with steps.run("decisions", "deciding on every edge"):
+                chosen = self.decide_all(networks, data.whole, stream, fold_model)
             kept = data.whole.symmetrise(chosen.probability).cpu()
         graph, stream = as_read(self.graph, config), key.fold_in("links")
-        found = fit_link_predictor(graph, kept, pairs, config, stream, networks.device)
+        with steps.run("link predictor", "fitting the link predictor") as step:
+            found = fit_link_predictor(graph, kept, pairs, config, stream, networks.device)
+            edges, step.score = "kept edges" if found.selects else "all edges alike", found.score
+            step.result = f"{edges} did best; mean of ROC AUC and average precision {found.score:.3f}"
         networks.link_predictor = found.network
         return Finalised(self.default_threshold(networks), selects=found.selects, score=found.score)
 

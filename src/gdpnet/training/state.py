@@ -1,4 +1,4 @@
-"""The state of training: networks, optimisers, history and the best weights so far."""
+"""The state of training: networks, optimisers, history, the best weights so far, and what is chosen at the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from torch import Tensor
 
 from gdpnet._core.random import Key
 from gdpnet.config import Config
+from gdpnet.inference.ensemble import HeadWeights
 from gdpnet.inference.networks import make_policy
+from gdpnet.inference.threshold import Choice
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.policy import Policy
 from gdpnet.training.data import TrainingData
@@ -69,6 +71,18 @@ class TrainingState:
         self.best_f1, self.best_epoch = score, self.epoch
         self.best_suggested = None if self.suggested is None else self.suggested.clone()
         self.best = {name: value.detach().clone() for name, value in self.weights().items()}
+
+
+@dataclass(frozen=True)
+class Finalised:
+    """What was chosen after training. Networks that were fitted are part of the module that was handed over."""
+
+    threshold: Choice
+    weights: HeadWeights = field(default_factory=HeadWeights)
+    selects: bool = True
+    """Whether link prediction weights edges by their keep probability, rather than all alike."""
+    score: float | None = None
+    """The validation score of the final model, if it differs from that of the best epoch."""
 
 
 def begin_training(

@@ -14,25 +14,12 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
 from gdpnet.data.prepare import Prepared
-from gdpnet.inference.ensemble import HeadWeights
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected, select
-from gdpnet.inference.threshold import Choice
 from gdpnet.representation.tasks import Task
+from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData
-from gdpnet.training.state import TrainingState
-
-
-@dataclass(frozen=True)
-class Finalised:
-    """What was chosen after training. Networks that were fitted are part of the module that was handed over."""
-
-    threshold: Choice
-    weights: HeadWeights = field(default_factory=HeadWeights)
-    selects: bool = True
-    """Whether link prediction weights edges by their keep probability, rather than all alike."""
-    score: float | None = None
-    """The validation score of the final model, if it differs from that of the best epoch."""
+from gdpnet.training.state import Finalised, TrainingState
 
 
 @dataclass
@@ -73,8 +60,8 @@ class TrainingTask(ABC):
         return None
 
     @abstractmethod
-    def finalise(self, networks: Networks, data: TrainingData, key: Key) -> Finalised:
-        """Choose and fit what the task needs beside the networks that were trained."""
+    def finalise(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
+        """Choose and fit what the task needs beside the networks that were trained; report every step."""
 
     def decide_all(
         self,

@@ -6,16 +6,15 @@ from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.labels import as_targets, check_classes
-from gdpnet.inference.ensemble import Ensemble, HeadWeights
 from gdpnet.inference.networks import Networks
 from gdpnet.representation.regression import Regression
 from gdpnet.representation.tasks import MultiLabel
-from gdpnet.training.choose_threshold import choose_threshold
+from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData, make_training_data, part_for_training
-from gdpnet.training.fit_gcn_head import fit_gcn, is_worth_gcn
-from gdpnet.training.fit_hopwise_head import fit_hopwise, is_worth_hopwise
+from gdpnet.training.heads import Heads
 from gdpnet.training.objective import learned_task
-from gdpnet.training.strategy import Finalised, TrainingTask
+from gdpnet.training.state import Finalised
+from gdpnet.training.strategy import TrainingTask
 
 
 class LabelTask(TrainingTask):
@@ -48,25 +47,10 @@ class LabelTask(TrainingTask):
         outputs = task.outputs(self.graph)
         return list(names) if outputs == len(names) else [str(number) for number in range(outputs)]
 
-    def finalise(self, networks: Networks, data: TrainingData, key: Key) -> Finalised:
+    def finalise(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
         """Choose the threshold of the cleaned graph; fit the heads, and add those that help to the ensemble."""
-        config, aggregators, score = self.config, networks.aggregators, None
         stream = key.fold_in("finalise")
-        train = self.decide_all(networks, data.train, stream, data.fold_model)
-        whole = self.decide_all(networks, data.whole, stream, data.fold_model_in_whole)
-        selection = networks.policy is not None
-        choice = choose_threshold(aggregators, data, train, whole, config.threshold, selection=selection)
-        weights = HeadWeights()
-        if is_worth_hopwise(data, aggregators, config):
-            hopwise = fit_hopwise(aggregators, data, train, whole, config, key.fold_in("hopwise"))
-            if hopwise.best is not None:
-                networks.hopwise, score = hopwise.network, hopwise.best.validation_f1
-                weights = weights.with_hopwise(hopwise.best.share)
-        if is_worth_gcn(data, config):
-            ensemble = Ensemble(networks, weights, choice.threshold)
-            before = ensemble.local(whole.prepared, data.validation, whole.weight(config.inference.mode))[1]
-            gcn = fit_gcn(data, train, whole, choice.threshold, before, config, key.fold_in("gcn"))
-            if gcn.is_accepted:
-                networks.gcn, score = gcn.network, gcn.validation_f1
-                weights = weights.with_gcn(config.gcn.weight)
-        return Finalised(choice, weights, score=score)
+        with steps.run("decisions", "deciding on every edge"):
+            train = self.decide_all(networks, data.train, stream, data.fold_model)
+            whole = self.decide_all(networks, data.whole, stream, data.fold_model_in_whole)
+        return Heads(networks, data, train, whole, self.config, key, steps).finalise()

@@ -35,9 +35,10 @@ from gdpnet.inference.unsupervised import (
 )
 from gdpnet.representation.propagation import Encoder, fit_encoder
 from gdpnet.representation.tasks import Clustering, Partners
+from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData, cut_into_folds
-from gdpnet.training.state import TrainingState
-from gdpnet.training.strategy import Finalised, TrainingTask
+from gdpnet.training.state import Finalised, TrainingState
+from gdpnet.training.strategy import TrainingTask
 
 
 def clusters_of(graph: Graph, config: Config) -> int:
@@ -139,14 +140,19 @@ class ClustersTask(UnlabelledTask):
 
     task = Clustering
 
-    def finalise(self, networks: Networks, data: TrainingData, key: Key) -> Finalised:
+    def finalise(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
         """Fit an encoder to the kept edges, and find the clusters of its embeddings."""
         config, stream, whole = self.config, key.fold_in("finalise"), data.whole
-        chosen = self.decide_all(networks, whole, stream, data.fold_model_in_whole)
+        with steps.run("decisions", "deciding on every edge"):
+            chosen = self.decide_all(networks, whole, stream, data.fold_model_in_whole)
         weight = whole.symmetrise(chosen.probability)
-        networks.encoder = fit_infomax(whole, weight, config, key)
-        rows = propagated_features(whole, weight, config.propagation, networks.encoder)
-        networks.centres = group_rows(rows, networks.aggregators.classes, config.clusters.restarts, key)[1]
+        with steps.run("encoder", "fitting the encoder to the kept edges"):
+            networks.encoder = fit_infomax(whole, weight, config, key)
+        with steps.run("clusters", "finding the clusters") as step:
+            rows = propagated_features(whole, weight, config.propagation, networks.encoder)
+            count = networks.aggregators.classes
+            networks.centres = group_rows(rows, count, config.clusters.restarts, key)[1]
+            step.result = f"{count:,} clusters"
         return Finalised(self.default_threshold(networks))
 
 
