@@ -10,9 +10,18 @@ if TYPE_CHECKING:
     from gdpnet.data.graph import Graph as Graph
     from gdpnet.data.io.files import read_graph as read_graph
     from gdpnet.data.io.networkx import from_networkx as from_networkx
+    from gdpnet.data.io.networkx import to_networkx as to_networkx
+    from gdpnet.data.io.pandas import from_pandas as from_pandas
+    from gdpnet.data.io.pandas import to_pandas as to_pandas
     from gdpnet.data.io.pyg import from_pyg as from_pyg
     from gdpnet.data.io.pyg import from_scipy as from_scipy
+    from gdpnet.data.io.pyg import to_pyg as to_pyg
     from gdpnet.estimator import GDPNet as GDPNet
+    from gdpnet.training.callbacks import Callback as Callback
+    from gdpnet.training.callbacks import EarlyStopping as EarlyStopping
+    from gdpnet.training.callbacks import MLflowCallback as MLflowCallback
+    from gdpnet.training.callbacks import Progress as Progress
+    from gdpnet.training.callbacks import TensorBoardCallback as TensorBoardCallback
     from gdpnet.transform import DenoiseTransform as DenoiseTransform
 
 _MODULES = {
@@ -24,20 +33,38 @@ _MODULES = {
     "from_networkx": "gdpnet.data.io.networkx",
     "from_pyg": "gdpnet.data.io.pyg",
     "from_scipy": "gdpnet.data.io.pyg",
+    "from_pandas": "gdpnet.data.io.pandas",
+    "to_pandas": "gdpnet.data.io.pandas",
+    "to_pyg": "gdpnet.data.io.pyg",
+    "to_networkx": "gdpnet.data.io.networkx",
+    "Callback": "gdpnet.training.callbacks",
+    "Progress": "gdpnet.training.callbacks",
+    "EarlyStopping": "gdpnet.training.callbacks",
+    "MLflowCallback": "gdpnet.training.callbacks",
+    "TensorBoardCallback": "gdpnet.training.callbacks",
     "synthetic_graph": "gdpnet.data.datasets.synthetic",
 }
 
 __all__ = [
+    "Callback",
     "DenoiseTransform",
+    "EarlyStopping",
     "GDPNet",
     "Graph",
+    "MLflowCallback",
+    "Progress",
+    "TensorBoardCallback",
     "__version__",
     "from_networkx",
+    "from_pandas",
     "from_pyg",
     "from_scipy",
     "load_dataset",
     "read_graph",
     "synthetic_graph",
+    "to_networkx",
+    "to_pandas",
+    "to_pyg",
 ]
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from gdpnet._core.csr import cut_rows, find_in_rows, offsets_of, owners_of, ranges
 from gdpnet.data import validation
 from gdpnet.data.features import Features, SparseRows, take_rows
+from gdpnet.data.summary import summary_of
 from gdpnet.data.validation import SPLITS, id_text
 from gdpnet.errors import GraphError
 
@@ -50,6 +51,8 @@ class Graph:
     notes: tuple[str, ...] = ()
     feature_names: tuple[str, ...] | None = None
     """The user's names of the feature columns, in order, if they have any."""
+
+    __repr__ = summary_of
 
     @property
     def num_nodes(self) -> int:

@@ -53,12 +53,13 @@ USUAL_COLUMNS = Columns()
 """The default names."""
 
 
-def read_graph(path: Path, *, columns: Columns = USUAL_COLUMNS, directed: bool = False) -> Graph:
+def read_graph(path: str | Path, *, columns: Columns = USUAL_COLUMNS, directed: bool = False) -> Graph:
     """Read a graph from a folder of tables, a store or an npz file.
 
     The folder holds the tables ``edges`` and ``nodes``, and ``features`` in long form (node, feature, value) if they
     are sparse; each as ``.csv`` or ``.parquet``. In CSV, node ids are text.
     """
+    path = Path(path)
     if not path.exists():
         raise GraphError(f"there is no file or folder {path}")
     if is_store(path):
@@ -74,7 +75,7 @@ def read_graph(path: Path, *, columns: Columns = USUAL_COLUMNS, directed: bool =
 
 def write_tables(
     graph: Graph,
-    folder: Path,
+    folder: str | Path,
     format: str = "parquet",
     extra_edge_columns: Mapping[str, np.ndarray] | None = None,
 ) -> None:
@@ -83,9 +84,10 @@ def write_tables(
     Every edge is written in its direction: read a graph with one-way edges as directed. Classes without a node are
     not written, and reading sorts the classes.
     """
+    folder = Path(folder)
     if f".{format}" not in SUFFIXES:
         raise GraphError(f"the format of tables must be csv or parquet, found '{format}'")
-    tables = {"nodes": _node_table(graph), "edges": _full_edge_table(graph, extra_edge_columns or {})}
+    tables = {"nodes": node_table(graph), "edges": _full_edge_table(graph, extra_edge_columns or {})}
     if isinstance(graph.features, SparseRows):
         tables["features"] = _long_table(graph, graph.features)
     for stem in ("nodes", "edges", "features"):
@@ -119,7 +121,8 @@ def id_array(graph: Graph) -> Any:
     return pa.array(whole_or_text_ids(graph.node_ids))
 
 
-def _node_table(graph: Graph) -> Any:
+def node_table(graph: Graph) -> Any:
+    """Return an Arrow table of the nodes: id, label, split, and dense features."""
     table = {"id": id_array(graph)}
     if graph.num_classes:
         names = np.array([*graph.class_names, None], dtype=object)
@@ -165,12 +168,27 @@ def _read_folder(folder: Path, columns: Columns, directed: bool) -> Graph:
     """Read the tables of a folder as a graph."""
     node_path, edge_path = _required(folder, "nodes", "a node"), _required(folder, "edges", "an edge")
     nodes = read_table(node_path, text=(columns.node, columns.label, columns.split))
+    edges = read_table(edge_path, text=(columns.source, columns.target))
+    long_path = _table_path(folder, "features")
+    return graph_of_tables(nodes, edges, columns, directed, node_path, edge_path, long_path)
+
+
+def graph_of_tables(
+    nodes: Any,
+    edges: Any,
+    columns: Columns,
+    directed: bool,
+    node_path: Path,
+    edge_path: Path,
+    long_path: Path | None = None,
+) -> Graph:
+    """Check Arrow tables of nodes and edges and build their graph; errors call the tables by their paths."""
     ids = read_ids(nodes, columns.node, node_path)
     label, split = (_optional(nodes, columns, role, node_path) for role in ("label", "split"))
     labels, names = (None, None) if label is None else code_labels(*label)
     codes = None if split is None else code_split(*split)
-    features, feature_names, notes = _read_features(folder, nodes, ids, columns, node_path)
-    edge_index, weight = _read_edges(edge_path, columns, ids, node_path)
+    features, feature_names, notes = _read_features(long_path, nodes, ids, columns, node_path)
+    edge_index, weight = _read_edges(edges, edge_path, columns, ids, node_path)
     try:
         graph = Graph.build(
             edge_index,
@@ -188,23 +206,22 @@ def _read_folder(folder: Path, columns: Columns, directed: bool) -> Graph:
 
 
 def _read_edges(
-    path: Path, columns: Columns, ids: Any, node_path: Path
+    edges: Any, path: Path, columns: Columns, ids: Any, node_path: Path
 ) -> tuple[np.ndarray, np.ndarray | None]:
     ends = (columns.source, columns.target)
-    edges = read_table(path, text=ends)
     place = [find_ids(read_ids(edges, end, path), ids, end, path, node_path) for end in ends]
     weighted = _optional(edges, columns, "weight", path) is not None
     return np.stack(place), read_numbers(edges, columns.weight, path) if weighted else None
 
 
 def _read_features(
-    folder: Path, nodes: Any, ids: Any, columns: Columns, node_path: Path
+    long_path: Path | None, nodes: Any, ids: Any, columns: Columns, node_path: Path
 ) -> tuple[Any, tuple[str, ...] | None, tuple[str, ...]]:
     """Read dense features from the node table or sparse ones from the long table, or make one-hot ones.
 
     Returns the features, their names if they have any, and notes.
     """
-    names, long_path = _feature_columns(nodes, columns), _table_path(folder, "features")
+    names = _feature_columns(nodes, columns)
     if long_path is not None:
         if names:
             raise GraphError(

@@ -22,7 +22,7 @@ _MASKS = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}
 
 
 def from_pyg(data: Any, split: Any = None, *, directed: bool = False) -> Graph:
-    """Convert a torch_geometric ``Data``: x, edge_index, y, the masks and edge_weight.
+    """Convert a torch_geometric ``Data``: x, edge_index, y, the masks, edge_weight, and the names of `to_pyg`.
 
     Args:
         data: the graph; x may be sparse, and y is -1 or NaN if unknown. If y has one column of ones and zeros per
@@ -43,15 +43,18 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False) -> Graph:
         raise GraphError("the Data must have an edge_index, found none")
     edges = data.edge_index.as_tensor() if hasattr(data.edge_index, "as_tensor") else data.edge_index
     several = data.y is not None and data.y.dim() == 2 and data.y.shape[1] > 1
-    labels, names = _label_sets(data.y) if several else (_pyg_labels(data.y), None)
+    labels, names = _label_sets(data.y) if several else (_pyg_labels(data.y), data.get("class_names"))
     graph = Graph.build(
         edges,
         _pyg_features(data.x),
         labels,
+        node_ids=data.get("node_ids"),
         class_names=names,
         split=_split_of_masks(data) if split is None else split,
         directed=directed,
     )
+    if data.get("feature_names") is not None:
+        graph = graph.with_feature_names(data.feature_names)
     if data.edge_weight is None:
         return graph
     weight = data.edge_weight.detach().cpu().reshape(-1).float().numpy()
@@ -61,7 +64,8 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False) -> Graph:
 def to_pyg(graph: Graph) -> Any:
     """Return a torch_geometric ``Data`` with what the graph has of y (-1 if unknown), masks and edge_weight.
 
-    Edges point from the neighbour to its target; sparse features become a sparse CSR tensor.
+    Edges point from the neighbour to its target; sparse features become a sparse CSR tensor. Names that are not
+    numbers in order become the lists ``node_ids``, ``class_names`` and ``feature_names``, which `from_pyg` reads.
     """
     from torch_geometric.data import Data
 
@@ -73,7 +77,23 @@ def to_pyg(graph: Graph) -> Any:
             data[mask] = graph.split == SPLITS.index(name)
     if graph.edge_weight is not None:
         data.edge_weight = graph.edge_weight.clone()
+    for name, values in _names_of(graph).items():
+        data[name] = values
     return data
+
+
+def _names_of(graph: Graph) -> dict[str, list[Any]]:
+    """Return the user's names of nodes, classes and features, as far as there are any."""
+    named: dict[str, list[Any]] = {
+        "node_ids": graph.node_ids.tolist(),
+        "class_names": list(graph.class_names),
+    }
+    named = {
+        name: values
+        for name, values in named.items()
+        if [str(value) for value in values] != [str(number) for number in range(len(values))]
+    }
+    return named if graph.feature_names is None else named | {"feature_names": list(graph.feature_names)}
 
 
 def from_scipy(
