@@ -5,6 +5,13 @@ from typing import TYPE_CHECKING, Any
 from gdpnet._core.version import __version__
 
 if TYPE_CHECKING:
+    from gdpnet.benchmark.baselines.registry import register_method as register_method
+    from gdpnet.benchmark.model_selection import GridSearch as GridSearch
+    from gdpnet.benchmark.model_selection import RandomSearch as RandomSearch
+    from gdpnet.benchmark.model_selection import Range as Range
+    from gdpnet.benchmark.model_selection import cross_validate as cross_validate
+    from gdpnet.benchmark.node_classifier import NodeClassifier as NodeClassifier
+    from gdpnet.benchmark.optuna_search import OptunaSearch as OptunaSearch
     from gdpnet.data.datasets.citation import load_dataset as load_dataset
     from gdpnet.data.datasets.synthetic import synthetic_graph as synthetic_graph
     from gdpnet.data.graph import Graph as Graph
@@ -42,6 +49,13 @@ _MODULES = {
     "EarlyStopping": "gdpnet.training.callbacks",
     "MLflowCallback": "gdpnet.training.callbacks",
     "TensorBoardCallback": "gdpnet.training.callbacks",
+    "cross_validate": "gdpnet.benchmark.model_selection",
+    "GridSearch": "gdpnet.benchmark.model_selection",
+    "RandomSearch": "gdpnet.benchmark.model_selection",
+    "Range": "gdpnet.benchmark.model_selection",
+    "OptunaSearch": "gdpnet.benchmark.optuna_search",
+    "NodeClassifier": "gdpnet.benchmark.node_classifier",
+    "register_method": "gdpnet.benchmark.baselines.registry",
     "synthetic_graph": "gdpnet.data.datasets.synthetic",
 }
 
@@ -51,16 +65,23 @@ __all__ = [
     "EarlyStopping",
     "GDPNet",
     "Graph",
+    "GridSearch",
     "MLflowCallback",
+    "NodeClassifier",
+    "OptunaSearch",
     "Progress",
+    "RandomSearch",
+    "Range",
     "TensorBoardCallback",
     "__version__",
+    "cross_validate",
     "from_networkx",
     "from_pandas",
     "from_pyg",
     "from_scipy",
     "load_dataset",
     "read_graph",
+    "register_method",
     "synthetic_graph",
     "to_networkx",
     "to_pandas",
