@@ -165,6 +165,7 @@ def test_epochs_are_written_for_tensorboard(graph, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # raised inside MLflow, not by ours
 def test_epochs_are_logged_to_mlflow(graph, tmp_path):
     mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed: pip install 'gdpnet[tracking]'")
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/runs.db")
