@@ -111,6 +111,7 @@ def test_params_are_the_arguments_and_if_deep_every_single_setting():
         "task": None,
         "seed": 4,
         "device": "auto",
+        "verbose": 0,
     }
     assert deep["ppo__discount"] == 0.5
     assert deep["policy__hidden"] == [64, 36]

@@ -149,7 +149,7 @@ def settings_page() -> str:
         "",
         "Every setting of a model, from the declarations in `gdpnet.config`. Set them in three ways:",
         "",
-        "- in Python: `GDPNet(ppo=PPOSettings(discount=0.9))` or `model.set_params(ppo__discount=0.9)`;",
+        "- in Python: `GDPNet(ppo__discount=0.9)`, `GDPNet(epochs=20)` or `model.set_params(ppo__discount=0.9)`;",
         "- in a TOML file: `[ppo]` and `discount = 0.9`, passed as `--config file.toml`;",
         "- on the command line: `--set ppo.discount=0.9`.",
         "",

@@ -450,10 +450,41 @@ class Config:
         return "\n".join(lines)
 
 
-def read_config(path: Path) -> Config:
+def setting_place(name: str) -> tuple[str, str]:
+    """Return section and key of a setting written ``section__key`` or ``key``.
+
+    A key alone is that of the section ``training`` if it has it (``epochs``), else of the only section that has it.
+    """
+    section, separator, key = name.partition("__")
+    if separator:
+        return section, key
+    places = _sections_with(name)
+    if len(places) > 1:
+        choices = ", ".join(f"{section}__{name}" for section in places)
+        raise ConfigError(f"several sections have a setting '{name}': choose one of {choices}")
+    if not places:
+        keys = (key for values in Config().to_dict().values() for key in values)
+        known = {*vars(Config()), *keys, "seed", "device", "verbose"}
+        raise ConfigError(f"GDPNet has no parameter '{name}'{nearest(name, known)}")
+    return places[0], name
+
+
+def setting_name(section: str, key: str) -> str:
+    """Return the shortest name of a setting that `setting_place` reads."""
+    alone = _sections_with(key) == [section] and key not in vars(Config())
+    return key if alone else f"{section}__{key}"
+
+
+def _sections_with(key: str) -> list[str]:
+    """Return the sections that a key alone may stand for."""
+    places = [section for section, values in Config().to_dict().items() if key in values]
+    return ["training"] if "training" in places else places
+
+
+def read_config(path: str | Path) -> Config:
     """Read settings from a TOML file; what it leaves out has its default."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from gdpnet._core.device import pick_device
+from gdpnet._core.log import shown
 from gdpnet.config import (
     ClustersSettings,
     Config,
@@ -28,53 +29,73 @@ from gdpnet.config import (
     TaskSettings,
     ThresholdSettings,
     TrainingSettings,
+    setting_name,
+    setting_place,
     task_config,
 )
-from gdpnet.data.graph import Graph
+from gdpnet.data.io.open import as_graph
 from gdpnet.data.link_split import Pairs
-from gdpnet.errors import ConfigError, nearest
+from gdpnet.errors import ConfigError
+from gdpnet.inference.denoised import Denoised
 from gdpnet.inference.explain import Explanation
 from gdpnet.inference.model import TrainedModel
-from gdpnet.inference.predictor import Denoised, Predictor
+from gdpnet.inference.predictor import Predictor
 from gdpnet.inference.predictors import make_predictor
 from gdpnet.representation.tasks import Task
-from gdpnet.training.callbacks import Callback
+from gdpnet.training.callbacks import Callback, Progress
 from gdpnet.training.fit_model import fit_model
 from gdpnet.training.state import Epoch
 
 SECTIONS = tuple(item.name for item in fields(Config))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class GDPNet(BaseEstimator):
     """Learn which neighbours of each node to trust, and embed and classify nodes from those.
 
-    Settings come in sections, each a frozen dataclass of `gdpnet.config`; a section left out has its defaults. As in
-    scikit-learn the constructor only stores, ``fit`` returns the model, and learned attributes end in ``_``. Single
-    settings are set by ``section__key``: ``model.set_params(ppo__discount=0.9)``.
+    Settings come in sections, each a frozen dataclass of `gdpnet.config`; a section left out has its defaults. Single
+    settings are given as ``section__key``, or as ``key`` if the section is ``training`` or no other section
+    has it: ``GDPNet(epochs=20)``, ``model.set_params(ppo__discount=0.9)``. As in scikit-learn, ``fit`` returns the
+    model, and learned attributes end in ``_``.
+
+    A graph is a `Graph`, a torch_geometric ``Data``, a NetworkX graph, a path or the name of a dataset. Nodes are
+    named by id or by number, see `gdpnet.data.node_numbers.node_numbers`.
 
     Args:
         task: the name of a task, its section of settings, or a `gdpnet.representation.tasks.Task` of your own.
         seed: one seed gives one result.
         device: ``auto``, ``cpu`` or ``cuda``.
+        verbose: 1 logs a line per epoch, 2 every metric; on stderr if logging has no handler.
+        settings: single settings.
     """
 
-    features: FeaturesSettings | None = None
-    policy: PolicySettings | None = None
-    reward: RewardSettings | None = None
-    ppo: PPOSettings | None = None
-    representation: RepresentationSettings | None = None
-    training: TrainingSettings | None = None
-    hopwise: HopwiseSettings | None = None
-    gcn: GCNSettings | None = None
-    threshold: ThresholdSettings | None = None
-    inference: InferenceSettings | None = None
-    task: Task | TaskSettings | str | None = None
-    propagation: PropagationSettings | None = None
-    links: LinksSettings | None = None
-    clusters: ClustersSettings | None = None
-    seed: int = 0
-    device: str = "auto"
+    def __init__(
+        self,
+        *,
+        features: FeaturesSettings | None = None,
+        policy: PolicySettings | None = None,
+        reward: RewardSettings | None = None,
+        ppo: PPOSettings | None = None,
+        representation: RepresentationSettings | None = None,
+        training: TrainingSettings | None = None,
+        hopwise: HopwiseSettings | None = None,
+        gcn: GCNSettings | None = None,
+        threshold: ThresholdSettings | None = None,
+        inference: InferenceSettings | None = None,
+        task: Task | TaskSettings | str | None = None,
+        propagation: PropagationSettings | None = None,
+        links: LinksSettings | None = None,
+        clusters: ClustersSettings | None = None,
+        seed: int = 0,
+        device: str = "auto",
+        verbose: int = 0,
+        **settings: Any,
+    ) -> None:
+        self.features, self.policy, self.reward, self.ppo = features, policy, reward, ppo
+        self.representation, self.training, self.task = representation, training, task
+        self.hopwise, self.gcn, self.threshold, self.inference = hopwise, gcn, threshold, inference
+        self.propagation, self.links, self.clusters = propagation, links, clusters
+        self.seed, self.device, self.verbose = seed, device, verbose
+        self.set_params(**settings)
 
     @classmethod
     def from_config(cls, config: Config, *, seed: int = 0, device: str = "auto") -> GDPNet:
@@ -90,6 +111,9 @@ class GDPNet(BaseEstimator):
         given = {name: value for name, value in given.items() if value is not None}
         return replace(task_config(task.kind), **given, task=task)
 
+    def __repr__(self) -> str:
+        return summary_of(self)
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's arguments and, if deep, every setting as ``section__key``."""
         params: dict[str, Any] = super().get_params(deep=False)
@@ -99,21 +123,19 @@ class GDPNet(BaseEstimator):
         return params
 
     def set_params(self, **params: Any) -> GDPNet:
-        """Set constructor arguments, or single settings as ``section__key``."""
-        for name, value in params.items():
-            section, separator, key = name.partition("__")
-            if separator:
-                changed = self.config.with_values({section: {key: value}})
-                setattr(self, section, getattr(changed, section))
-            elif name in (*SECTIONS, "seed", "device"):
-                setattr(self, name, value)
-            else:
-                raise ConfigError(f"GDPNet has no parameter '{name}'{nearest(name, self.get_params())}")
+        """Set constructor arguments, then single settings as ``section__key`` or ``key``."""
+        own = self._get_param_names()
+        for name in (name for name in params if name in own):
+            setattr(self, name, params[name])
+        for name in (name for name in params if name not in own):
+            section, key = setting_place(name)
+            changed = self.config.with_values({section: {key: params[name]}})
+            setattr(self, section, getattr(changed, section))
         return self
 
     def fit(
         self,
-        graph: Graph,
+        graph: Any,
         *,
         held_out: Pairs | None = None,
         callbacks: Iterable[Callback | Callable[[Epoch], object]] = (),
@@ -124,7 +146,7 @@ class GDPNet(BaseEstimator):
         ``training.max_nodes`` nodes is trained on a sampled part; tasks without labels use the whole graph.
 
         Args:
-            graph: the graph to train on.
+            graph: the graph to train on, or what can be read as one.
             held_out: for link prediction, validation pairs that are not edges of the graph. If left out, one edge
                 in twenty is held out.
             callbacks: `gdpnet.training.callbacks.Callback` objects, or functions called with every epoch.
@@ -133,9 +155,17 @@ class GDPNet(BaseEstimator):
         if self.seed < 0:
             raise ConfigError(f"the seed must be a number from 0, found {self.seed}")
         objective, device = self.task if isinstance(self.task, Task) else None, pick_device(self.device)
-        trained = fit_model(
-            graph, self.config, self.seed, device, objective=objective, held_out=held_out, callbacks=callbacks
-        )
+        each = [*([Progress()] if self.verbose else []), *callbacks]
+        with shown(self.verbose):
+            trained = fit_model(
+                as_graph(graph),
+                self.config,
+                self.seed,
+                device,
+                objective=objective,
+                held_out=held_out,
+                callbacks=each,
+            )
         self._set_trained(trained)
         return self
 
@@ -151,40 +181,40 @@ class GDPNet(BaseEstimator):
         if trained.columns.names is not None:
             self.feature_names_in_ = np.array(trained.columns.names, dtype=object)
 
-    def predictor(self, graph: Graph) -> Predictor:
+    def predictor(self, graph: Any) -> Predictor:
         """Apply the model to a graph with the same feature columns.
 
         The predictor decides on the graph's edges once and then answers several questions: ``embeddings``,
         ``probabilities``, ``predict``, ``denoise``, ``explain``.
         """
-        return make_predictor(self._fitted(), graph)
+        return make_predictor(self._fitted(), as_graph(graph))
 
     def _fitted(self) -> TrainedModel:
         if not hasattr(self, "trained_"):
             raise NotFittedError("this GDPNet is not fitted yet: call fit, or load a model")
         return self.trained_
 
-    def embed(self, graph: Graph, nodes: Any = None) -> np.ndarray:
-        """Return the embeddings of some nodes, given by number; of all nodes by default."""
+    def embed(self, graph: Any, nodes: Any = None) -> np.ndarray:
+        """Return the embeddings of some nodes, named by id or by number; of all nodes by default."""
         return self.predictor(graph).embeddings(nodes)
 
-    def predict(self, graph: Graph, nodes: Any = None) -> np.ndarray:
+    def predict(self, graph: Any, nodes: Any = None) -> np.ndarray:
         """Return the classes of some nodes, all by default; or labels, numbers or clusters, depending on the task."""
         return self.predictor(graph).predict(nodes)
 
-    def predict_proba(self, graph: Graph, nodes: Any = None) -> np.ndarray:
+    def predict_proba(self, graph: Any, nodes: Any = None) -> np.ndarray:
         """Return the class probabilities of some nodes, columns in the order of ``classes_``."""
         return self.predictor(graph).probabilities(nodes)
 
-    def predict_links(self, graph: Graph, ends: Any) -> np.ndarray:
-        """Return the probability that each pair of nodes, two rows of node numbers, is linked."""
+    def predict_links(self, graph: Any, ends: Any) -> np.ndarray:
+        """Return the probability that each pair of nodes, two rows of ids or of numbers, is linked."""
         return self.predictor(graph).link_probabilities(ends)
 
-    def score(self, graph: Graph, split: str = "test") -> float:
+    def score(self, graph: Any, split: str = "test") -> float:
         """Return micro-F1 on the labelled nodes of a split, or ``training.metric``; R2 for regression."""
         return self.predictor(graph).score(split)
 
-    def denoise(self, graph: Graph, *, threshold: float | None = None, symmetric: bool = True) -> Denoised:
+    def denoise(self, graph: Any, *, threshold: float | None = None, symmetric: bool = True) -> Denoised:
         """Decide on every edge and return the cleaned graph, its edges weighted by their keep probability.
 
         Edge weights of the graph are multiplied by the keep probability. The threshold is by default the one that
@@ -194,7 +224,7 @@ class GDPNet(BaseEstimator):
         """
         return self.predictor(graph).denoise(threshold=threshold, symmetric=symmetric)
 
-    def explain(self, graph: Graph, node: int | str) -> Explanation:
+    def explain(self, graph: Any, node: int | str) -> Explanation:
         """Explain the prediction of a node, named by its id: what each of its neighbours adds to the probability.
 
         The explanation says what `predict_proba` and `denoise` say. ``print`` shows it as a table.
@@ -207,9 +237,35 @@ class GDPNet(BaseEstimator):
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", task: Task | None = None) -> GDPNet:
-        """Read a model from its file; a model trained for a task of your own needs that task again."""
+        """Read a model from its file or run folder; a model trained for a task of your own needs that task again."""
         trained = TrainedModel.load(Path(path), pick_device(device), task)
         model = cls.from_config(trained.config, seed=trained.seed, device=device)
         model.task = trained.config.task if task is None else task
         model._set_trained(trained)
         return model
+
+
+def summary_of(model: GDPNet) -> str:
+    """Return the parameters of a model that differ from their defaults and, if it is fitted, what was learned."""
+    config, task = model.config, model.task
+    usual = task_config(config.task.kind)
+    set_ = {} if task is None or isinstance(task, TaskSettings) else {"task": task}
+    for section, values in config.to_dict().items():
+        defaults = usual.to_dict()[section]
+        changed = {key: value for key, value in values.items() if value != defaults[key]}
+        set_ |= {setting_name(section, key): value for key, value in changed.items()}
+    defaults = {"seed": 0, "device": "auto", "verbose": 0}
+    set_ |= {
+        name: getattr(model, name) for name, usually in defaults.items() if getattr(model, name) != usually
+    }
+    text = f"GDPNet({', '.join(f'{name}={value!r}' for name, value in set_.items())})"
+    return f"{text}\n  {_learned(model.trained_)}" if hasattr(model, "trained_") else text
+
+
+def _learned(trained: TrainedModel) -> str:
+    heads = [f"{name} {weight:.2f}" for name, weight in trained.weights._asdict().items() if weight > 0]
+    return (
+        f"fitted: {len(trained.classes)} classes, {len(trained.history)} epochs (best {trained.best_epoch}), "
+        f"validation score {trained.validation_f1:.3f}, threshold {trained.threshold.threshold:.3f}, "
+        f"heads {', '.join(heads)}"
+    )

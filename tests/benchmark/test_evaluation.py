@@ -17,7 +17,7 @@ from gdpnet.benchmark.evaluation import (
 from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError
 from gdpnet.estimator import GDPNet
-from gdpnet.inference.predictor import Denoised
+from gdpnet.inference.denoised import Denoised
 from helpers.small import fitted, noisy_graph
 
 # the path 0 - 1 - 2 - 3, its last link spurious; node 2's label is wrong, node 3's is not known; 3 and 4 to test

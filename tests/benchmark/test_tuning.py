@@ -188,7 +188,7 @@ def test_settings_of_an_older_record_are_read_with_what_they_lack(tmp_path):
     ("more", "sentence"),
     [
         (["--methods", "gnc"], "there is no method 'gnc'; did you mean 'gcn'?"),
-        (["--methods", "gdpnet"], "--methods must name at least one baseline"),
+        (["--methods", "gdpnet:no-gcn"], "--methods must name at least one baseline"),
         (["--methods", "gcn", "--noise", "random-link"], "there is no noise 'random-link'"),
         (["--methods", "gcn", "--rates", "0,x"], "--rates must be comma-separated numbers"),
         pytest.param(

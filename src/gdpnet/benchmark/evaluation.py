@@ -11,7 +11,8 @@ from sklearn.metrics import roc_auc_score
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError
-from gdpnet.inference.predictor import Denoised, Predictor
+from gdpnet.inference.denoised import Denoised
+from gdpnet.inference.predictor import Predictor
 
 
 def evaluate(predictor: Predictor, split: str = "test") -> dict[str, Any]:

@@ -18,7 +18,8 @@ from gdpnet.benchmark.evaluation import calibration, selected_shares
 from gdpnet.config import METRICS
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN
-from gdpnet.inference.predictor import Denoised, Predictor
+from gdpnet.inference.denoised import Denoised
+from gdpnet.inference.predictor import Predictor
 
 if TYPE_CHECKING:
     from gdpnet.benchmark.robustness import Row

@@ -28,7 +28,7 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError, nearest
 from gdpnet.estimator import GDPNet
-from gdpnet.inference.predictor import Denoised
+from gdpnet.inference.denoised import Denoised
 from gdpnet.inference.threshold import KEEP_ALL
 
 _SEARCHED = ("width", "layers", "heads", "dropout", "learning_rate", "weight_decay", "epochs", "patience")

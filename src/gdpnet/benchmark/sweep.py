@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from gdpnet._core.files import plain
+from gdpnet.benchmark.baselines.registry import load_plugins
 from gdpnet.benchmark.records import Record, append_record, make_record, read_records
 from gdpnet.errors import GDPNetError, WorkError
 
@@ -143,6 +144,7 @@ def _side_by_side(trials: Iterable[Trial], jobs: int) -> Iterator[list[Record]]:
 def _begin(parent: int) -> None:
     """Limit a worker to one thread, and end it when its parent process ends for any reason."""
     torch.set_num_threads(1)
+    load_plugins()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 

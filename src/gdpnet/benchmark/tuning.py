@@ -105,7 +105,9 @@ def check_tunable(methods: Iterable[str]) -> None:
     """Raise an error for a method that does not exist, and for an empty list."""
     names = list(methods)
     if not names:
-        raise ConfigError("--methods must name at least one baseline; the settings of GDPNet are TOML files")
+        raise ConfigError(
+            "--methods must name at least one baseline, or gdpnet; variants have the settings of gdpnet"
+        )
     for name in names:
         method_of(CLEANED.get(name, name))
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from gdpnet._core.version import __version__
-from gdpnet.cli import compare, data, paper, predict, settings, train
+from gdpnet.cli import compare, data, paper, predict, settings, train, tune
 from gdpnet.cli.options import COMPUTING, GraphSource, Json, Quiet
 from gdpnet.cli.output import print_json, results_to, set_quiet
 from gdpnet.errors import WorkError
@@ -34,7 +34,7 @@ _COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
         data.store: "gdpnet store mygraph --out mystore",
     },
     "Compare methods": {
-        compare.tune: "gdpnet tune --dataset cora --methods gcn,gat",
+        tune.tune: "gdpnet tune --dataset cora --methods gcn,gat",
         compare.robustness: "gdpnet robustness --dataset cora --rates 0,1.0 --seeds 3",
         compare.tasks: "gdpnet tasks links --dataset cora --seeds 3",
         paper.reproduce: "gdpnet reproduce table2 --datasets cora --trials 3",

@@ -1,4 +1,4 @@
-"""Commands that compare methods on noisy graphs: tune, robustness and tasks."""
+"""Commands that compare methods on noisy graphs: robustness and tasks."""
 
 from __future__ import annotations
 
@@ -57,72 +57,12 @@ Rates = Annotated[
     str, opt.data("--rates NUMBERS", "Comma-separated rates of the noise.", callback=_check_rates)
 ]
 Methods = Annotated[str, opt.model("--methods NAMES", "Comma-separated methods; all for every method.")]
+Plugins = Annotated[
+    list[str] | None,
+    opt.model("--plugin MODULE", "Module or file that registers methods of your own; repeat for several."),
+]
 Seeds = Annotated[int, opt.computing("--seeds N", "Number of seeds.", min=1)]
 FirstSeed = Annotated[int, opt.computing("--first-seed N", "First seed.", min=0)]
-
-
-def tune(
-    dataset: opt.GraphNames,
-    noise: Noise = "random-links",
-    rates: Rates = "0,1.0",
-    split: opt.SplitName = "paper",
-    data_dir: opt.DataDir = None,
-    directed: opt.Directed = None,
-    weights: opt.Weights = None,
-    drop_unknown: opt.DropUnknown = None,
-    methods: Methods = "all",
-    records: opt.Records = Path("results/settings.jsonl"),
-    seed: Annotated[int, opt.computing("--seed N", "Seed of noise and training.", min=0)] = 0,
-    jobs: opt.Jobs = 1,
-    device: opt.DeviceName = "auto",
-) -> dict[str, Any]:
-    """Search the hyper-parameters of the baselines, for `gdpnet robustness` to use.
-
-    Each method tries twelve candidates and keeps the one with the best mean score on validation nodes over all
-    rates. Searches that --records holds are not repeated.
-    """
-    wanted, levels = _methods_of(methods), rates_of(rates)
-    check_names(dataset)
-
-    from gdpnet.benchmark.ablations import VARIANTS
-    from gdpnet.benchmark.cases import check_noise
-    from gdpnet.benchmark.sweep import run_all
-    from gdpnet.benchmark.tuning import check_tunable, searched_settings, searches_left
-
-    wanted = [name for name in wanted if name not in VARIANTS]  # GDPNet has its settings in TOML files
-    check_tunable(wanted)
-    check_noise(noise, levels)
-    reading: dict[str, Any] = {
-        "data_dir": data_dir,
-        "directed": bool(directed),
-        "weights": weights is not False,
-        "drop_unknown": bool(drop_unknown),
-    }
-    cases = cases_of(dataset, noise, levels, [seed], split, contents_of(dataset, reading), reading)
-    refuse_untrainable(cases.values(), device)
-    asked_contents = asked_of(cases)
-    say_left_alone(records, asked_contents)
-    asked = [(some, opt.config_of(name)) for name, some in cases.items()]
-    left = searches_left(asked, wanted, device, records)
-    progress = TrialProgress(len(left))
-    run_all(left, records, jobs, progress)
-    found = {
-        key: one
-        for key, one in searched_settings(records, asked_contents).items()
-        if key[0] in asked_contents
-    }
-    columns = ("graph", "method", "dropout", "weight decay", "learning rate", "width", "layers")
-    print_table(
-        "hyper-parameters chosen on validation nodes",
-        columns,
-        [
-            (*key, *(f"{getattr(one, name.replace(' ', '_')):g}" for name in columns[2:]))
-            for key, one in sorted(found.items())
-        ],
-    )
-    return {
-        "settings": [{"graph": g, "method": m, **asdict(s)} for (g, m), s in found.items()]
-    } | progress.counts
 
 
 def robustness(
@@ -135,6 +75,7 @@ def robustness(
     weights: opt.Weights = None,
     drop_unknown: opt.DropUnknown = None,
     methods: Methods = USUAL_METHODS,
+    plugin: Plugins = None,
     tuned: Annotated[
         Path,
         opt.model(
@@ -159,15 +100,17 @@ def robustness(
     Each result is appended to --records. Results that the file holds are not computed again, so an interrupted
     comparison continues when run again.
     """
-    wanted, levels = _methods_of(methods), rates_of(rates)
+    wanted, levels = methods_of(methods), rates_of(rates)
     if not report_only:
         check_names(dataset)
     configs = {name: opt.config_of(name, config, overrides) for name in dataset}
 
+    from gdpnet.benchmark.baselines.registry import load_plugins
     from gdpnet.benchmark.cases import check_noise
     from gdpnet.benchmark.records import of_content, read_records
     from gdpnet.benchmark.robustness import check_methods, summarise
 
+    load_plugins(plugin or [])
     check_methods(wanted)
     check_noise(noise, levels)
     numbers = range(first_seed, first_seed + seeds)
@@ -273,7 +216,7 @@ def tasks(
     return {"rows": [asdict(row) for row in rows]} | counts
 
 
-def _methods_of(text: str) -> list[str]:
+def methods_of(text: str) -> list[str]:
     """Return the methods of an option; ``all`` stands for every baseline and the usual methods."""
     names = opt.names_in(text, "--methods", "method")
     if "all" not in names:

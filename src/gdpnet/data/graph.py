@@ -15,6 +15,7 @@ from torch import Tensor
 from gdpnet._core.csr import cut_rows, find_in_rows, offsets_of, owners_of, ranges
 from gdpnet.data import validation
 from gdpnet.data.features import Features, SparseRows, take_rows
+from gdpnet.data.summary import summary_of
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN, id_text
 from gdpnet.errors import GraphError
@@ -64,6 +65,8 @@ class Graph:
     def labelled(self) -> Bool[Tensor, "nodes"]:
         """Return which nodes have a known class, or a known number in place of classes."""
         return self.labels != UNKNOWN if self.targets is None else ~self.targets.isnan()
+
+    __repr__ = summary_of
 
     @property
     def num_nodes(self) -> int:

@@ -28,6 +28,9 @@ from gdpnet.inference.threshold import Choice
 from gdpnet.inference.unsupervised import reduce_features
 from gdpnet.representation.tasks import JOINS, MultiLabel, Task
 
+MODEL_NAME = "model.safetensors"
+"""The name of the model file in a run folder."""
+
 _PLAIN = ("seed", "selects", "best_epoch", "validation_f1")
 """The fields that are saved as they are."""
 
@@ -143,7 +146,8 @@ class TrainedModel:
 
     @classmethod
     def load(cls, path: Path, device: torch.device, task: Task | None = None) -> TrainedModel:
-        """Read a model file of any supported version."""
+        """Read a model file of any supported version, or that of a run folder."""
+        path = path / MODEL_NAME if path.is_dir() else path
         tensors, about = read_tensors(path, "model")
         try:
             return cls._from_file(*_upgraded(tensors, about), device, task)

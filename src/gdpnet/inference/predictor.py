@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -12,40 +12,20 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from gdpnet._core.random import Key
-from gdpnet.data.edge_weight import times_weights
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.pyg import to_pyg
 from gdpnet.data.link_split import check_mutual, split_links
+from gdpnet.data.node_numbers import node_numbers
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.classification_metrics import classification_scores
+from gdpnet.inference.denoised import Denoised, clean_graph
 from gdpnet.inference.explain import Explanation, explain_node
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected, select, with_neighbours
-from gdpnet.inference.threshold import edge_weights
 from gdpnet.inference.unsupervised import cluster_scores, embed_links, link_scores, propagated_features
 from gdpnet.representation.propagation import inner_products
 from gdpnet.representation.tasks import Classification
-
-
-@dataclass(frozen=True)
-class Denoised:
-    """A cleaned graph, and the keep probability of each edge of the original."""
-
-    graph: Graph
-    """The kept edges, weighted by their keep probability times their original weight, if any."""
-    keep_probability: np.ndarray
-    """One value per edge of the original graph."""
-    kept: np.ndarray
-    """Whether each edge of the original graph is in the cleaned one."""
-    threshold: float
-    reason: str
-    """One sentence that says why this threshold was chosen."""
-
-    def to_pyg(self) -> Any:
-        """Return the cleaned graph as torch_geometric ``Data`` with ``edge_weight``."""
-        return to_pyg(self.graph)
 
 
 class Predictor:
@@ -90,11 +70,7 @@ class Predictor:
         """Return the cleaned graph; see `GDPNet.denoise`."""
         least, reason = self.model.cleaning_threshold(threshold)
         probability = self.keep_probability(symmetric=symmetric)
-        kept = probability >= least
-        # if the threshold was chosen in training and keeps every edge, all weigh one
-        share = edge_weights(probability, least) if threshold is None else probability
-        cleaned = self.graph.keep_edges(kept, times_weights(self.graph, share))
-        return Denoised(cleaned, probability.numpy(), kept.numpy(), least, reason)
+        return clean_graph(self.graph, probability, least, reason, chosen=threshold is None)
 
     def explain(self, node: int | str) -> Explanation:
         """Return the decisions on a node's neighbours and their contributions; the node is named by its id."""
@@ -109,11 +85,7 @@ class Predictor:
 
     def _numbers(self, nodes: Any) -> Int[Tensor, "*asked"]:
         """Return node numbers on the model's device, all nodes if none are named."""
-        count = self.graph.num_nodes
-        numbers = torch.arange(count) if nodes is None else torch.as_tensor(nodes).long()
-        if numbers.numel() and not (int(numbers.min()) >= 0 and int(numbers.max()) < count):
-            raise GraphError(f"node numbers must lie between 0 and {count - 1}")
-        return numbers.to(self.model.device)
+        return node_numbers(self.graph, nodes).to(self.model.device)
 
     def embeddings(self, nodes: Any = None) -> np.ndarray:
         """Return the embeddings of some nodes, all by default."""
@@ -224,10 +196,9 @@ class LinksPredictor(Predictor):
     def link_probabilities(self, ends: Any) -> np.ndarray:
         """Return the probability that each pair of nodes, two rows of node numbers, is linked."""
         check_mutual(self.graph)
-        pairs = torch.as_tensor(ends)
+        pairs = self._numbers(ends)
         if pairs.dim() != 2 or pairs.shape[0] != 2:
-            raise GraphError(f"pairs must be two rows of node numbers, found shape {tuple(pairs.shape)}")
-        pairs = self._numbers(pairs)
+            raise GraphError(f"pairs must be two rows of nodes, found shape {tuple(pairs.shape)}")
         return torch.sigmoid(inner_products(self._embedded, pairs)).cpu().numpy()
 
     def evaluate(self, split: str = "test") -> dict[str, Any]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from time import perf_counter
+from typing import Any
 
+from gdpnet._core.log import LOGGER
 from gdpnet.config import METRICS, Config
+from gdpnet.errors import ConfigError, nearest
 from gdpnet.training.state import Epoch, TrainingState
+
+_SMALLER_IS_BETTER = ("loss", "kl")
 
 
 def score_text(value: float, config: Config) -> str:
@@ -40,7 +47,7 @@ class Callback:
         """Run before the first epoch; may change the state, for instance to resume a run."""
 
     def on_epoch_end(self, state: TrainingState, epoch: Epoch) -> None:
-        """Run after every epoch."""
+        """Run after every epoch; ``state.stopped = True`` ends training."""
 
     def on_train_end(self, state: TrainingState) -> None:
         """Run after the last epoch, before the heads of the ensemble are fitted."""
@@ -91,3 +98,125 @@ class Steps:
     def _report(self, step: Step) -> None:
         for callback in self.callbacks:
             callback.on_step(step)
+
+
+class Progress(Callback):
+    """Write a line per epoch to the logger ``gdpnet``, at level INFO; every metric at level DEBUG.
+
+    ``GDPNet(verbose=1)`` adds this callback and shows the lines on stderr.
+    """
+
+    def __init__(self, every: int = 1) -> None:
+        self.every = every
+
+    def on_epoch_end(self, state: TrainingState, epoch: Epoch) -> None:
+        """Write the line of an epoch."""
+        if epoch.epoch % self.every == 0:
+            score, kept = epoch.validation_f1, epoch.kept_share
+            LOGGER.info(
+                "epoch %d: loss %.4f, validation F1 %.4f, kept %.3f", epoch.epoch, epoch.loss, score, kept
+            )
+            LOGGER.debug("epoch %d: %s", epoch.epoch, _metrics(epoch))
+
+    def on_step(self, step: Step) -> None:
+        """Write what a step before or after the epochs found."""
+        if step.result is not None:
+            LOGGER.info("%s: %s (%.1f s)", step.name, step.result, step.seconds or 0.0)
+
+    def on_train_end(self, state: TrainingState) -> None:
+        """Write the best epoch."""
+        LOGGER.info("best epoch: %d of %d, validation F1 %.4f", state.best_epoch, state.epoch, state.best_f1)
+
+
+class EarlyStopping(Callback):
+    """End training when a metric has not improved for some epochs.
+
+    This is in addition to `training.patience`, which watches the validation score.
+
+    Args:
+        monitor: a metric of `gdpnet.training.state.Epoch`; ``loss`` and ``kl`` improve downwards, the others upwards.
+        patience: epochs without an improvement before training ends.
+        min_delta: the smallest change that counts as an improvement.
+    """
+
+    def __init__(self, monitor: str = "validation_f1", patience: int = 10, min_delta: float = 0.0) -> None:
+        known = [item.name for item in fields(Epoch) if item.name not in ("epoch", "metric")]
+        if monitor not in known:
+            raise ConfigError(f"an epoch has no metric '{monitor}'{nearest(monitor, known)}")
+        if patience < 1:
+            raise ConfigError(f"the patience must be at least 1 epoch, found {patience}")
+        self.monitor, self.patience, self.min_delta = monitor, patience, min_delta
+
+    def on_train_begin(self, state: TrainingState) -> None:
+        """Start counting anew; epochs of a resumed run count."""
+        self.best, self.waited = -math.inf, 0
+        for line in state.history:
+            self._count(line[self.monitor])
+
+    def on_epoch_end(self, state: TrainingState, epoch: Epoch) -> None:
+        """End training after too many epochs without an improvement."""
+        self._count(getattr(epoch, self.monitor))
+        state.stopped = state.stopped or self.waited >= self.patience
+
+    def _count(self, value: float | None) -> None:
+        if value is None or math.isnan(value):
+            return
+        worth = -value if self.monitor in _SMALLER_IS_BETTER else value
+        if worth > self.best + self.min_delta:
+            self.best, self.waited = worth, 0
+        else:
+            self.waited += 1
+
+
+class MLflowCallback(Callback):
+    """Log the metrics of every epoch to MLflow: to the active run, or else to one of its own."""
+
+    def __init__(self, **run: Any) -> None:
+        try:
+            import mlflow
+        except ImportError as error:
+            raise ConfigError("MLflow is not installed: pip install 'gdpnet[tracking]'") from error
+        self.mlflow, self.run, self.started = mlflow, run, False
+
+    def on_train_begin(self, state: TrainingState) -> None:
+        """Start a run, with the arguments of ``mlflow.start_run``, unless one is active."""
+        self.started = self.mlflow.active_run() is None
+        if self.started:
+            self.mlflow.start_run(**self.run)
+
+    def on_epoch_end(self, state: TrainingState, epoch: Epoch) -> None:
+        """Log the metrics of an epoch."""
+        self.mlflow.log_metrics(_metrics(epoch), step=epoch.epoch)
+
+    def on_train_end(self, state: TrainingState) -> None:
+        """End the run if this callback started it."""
+        if self.started:
+            self.mlflow.end_run()
+
+
+class TensorBoardCallback(Callback):
+    """Write the metrics of every epoch to a folder that TensorBoard shows."""
+
+    def __init__(self, folder: str | Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ConfigError("TensorBoard is not installed: pip install 'gdpnet[tracking]'") from error
+        self.writer = SummaryWriter(str(folder))
+
+    def on_epoch_end(self, state: TrainingState, epoch: Epoch) -> None:
+        """Write the metrics of an epoch."""
+        for name, value in _metrics(epoch).items():
+            self.writer.add_scalar(name, value, epoch.epoch)
+
+    def on_train_end(self, state: TrainingState) -> None:
+        """Write what is left."""
+        self.writer.flush()
+
+
+def _metrics(epoch: Epoch) -> dict[str, float]:
+    """Return the metrics of an epoch that it has."""
+    values = asdict(epoch)
+    del values["epoch"]
+    known = {name: value for name, value in values.items() if isinstance(value, float | int)}
+    return {name: float(value) for name, value in known.items() if not math.isnan(value)}

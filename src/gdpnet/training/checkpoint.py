@@ -15,6 +15,7 @@ from gdpnet.config import Config, read_config
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.arrays import fingerprint
 from gdpnet.errors import ModelFileError, RunFolderError
+from gdpnet.inference.model import MODEL_NAME
 from gdpnet.inference.model_file import read_tensors, write_tensors
 from gdpnet.training.callbacks import Callback
 from gdpnet.training.state import Epoch, TrainingState
@@ -23,11 +24,11 @@ from gdpnet.training.state import Epoch, TrainingState
 class RunFolder:
     """Paths of the files of a run."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: str | Path) -> None:
+        self.path = path = Path(path)
         self.config = path / "config.toml"  # the effective settings
         self.about = path / "run.json"  # graph, seed, version
-        self.model = path / "model.safetensors"
+        self.model = path / MODEL_NAME
         self.checkpoint = path / "checkpoint.safetensors"  # the state that a stopped run resumes from
         self.history = path / "history.jsonl"  # one line per epoch
         self.metrics = path / "metrics.json"  # the final ones
@@ -37,7 +38,7 @@ class RunFolder:
 
 
 def create_run(
-    path: Path,
+    path: str | Path,
     config: Config,
     graph_name: str,
     graph: Graph,
@@ -46,7 +47,7 @@ def create_run(
     source: Mapping[str, Any] | None = None,
 ) -> RunFolder:
     """Start a run in a folder that holds none; ``source`` says how the graph's files were read."""
-    run = RunFolder(path)
+    run, path = RunFolder(path), Path(path)
     if run.about.exists() or run.model.exists():
         raise RunFolderError(f"{path} already holds a run; go on with --resume, or choose another --out")
     if path.exists() and not path.is_dir():
@@ -65,9 +66,9 @@ def create_run(
     return run
 
 
-def open_run(path: Path) -> tuple[RunFolder, Config, dict[str, Any]]:
+def open_run(path: str | Path) -> tuple[RunFolder, Config, dict[str, Any]]:
     """Open the folder of a run; return it, its settings and its description."""
-    run = RunFolder(path)
+    run, path = RunFolder(path), Path(path)
     if not path.is_dir():
         raise RunFolderError(f"there is no run folder {path}")
     if not (run.about.is_file() and run.config.is_file()):
@@ -110,8 +111,8 @@ _STREAMS = 2
 class Checkpoint(Callback):
     """Resume a run from its folder, and write a checkpoint after every epoch."""
 
-    def __init__(self, run: RunFolder) -> None:
-        self.run = run
+    def __init__(self, run: RunFolder | str | Path) -> None:
+        self.run = run if isinstance(run, RunFolder) else RunFolder(run)
 
     def on_train_begin(self, state: TrainingState) -> None:
         """Restore the state from the checkpoint, if there is one."""

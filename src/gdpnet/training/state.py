@@ -52,6 +52,8 @@ class TrainingState:
     """Labels found by the model itself, for tasks without labels."""
     suggested: Tensor | None = None
     """Output of `suggested_labels` for the targets; None if no label error is suspected."""
+    stopped: bool = False
+    """Set by a callback to end training after this epoch."""
     best_suggested: Tensor | None = None
     """``suggested`` in the best epoch."""
 

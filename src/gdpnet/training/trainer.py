@@ -49,7 +49,7 @@ def train_epochs(
     if state.best_epoch <= settled(config):  # a run that goes on with more epochs may settle later
         state.forget_best()
     total = config.training.warmup + config.training.epochs
-    while state.epoch < total and not is_over(state.history, state.best_epoch, config):
+    while state.epoch < total and not state.stopped and not is_over(state.history, state.best_epoch, config):
         state.epoch += 1
         selecting = state.epoch - config.training.warmup
         is_due = config.training.selection and selecting > 1 and (selecting - 1) % config.task.refresh == 0

@@ -22,7 +22,12 @@ SPLIT_SEED = 2020
 
 
 def load_dataset(
-    name: str, data_dir: Path | None = None, *, split: str = "paper", seed: int = 0, download: bool = True
+    name: str,
+    data_dir: str | Path | None = None,
+    *,
+    split: str = "paper",
+    seed: int = 0,
+    download: bool = True,
 ) -> Graph:
     """Load a named dataset with the paper's split sizes.
 
@@ -46,7 +51,7 @@ def load_dataset(
     return Graph.build(edges, features, labels, split=fixed)
 
 
-def _raw_folder(name: str, data_dir: Path | None, download: bool) -> Path:
+def _raw_folder(name: str, data_dir: str | Path | None, download: bool) -> Path:
     dataset = DATASETS[name]
     raw = dataset.raw_folder(data_dir)
     if not is_present(name, data_dir):

@@ -36,7 +36,7 @@ class Dataset:
         """Return the names of its files."""
         return [f"ind.{self.folder.lower()}.{part}" for part in self.sha256] or [f"{self.folder}.npz"]
 
-    def raw_folder(self, data_dir: Path | None = None) -> Path:
+    def raw_folder(self, data_dir: str | Path | None = None) -> Path:
         """Return the folder that its files belong in."""
         return data_folder(data_dir) / self.collection / self.folder / "raw"
 
@@ -90,12 +90,12 @@ DATASETS = {
 }
 
 
-def data_folder(data_dir: Path | None = None) -> Path:
+def data_folder(data_dir: str | Path | None = None) -> Path:
     """Return the folder of datasets: ``data_dir`` if given, else ``GDPNET_DATA``, else the user's cache."""
-    return data_dir or Path(os.environ.get("GDPNET_DATA") or Path.home() / ".cache" / "gdpnet")
+    return Path(data_dir or os.environ.get("GDPNET_DATA") or Path.home() / ".cache" / "gdpnet")
 
 
-def is_present(name: str, data_dir: Path | None = None) -> bool:
+def is_present(name: str, data_dir: str | Path | None = None) -> bool:
     """Return whether all files of a dataset are on this machine."""
     raw = DATASETS[name].raw_folder(data_dir)
     return all((raw / file).is_file() for file in DATASETS[name].raw_files)

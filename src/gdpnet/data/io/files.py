@@ -35,7 +35,7 @@ from gdpnet.data.io.node_columns import choose_columns, encode_columns
 from gdpnet.data.io.node_ids import check_present, id_column, without_decimals
 from gdpnet.data.io.npz import read_npz
 from gdpnet.data.io.store import is_store, open_store
-from gdpnet.data.io.table_file import find_table, has_parts, is_table, open_table
+from gdpnet.data.io.table_file import TableFile, find_table, has_parts, is_table, open_table
 from gdpnet.data.labels import as_targets
 from gdpnet.data.tables.node_table import MARK
 from gdpnet.data.validation import SPLITS, whole_or_text_ids
@@ -43,13 +43,13 @@ from gdpnet.errors import GraphError
 
 
 @dataclass(frozen=True)
-class _Reading:
+class Reading:
     """How tables are read; see :func:`read_graph`."""
 
     columns: Columns
     directed: bool
-    weights: bool
-    drop_unknown: bool
+    weights: bool = True
+    drop_unknown: bool = False
     task: str | None = None
 
 
@@ -76,7 +76,7 @@ def read_graph(
         drop_unknown: leave out edges, and feature values, of nodes that are not in the table of nodes.
         task: for ``regression`` the label column holds the numbers to predict, in place of classes.
     """
-    path, reading = Path(path), _Reading(columns, directed, weights, drop_unknown, task)
+    path, reading = Path(path), Reading(columns, directed, weights, drop_unknown, task)
     if not path.exists():
         raise GraphError(f"there is no file or folder {path}")
     if is_store(path) or path.suffix == ".npz":
@@ -96,7 +96,7 @@ def read_graph(
 
 def write_tables(
     graph: Graph,
-    folder: Path,
+    folder: str | Path,
     format: str = "parquet",
     extra_edge_columns: Mapping[str, np.ndarray] | None = None,
 ) -> None:
@@ -105,9 +105,10 @@ def write_tables(
     Every edge is written in its direction: read a graph with one-way edges as directed. Classes without a node are
     not written, and reading sorts the classes.
     """
+    folder = Path(folder)
     if f".{format}" not in SUFFIXES:
         raise GraphError(f"the format of tables must be csv or parquet, found '{format}'")
-    tables = {"nodes": _node_table(graph), "edges": _full_edge_table(graph, extra_edge_columns or {})}
+    tables = {"nodes": node_table(graph), "edges": _full_edge_table(graph, extra_edge_columns or {})}
     of_table = graph.table is not None and graph.table.columns is not None
     if isinstance(graph.features, SparseRows) and not of_table:
         tables["features"] = _long_table(graph, graph.features)
@@ -141,7 +142,8 @@ def id_array(graph: Graph) -> Any:
     return pa.array(whole_or_text_ids(graph.node_ids))
 
 
-def _node_table(graph: Graph) -> Any:
+def node_table(graph: Graph) -> Any:
+    """Return an Arrow table of the nodes: id, label, split, and dense features."""
     table = {"id": id_array(graph)}
     if graph.targets is not None:
         table["label"] = pa.array(graph.targets.numpy(), from_pandas=True)  # NaN becomes null
@@ -195,7 +197,7 @@ def _long_table(graph: Graph, features: SparseRows) -> Any:
     return pa.table({"node": id_array(graph).take(pa.array(row)), "feature": named, "value": value})
 
 
-def _read_folder(folder: Path, how: _Reading) -> Graph:
+def _read_folder(folder: Path, how: Reading) -> Graph:
     """Read the tables of a folder as a graph."""
     node_path, edge_path = find_table(folder, "nodes"), find_table(folder, "edges")
     if edge_path is None:
@@ -206,7 +208,15 @@ def _read_folder(folder: Path, how: _Reading) -> Graph:
         )
     if node_path is None:
         return _read_edge_table(edge_path, how)
-    nodes, ids, columns, notes = _read_nodes(node_path, how.columns)
+    return graph_of_tables(open_table(node_path), open_table(edge_path), how, find_table(folder, "features"))
+
+
+def graph_of_tables(
+    node_file: TableFile, edge_file: TableFile, how: Reading, long_path: Path | None = None
+) -> Graph:
+    """Check tables of nodes and edges, and of features in long form, and build their graph."""
+    node_path = node_file.path
+    nodes, ids, columns, notes = _read_nodes(node_file, how.columns)
     label, split = (_optional(nodes, columns, role, node_path) for role in ("label", "split"))
     labels, names, targets = None, None, None
     if label is not None and how.task == "regression":
@@ -215,8 +225,9 @@ def _read_folder(folder: Path, how: _Reading) -> Graph:
         labels, names = code_labels(*label)
     codes = None if split is None else code_split(*split)
     table = choose_columns(nodes, columns, node_path)
-    features, feature_names, more = _read_features(folder, table, ids, node_path, how.drop_unknown)
-    edges = _read_edges(edge_path, replace(how, columns=columns), ids, node_path)
+    features, feature_names, more = _read_features(long_path, table, ids, node_path, how.drop_unknown)
+    rows = read_edge_rows(edge_file, columns)
+    edges = match_edges(rows, ids, node_path.name, weights=how.weights, drop_unknown=how.drop_unknown)
     try:
         graph = Graph.build(
             edges.ends,
@@ -235,14 +246,14 @@ def _read_folder(folder: Path, how: _Reading) -> Graph:
     return _with_edge_columns(graph, edges, how)
 
 
-def _with_edge_columns(graph: Graph, edges: EdgeList, how: _Reading) -> Graph:
+def _with_edge_columns(graph: Graph, edges: EdgeList, how: Reading) -> Graph:
     """Return a graph with the weights of its edges, and what the other columns of the edge table say of them."""
     found = edges.features
     graph = with_edge_features(graph, edges.ends, found.values, found.names, directed=how.directed)
     return with_edge_weights(graph, edges, directed=how.directed)
 
 
-def _read_edge_table(path: Path, how: _Reading) -> Graph:
+def _read_edge_table(path: Path, how: Reading) -> Graph:
     """Read a table of edges as a graph whose nodes are those that the edges name."""
     file, beside = open_table(path), find_table(path.parent, "nodes")
     ends = find_edge_columns(how.columns, file.names, path.name)[0]
@@ -266,9 +277,9 @@ def _read_edge_table(path: Path, how: _Reading) -> Graph:
     return _with_edge_columns(graph.with_notes(note, ONE_HOT_NOTE, *edges.notes), edges, how)
 
 
-def _read_nodes(path: Path, columns: Columns) -> tuple[Any, Any, Columns, tuple[str, ...]]:
+def _read_nodes(file: TableFile, columns: Columns) -> tuple[Any, Any, Columns, tuple[str, ...]]:
     """Read the table of nodes; return it, its ids, the names of its columns, and notes."""
-    file = open_table(path)
+    path = file.path
     columns, notes = find_node_columns(columns, file.names, path.name)
     table, more = file.read(text=(columns.node, columns.label, columns.split))
     ids, said = id_column(table, columns.node, path, "node")
@@ -277,19 +288,13 @@ def _read_nodes(path: Path, columns: Columns) -> tuple[Any, Any, Columns, tuple[
     return table, ids, columns, (*notes, *more, *said, *also)
 
 
-def _read_edges(path: Path, how: _Reading, ids: Any, node_path: Path) -> EdgeList:
-    rows = read_edge_rows(open_table(path), how.columns)
-    return match_edges(rows, ids, node_path.name, weights=how.weights, drop_unknown=how.drop_unknown)
-
-
 def _read_features(
-    folder: Path, table: Any, ids: Any, node_path: Path, drop_unknown: bool
+    long_path: Path | None, table: Any, ids: Any, node_path: Path, drop_unknown: bool
 ) -> tuple[Any, tuple[str, ...] | None, tuple[str, ...]]:
     """Read sparse features from the long table; return them, their names if they have any, and notes.
 
     Without that table nodes are one-hot, until the columns of the node table become features.
     """
-    long_path = find_table(folder, "features")
     if long_path is not None:
         if table is not None:
             name = table.column_names[0]

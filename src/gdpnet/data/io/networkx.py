@@ -68,6 +68,32 @@ def from_networkx(
     return with_weights(graph, edge_index, weights, directed=follow)
 
 
+def usual_attributes(network: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the arguments of `from_networkx` for the attributes that a graph has, and notes that name them.
+
+    Features are ``x`` if every node has it, else all attributes that are a number at every node.
+    """
+    rows = [data for _, data in network.nodes(data=True)]
+    found: dict[str, Any] = {
+        name: name for name in ("label", "split") if any(data.get(name) is not None for data in rows)
+    }
+    others = [name for name in (rows[0] if rows else {}) if name not in ("label", "split")]
+    numbers = [name for name in others if all(_is_number(data.get(name)) for data in rows)]
+    if rows and all(data.get("x") is not None for data in rows):
+        found["features"] = "x"
+    elif numbers:
+        found["features"] = numbers
+    weights = [value for _, _, value in network.edges(data="weight")]
+    if weights and all(_is_number(value) for value in weights):
+        found["weight"] = "weight"
+    named = {role: name if isinstance(name, str) else ", ".join(name) for role, name in found.items()}
+    return found, tuple(f"{role} from the NetworkX attribute {name}" for role, name in named.items())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not math.isnan(value)
+
+
 def to_networkx(graph: Graph) -> Any:
     """Return a NetworkX graph with the user's ids, undirected if all edges have a reverse edge like them.
 

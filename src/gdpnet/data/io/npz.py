@@ -23,8 +23,9 @@ FORMAT = 1
 """Version of GDPNet's layout."""
 
 
-def write_npz(graph: Graph, path: Path) -> None:
+def write_npz(graph: Graph, path: str | Path) -> None:
     """Write a graph with its weights and known noise; :func:`read_npz` returns the same graph."""
+    path = Path(path)
     if path.suffix != ".npz":
         raise GraphError(f"a graph must be written to a .npz file, found {path.name}")
     arrays = {"gdpnet_graph": np.array(FORMAT), "class_names": np.array(graph.class_names, dtype=str)}
@@ -39,9 +40,9 @@ def write_npz(graph: Graph, path: Path) -> None:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def read_npz(path: Path, *, directed: bool = False) -> Graph:
+def read_npz(path: str | Path, *, directed: bool = False) -> Graph:
     """Read a graph from an npz file of either layout; ``directed`` applies to the CitationFull layout only."""
-    arrays = load_arrays(path)
+    arrays = load_arrays(Path(path))
     try:
         if "gdpnet_graph" in arrays:
             return _from_own_layout(arrays)

@@ -1,4 +1,4 @@
-"""Open a graph by dataset name or path."""
+"""Open a graph by dataset name or path, or take it from an object of another library."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
 from gdpnet.data.io.files import read_graph
+from gdpnet.data.io.networkx import from_networkx, usual_attributes
+from gdpnet.data.io.pyg import from_pyg
 from gdpnet.data.splits import USUAL_SHARES, has_split, parse_shares, with_split
+from gdpnet.errors import GraphError
 
 
 def open_graph(
     name: str,
     *,
-    data_dir: Path | None = None,
+    data_dir: str | Path | None = None,
     columns: Columns = USUAL_COLUMNS,
     directed: bool = False,
     weights: bool = True,
@@ -63,3 +66,24 @@ def _split_by(graph: Graph, shares: tuple[float, float, float], seed: int) -> Gr
     counts = ", ".join(f"{split.nodes_in(part).numel():,} {part}" for part in ("train", "validation", "test"))
     text = "/".join(f"{100 * share:g}" for share in shares)
     return split.with_notes(f"split {text} of the labelled nodes, class by class, with seed {seed}: {counts}")
+
+
+def as_graph(graph: Any) -> Graph:
+    """Return a `Graph`, from a torch_geometric ``Data``, a NetworkX graph, a path or the name of a dataset too.
+
+    Of a NetworkX graph the usual attributes are read: ``label`` and ``split`` of nodes, ``weight`` of edges, and as
+    features ``x`` or else all numbers that every node has. The notes of the graph name them.
+    """
+    if isinstance(graph, Graph):
+        return graph
+    if isinstance(graph, str | Path):
+        return open_graph(str(graph))
+    if hasattr(graph, "nodes") and hasattr(graph, "is_directed") and hasattr(graph, "adjacency"):
+        found, notes = usual_attributes(graph)
+        return from_networkx(graph, **found).with_notes(*notes)
+    if hasattr(graph, "edge_index"):
+        return from_pyg(graph)
+    raise GraphError(
+        "a graph must be a gdpnet Graph, a torch_geometric Data, a NetworkX graph or a path, found "
+        f"{type(graph).__name__}"
+    )

@@ -24,7 +24,7 @@ _MASKS = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}
 
 
 def from_pyg(data: Any, split: Any = None, *, directed: bool = False, edge_features: bool = True) -> Graph:
-    """Convert a torch_geometric ``Data``: x, edge_index, y, the masks, edge_weight, edge_attr and edge_type.
+    """Convert a torch_geometric ``Data``: x, edge_index, y, masks, edge_weight, edge_attr, edge_type, and names.
 
     Args:
         data: the graph; x may be sparse, and y is -1 or NaN if unknown. If y has one column of ones and zeros per
@@ -49,17 +49,20 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False, edge_featu
         raise GraphError("the Data must have an edge_index, found none")
     edges = data.edge_index.as_tensor() if hasattr(data.edge_index, "as_tensor") else data.edge_index
     several = data.y is not None and data.y.dim() == 2 and data.y.shape[1] > 1
-    labels, names = _label_sets(data.y) if several else (_pyg_labels(data.y), None)
+    labels, names = _label_sets(data.y) if several else (_pyg_labels(data.y), data.get("class_names"))
     numbers = labels if labels is not None and labels.is_floating_point() else None
     graph = Graph.build(
         edges,
         _pyg_features(data.x),
         labels if numbers is None else None,
         targets=numbers,
+        node_ids=data.get("node_ids"),
         class_names=names,
         split=_split_of_masks(data) if split is None else split,
         directed=directed,
     )
+    if data.get("feature_names") is not None:
+        graph = graph.with_feature_names(data.feature_names)
     given = edges.cpu().numpy()
     if edge_features:
         graph = with_edge_features(graph, given, *_edge_columns(data, types), directed=directed)
@@ -72,8 +75,9 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False, edge_featu
 def to_pyg(graph: Graph) -> Any:
     """Return a torch_geometric ``Data`` with what the graph has: y (-1 or NaN if unknown), masks, weights, edge_attr.
 
-    Edges point from the neighbour to its target; sparse features become a sparse CSR tensor. Edge features lose
-    their names.
+    Edges point from the neighbour to its target; sparse features become a sparse CSR tensor. Names that are not
+    numbers in order become the lists ``node_ids``, ``class_names`` and ``feature_names``, which `from_pyg` reads.
+    Edge features lose their names.
     """
     from torch_geometric.data import Data
 
@@ -89,7 +93,23 @@ def to_pyg(graph: Graph) -> Any:
         data.edge_weight = graph.edge_weight.clone()
     if graph.edge_features is not None:
         data.edge_attr = graph.edge_features.clone()
+    for name, values in _names_of(graph).items():
+        data[name] = values
     return data
+
+
+def _names_of(graph: Graph) -> dict[str, list[Any]]:
+    """Return the user's names of nodes, classes and features, as far as there are any."""
+    named: dict[str, list[Any]] = {
+        "node_ids": graph.node_ids.tolist(),
+        "class_names": list(graph.class_names),
+    }
+    named = {
+        name: values
+        for name, values in named.items()
+        if [str(value) for value in values] != [str(number) for number in range(len(values))]
+    }
+    return named if graph.feature_names is None else named | {"feature_names": list(graph.feature_names)}
 
 
 def from_scipy(

@@ -97,14 +97,14 @@ def new_store(
         (temporary / ABOUT).write_text(text + "\n", encoding="utf-8")
 
 
-def write_store(graph: Graph, folder: Path) -> None:
+def write_store(graph: Graph, folder: str | Path) -> None:
     """Write a graph to a new folder; `open_store` returns the same graph."""
     arrays = arrays_of(graph)
     width = graph.num_features if "feature_column" in arrays else None
     bounds = {"neighbour": graph.num_nodes, "feature_column": width}
     encoding = None if graph.table is None else graph.table.encoding
     names = (graph.feature_names, graph.edge_feature_names)
-    with new_store(folder, graph.class_names, width, *names, encoding) as store:
+    with new_store(Path(folder), graph.class_names, width, *names, encoding) as store:
         for name, values in arrays.items():
             bound = bounds.get(name)
             if name != "node_ids" or not _is_range(values):
@@ -116,16 +116,17 @@ def _is_range(ids: np.ndarray) -> bool:
     return ids.dtype.kind == "i" and np.array_equal(ids, np.arange(ids.size))
 
 
-def is_store(path: Path) -> bool:
+def is_store(path: str | Path) -> bool:
     """Return whether a folder is a store."""
-    return (path / ABOUT).is_file()
+    return (Path(path) / ABOUT).is_file()
 
 
-def open_store(folder: Path) -> Graph:
+def open_store(folder: str | Path) -> Graph:
     """Open a store as a graph, after checking types, sizes and, in one pass over the files, all values.
 
     Edges and features are mapped; labels, splits and offsets are read into memory.
     """
+    folder = Path(folder)
     about = _read_about(folder)
     try:
         arrays = {name: _map(folder, name, entry) for name, entry in about["arrays"].items()}

@@ -63,6 +63,17 @@ class TableFile:
         return table, tuple(notes)
 
 
+@dataclass(frozen=True)
+class TableInMemory(TableFile):
+    """A table that is an Arrow table already; its path is how errors and notes call it."""
+
+    table: Any = None
+
+    def read(self, text: Iterable[str] = ()) -> tuple[Any, tuple[str, ...]]:
+        """Return the table."""
+        return self.table, ()
+
+
 def open_table(path: Path) -> TableFile:
     """Find the names of the columns of a table and how it is written, without reading it whole."""
     try:

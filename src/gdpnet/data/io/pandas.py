@@ -1,0 +1,104 @@
+"""Graphs from and to pandas frames of nodes and edges; pandas is imported only where it is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
+from gdpnet.data.io.files import Reading, edge_table, graph_of_tables, node_table
+from gdpnet.data.io.table_file import TableInMemory
+from gdpnet.errors import GraphError
+
+_NODES, _EDGES = Path("the nodes frame"), Path("the edges frame")
+"""How errors call the frames."""
+
+
+class Frames(NamedTuple):
+    """The pandas frames of a graph."""
+
+    nodes: Any
+    """One row per node: id, label, split and a column per feature."""
+    edges: Any
+    """One row per directed edge: source, target and weight."""
+
+
+def from_pandas(
+    nodes: Any,
+    edges: Any,
+    *,
+    columns: Columns = USUAL_COLUMNS,
+    directed: bool = False,
+    task: str | None = None,
+) -> Graph:
+    """Convert frames of nodes and edges, which are checked as tables of a folder are.
+
+    Args:
+        nodes: one row per node. Ids are in the column ``id``, or in the index if there is no such column; ``label``
+            and ``split`` may be missing; all other columns are features.
+        edges: one row per edge: ``source``, ``target`` and optionally ``weight``.
+        columns: names of the columns if they are others.
+        directed: keep the direction of edges; otherwise every edge is added in both directions.
+        task: for ``regression`` the label column holds the numbers to predict, in place of classes.
+    """
+    if columns.node not in nodes.columns:
+        nodes = nodes.rename_axis(columns.node).reset_index()
+    return graph_of_tables(
+        _in_memory(_NODES, nodes), _in_memory(_EDGES, edges), Reading(columns, directed, task=task)
+    )
+
+
+def _in_memory(path: Path, frame: Any) -> TableInMemory:
+    table = _arrow(frame)
+    return TableInMemory(path, tuple(table.column_names), None, table)
+
+
+def to_pandas(graph: Graph) -> Frames:
+    """Return the nodes and the edges of a graph as pandas frames; `from_pandas` reads them again.
+
+    Sparse features become sparse columns; one-hot features, which stand for none, are left out. Every edge has a row
+    in its direction: read a graph with one-way edges as directed.
+    """
+    pandas = _pandas()
+    nodes, features = node_table(graph).to_pandas(), graph.features
+    has_columns = not {"id", "label", "split"}.issuperset(nodes.columns)
+    if isinstance(features, SparseRows) and graph.has_features and not has_columns:
+        names = graph.feature_names or [f"f{place}" for place in range(graph.num_features)]
+        wide = pandas.DataFrame.sparse.from_spmatrix(features.to_scipy(), columns=list(names))
+        nodes = pandas.concat([nodes, wide], axis=1)
+    edges = edge_frame(graph)
+    return Frames(
+        nodes, edges if graph.edge_weight is None else edges.assign(weight=graph.edge_weight.numpy())
+    )
+
+
+def edge_frame(graph: Graph) -> Any:
+    """Return a pandas frame of the edges, source and target, by the user's ids."""
+    _pandas()
+    return edge_table(graph).to_pandas()
+
+
+def _arrow(frame: Any) -> Any:
+    """Return a frame as an Arrow table, its sparse columns as dense ones and names of columns as text."""
+    _pandas()
+    sparse = {name: kind.subtype for name, kind in frame.dtypes.items() if hasattr(kind, "subtype")}
+    sparse = {name: kind for name, kind in sparse.items() if hasattr(frame[name], "sparse")}
+    named = frame.astype(sparse).rename(columns=str) if sparse else frame.rename(columns=str)
+    try:
+        return pa.Table.from_pandas(named, preserve_index=False)
+    except pa.ArrowException as error:
+        raise GraphError(f"the columns of a frame must hold one kind of value each: {error}") from error
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise GraphError(
+            "frames need pandas, which is not installed: pip install 'gdpnet[pandas]'"
+        ) from error
+    return pandas

@@ -1,0 +1,100 @@
+"""Nodes as users name them, by id or by number, as node numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from gdpnet.data.graph import Graph
+from gdpnet.data.validation import id_text
+from gdpnet.errors import GraphError
+
+
+def node_numbers(graph: Graph, nodes: Any = None) -> Int[Tensor, "*asked"]:
+    """Return the numbers of nodes that are named by id or by number, in the order given; all nodes by default.
+
+    - Text is an id.
+    - Whole numbers, one or a list, are ids if the ids of the graph are whole numbers, and node numbers otherwise.
+    - Tensors and numpy arrays of whole numbers are node numbers. An array whose values are at the same time ids of
+      other nodes is refused.
+    - Tensors and arrays of true and false have one value per node.
+    """
+    if nodes is None:
+        return torch.arange(graph.num_nodes)
+    if isinstance(nodes, Tensor):
+        return _masked_or_checked(graph, nodes.cpu())
+    if isinstance(nodes, np.ndarray) and nodes.dtype.kind in "biu":
+        numbers = _masked_or_checked(graph, torch.from_numpy(np.array(nodes)))
+        if nodes.dtype.kind != "b":
+            _refuse_ambiguous(graph, nodes)
+        return numbers
+    return _by_word(graph, nodes)
+
+
+def has_whole_number_ids(graph: Graph) -> bool:
+    """Return whether every id of a graph is a whole number, as a number or as text."""
+    if graph.node_ids.dtype.kind in "iu":
+        return True
+    return all(_whole_text(name) for name in id_text(graph.node_ids).tolist())
+
+
+def _whole_text(name: str) -> bool:
+    """Return whether a text is what a whole number is written as: 7 and -7, not 07."""
+    digits = name.removeprefix("-")
+    return digits.isdecimal() and (digits == "0" or not digits.startswith("0"))
+
+
+def _by_word(graph: Graph, nodes: Any) -> Int[Tensor, "*asked"]:
+    """Return the numbers of one node, of a list, or of a list of lists."""
+    if isinstance(nodes, str | Integral) or not isinstance(nodes, Iterable):
+        return _by_word(graph, [nodes])
+    rows = nodes.tolist() if hasattr(nodes, "tolist") else list(nodes)
+    if rows and all(isinstance(row, list) for row in rows):
+        return torch.stack([_by_word(graph, row) for row in rows])
+    whole = [isinstance(node, Integral) and not isinstance(node, bool) for node in rows]
+    if all(whole) and not (rows and has_whole_number_ids(graph)):
+        return _masked_or_checked(graph, torch.tensor(rows, dtype=torch.long))
+    return graph.numbers_of(rows)
+
+
+def _masked_or_checked(graph: Graph, nodes: Tensor) -> Int[Tensor, "*asked"]:
+    count = graph.num_nodes
+    if nodes.dtype == torch.bool:
+        return _nodes_of_mask(nodes, count)
+    if nodes.is_floating_point():
+        raise GraphError(f"nodes must be ids or whole numbers, found {nodes.dtype}")
+    numbers = nodes.long()
+    if numbers.numel() and not (int(numbers.min()) >= 0 and int(numbers.max()) < count):
+        hint = "; give ids as a list" if has_whole_number_ids(graph) else ""
+        raise GraphError(f"node numbers must lie between 0 and {count - 1}{hint}")
+    return numbers
+
+
+def _nodes_of_mask(mask: Bool[Tensor, "*any"], count: int) -> Int[Tensor, "asked"]:
+    if mask.shape != (count,):
+        raise GraphError(
+            f"a mask must hold true or false for each of {count} nodes, found shape {tuple(mask.shape)}"
+        )
+    return mask.nonzero().flatten()
+
+
+def _refuse_ambiguous(graph: Graph, nodes: Int[np.ndarray, "*asked"]) -> None:
+    """Refuse an array that can be read as numbers and as ids of other nodes."""
+    if not nodes.size or not has_whole_number_ids(graph):
+        return
+    values: Sequence[int] = nodes.ravel().tolist()
+    try:
+        other = graph.numbers_of(values)
+    except GraphError:  # not all of them are ids
+        return
+    if other.tolist() != values:
+        raise GraphError(
+            "an array of whole numbers must name nodes in one way, found values that are node numbers and also ids "
+            "of other nodes: give ids as a list, numbers as a tensor"
+        )

@@ -1,0 +1,90 @@
+"""Graphs from and to pandas frames."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.pandas import from_pandas, to_pandas
+from gdpnet.errors import GraphError
+from gdpnet.inference.denoised import clean_graph
+
+pandas = pytest.importorskip("pandas", reason="pandas is not installed: pip install 'gdpnet[pandas]'")
+
+
+def frames() -> tuple:
+    nodes = pandas.DataFrame(
+        {
+            "id": ["ann", "bob", "cid"],
+            "label": ["red", None, "blue"],
+            "split": ["train", None, "test"],
+            "age": [31, 33, 64],
+            "income": [1.5, 1.2, 0.2],
+        }
+    )
+    return nodes, pandas.DataFrame({"source": ["ann", "cid"], "target": ["bob", "bob"], "weight": [1.0, 2.0]})
+
+
+def test_frames_become_a_graph():
+    graph = from_pandas(*frames())
+    assert graph.node_ids.tolist() == ["ann", "bob", "cid"]
+    assert (graph.class_names, graph.labels.tolist()) == (("blue", "red"), [1, -1, 0])
+    assert (graph.feature_names, graph.split.tolist()) == (("age", "income"), [1, 0, 3])
+    assert graph.edge_weight.tolist() == [1.0, 1.0, 2.0, 2.0]
+
+
+def test_the_index_names_nodes_if_no_column_does():
+    nodes, edges = frames()
+    assert from_pandas(nodes.set_index("id"), edges).node_ids.tolist() == ["ann", "bob", "cid"]
+
+
+def test_frames_are_checked_as_tables_are():
+    nodes, edges = frames()
+    with pytest.raises(GraphError) as refusal:
+        from_pandas(nodes, edges.replace("cid", "dan"))
+    assert str(refusal.value) == (
+        "column 'source' of the edges frame must name nodes of the nodes frame, found 'dan' in row 2"
+    )
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_graph_comes_back_from_its_frames(sparse):
+    values = np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
+    graph = Graph.build(
+        [[0, 1], [1, 2]],
+        sp.csr_matrix(values) if sparse else values,
+        [0, 1, -1],
+        split=[1, 2, 0],
+        node_ids=np.array([7, 8, 9]),
+        class_names=["a", "b"],
+    )
+    found = to_pandas(graph)
+    assert list(found.nodes.columns) == ["id", "label", "split", "f0", "f1"]
+    again = from_pandas(*found)
+    assert again.node_ids.tolist() == [7, 8, 9]
+    assert torch.equal(again.neighbour, graph.neighbour)
+    assert torch.equal(again.labels, graph.labels)
+    assert to_pandas(again).nodes[["f0", "f1"]].to_numpy().tolist() == values.tolist()
+
+
+def test_a_graph_without_features_has_frames_without_features():
+    graph = from_pandas(frames()[0][["id"]], frames()[1])
+    assert not graph.has_features
+    assert list(to_pandas(graph).nodes.columns) == ["id"]
+    assert list(to_pandas(graph).edges.columns) == ["source", "target", "weight"]
+
+
+def test_decisions_on_edges_become_a_frame():
+    graph = from_pandas(*frames())
+    found = clean_graph(
+        graph, torch.tensor([0.9, 0.9, 0.2, 0.2]), 0.5, "as asked for", chosen=False
+    ).to_pandas()
+    assert list(found.columns) == ["source", "target", "keep_probability", "kept"]
+    assert found[["source", "target"]].to_numpy().tolist() == [
+        ["bob", "ann"],
+        ["ann", "bob"],
+        ["cid", "bob"],
+        ["bob", "cid"],
+    ]
+    assert found["kept"].tolist() == [True, True, False, False]
