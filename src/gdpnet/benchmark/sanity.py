@@ -105,7 +105,7 @@ def _without_selection(model: GDPNet, graph: Graph) -> Scores:
     training = replace(config.training, selection=False, epochs=min(30, config.training.epochs), patience=10)
     changed = replace(config, training=training, reward=replace(config.reward, folds=1))
     changed = replace(changed, hopwise=replace(config.hopwise, use=False))
-    found = GDPNet.from_config(changed, seed=model.seed, device=str(model.device_)).fit(
+    found = GDPNet.from_config(changed, seed=model.seed, device=model.device_.type).fit(
         replace(graph, table=None)
     )
     return found.predict_proba(replace(graph, table=None))

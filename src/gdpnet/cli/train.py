@@ -107,7 +107,7 @@ def train(
     from gdpnet.cli.saving import save_run
     from gdpnet.estimator import GDPNet
     from gdpnet.training.checkpoint import Checkpoint, create_run
-    from gdpnet.training.fit_model import TASKS
+    from gdpnet.training.registry import TASKS
 
     pick_device(device)
     if resume:

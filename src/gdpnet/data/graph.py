@@ -170,10 +170,6 @@ class Graph:
             )
         return replace(self, feature_names=tuple(str(name) for name in names))
 
-    def with_features(self, features: Features) -> Graph:
-        """Return the graph with other features in the same columns, which no longer come from its table."""
-        return replace(self, features=features, table=None)
-
     def with_table(self, table: NodeTable) -> Graph:
         """Return the graph with the features that a table's encoding makes of its columns."""
         found = table.encoding.transform(table.columns)
@@ -251,3 +247,8 @@ class Graph:
         return cls(
             row_ptr, neighbour, rows, label, codes, ids, names, truth=truth, notes=notes, targets=numbers
         )
+
+
+def with_features(graph: Graph, features: Features) -> Graph:
+    """Return a graph with other features in the same columns, which no longer come from its table."""
+    return replace(graph, features=features, table=None)

@@ -16,7 +16,7 @@ import torch
 from gdpnet.config import Config
 from gdpnet.data.edge_features import column_of_feature, is_binary, without_edge_features
 from gdpnet.data.features import Features, SparseRows
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, with_features
 from gdpnet.data.structural_features import WIDTH, structural_rows
 from gdpnet.data.tables.encoding import Encoding, middle_and_spread, squashed
 from gdpnet.data.tables.node_table import NodeTable
@@ -108,7 +108,7 @@ def _in_order(graph: Graph, names: tuple[str, ...], wanted: tuple[str, ...]) -> 
         features: Features = SparseRows.from_scipy(graph.features.to_scipy()[:, order])
     else:
         features = graph.features[:, torch.from_numpy(order)]
-    return replace(graph.with_features(features), feature_names=wanted)
+    return replace(with_features(graph, features), feature_names=wanted)
 
 
 def _checksum_of_ids(graph: Graph) -> str:

@@ -20,19 +20,9 @@ from gdpnet.representation.tasks import CLASSIFICATION, Task
 from gdpnet.training.callbacks import Callback, OnEpoch, Steps, score_text
 from gdpnet.training.data import split_for_training
 from gdpnet.training.label_noise import name_suspected, without_suspected
-from gdpnet.training.link_task import LinksTask
+from gdpnet.training.registry import TASKS
 from gdpnet.training.state import Epoch, TrainingState, begin_training
-from gdpnet.training.tasks import LabelTask
 from gdpnet.training.trainer import train_epochs
-from gdpnet.training.unsupervised import ClustersTask
-
-TASKS: dict[str, type[LabelTask] | type[LinksTask] | type[ClustersTask]] = {
-    "classification": LabelTask,
-    "multi-label": LabelTask,
-    "regression": LabelTask,
-    "links": LinksTask,
-    "clusters": ClustersTask,
-}
 
 
 def fit_model(
@@ -66,7 +56,7 @@ def fit_model(
     trusted = without_suspected(data, state.best_suggested)
     found = task.finalise(networks, trusted, key, steps)
     score = state.best_f1 if found.score is None else found.score
-    has_labels = isinstance(task, LabelTask)
+    has_labels = config.task.kind not in ("links", "clusters")
     if has_labels:
         _report_ensemble(str(found.weights), score, config, steps)
     return TrainedModel(

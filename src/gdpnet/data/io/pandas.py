@@ -10,7 +10,8 @@ import pyarrow as pa
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
-from gdpnet.data.io.files import Reading, edge_table, graph_of_tables, node_table
+from gdpnet.data.io.files import edge_table, node_table
+from gdpnet.data.io.read_tables import Reading, graph_of_tables
 from gdpnet.data.io.table_file import TableInMemory
 from gdpnet.errors import GraphError
 

@@ -19,7 +19,7 @@ from gdpnet.data.features import (
     to_dense,
     to_sparse,
 )
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, with_features
 from gdpnet.data.sampling import distinct, untaken
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError
@@ -35,7 +35,7 @@ def mask_features(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
     """Set the whole feature row of a share of the nodes to zero."""
     shown = torch.ones(graph.num_nodes, dtype=torch.bool)
     shown[_some(rng, graph.num_nodes, rate)] = False
-    return graph.with_features(mask_rows(graph.features, shown))
+    return with_features(graph, mask_rows(graph.features, shown))
 
 
 def swap_features(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
@@ -46,7 +46,7 @@ def swap_features(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
     row = torch.arange(nodes)
     chosen = _some(rng, nodes, rate)
     row[chosen] = (chosen + torch.from_numpy(rng.integers(1, nodes, chosen.numel()))) % nodes
-    return graph.with_features(take_rows(graph.features, row))
+    return with_features(graph, take_rows(graph.features, row))
 
 
 def blur_features(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
@@ -61,7 +61,7 @@ def blur_features(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
     deviation = (value.square().sum() / numbers - (value.sum() / numbers).square()).clamp(min=0).sqrt()
     noise = rng.standard_normal((graph.num_nodes, graph.num_features), dtype=np.float32)
     noise *= np.float32(rate * float(deviation))
-    return graph.with_features(torch.from_numpy(noise).add_(to_dense(graph.features)))
+    return with_features(graph, torch.from_numpy(noise).add_(to_dense(graph.features)))
 
 
 def flip_bits(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
@@ -88,7 +88,7 @@ def flip_bits(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
     moved[pointer[owner] + rank] = untaken(zero_owner, zero_rank, pointer, column, width)[mixed]
     features = SparseRows(rows.row_ptr, torch.from_numpy(moved), rows.value, width)
     dense = isinstance(graph.features, Tensor)
-    return graph.with_features(to_dense(features) if dense else to_sparse(features))
+    return with_features(graph, to_dense(features) if dense else to_sparse(features))
 
 
 def flip_labels(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
