@@ -134,5 +134,5 @@ def test_test_nodes_are_scored_against_clean_labels_where_these_are_known():
     # of the test nodes 2 is truly 0, 3 has no label, 4 is 1
     assert f1_on_test(PATH, logits) == 0.5
     assert f1_on_test(replace(PATH, truth=None), logits) == 0.0
-    with pytest.raises(ConfigError, match="the graph has no labelled test node to score on"):
+    with pytest.raises(ConfigError, match="at least one test node must have a label to score on"):
         f1_on_test(PATH.induced(torch.tensor([0, 1])), logits[:2])

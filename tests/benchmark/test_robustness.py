@@ -550,7 +550,7 @@ def test_a_malformed_graph_is_refused_before_anything_runs(tmp_path, capsys):
     records = tmp_path / "records.jsonl"
     words = ["robustness", "--dataset", str(tmp_path), "--methods", "gcn", "--records", str(records)]
     assert main(words) == 2
-    assert "found 'nobody'" in capsys.readouterr().err
+    assert "such as 'nobody'" in capsys.readouterr().err
     assert not records.exists()
 
 

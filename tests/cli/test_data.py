@@ -178,7 +178,14 @@ def test_the_options_of_generate_have_the_defaults_of_a_generated_graph():
 
 def test_names_that_the_help_lists_are_those_that_the_package_knows():
     assert set(NOISE_KINDS) == set(NOISES | attacks(torch.device("cpu")))
-    assert [field.name for field in fields(Columns)] == [*COLUMN_ROLES, "drop", "text", "category"]
+    assert [field.name for field in fields(Columns)] == [
+        *COLUMN_ROLES,
+        "drop",
+        "text",
+        "category",
+        "edge_features",
+        "dropped_edge_columns",
+    ]
     assert SUFFIXES == tables.SUFFIXES
     choices = {item.metadata["choices"] for item in (*fields(TaskSettings), *fields(FeaturesSettings))}
     assert {get_args(TaskKind), FEATURE_KINDS} <= choices

@@ -123,4 +123,7 @@ def test_elsewhere_there_is_one_line_per_epoch(capsys, monkeypatch):
         progress(Epoch(1, 0.5, float("nan"), 0.0, 1.0, 0.0, 0))
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err == f"epoch 1/{total}  loss 0.500  validation F1 -  reward +0.0000  kept 1.00  KL 0.0000\n"
+    assert (
+        said.err
+        == f"epoch 1/{total}  loss 0.500  aggregator alone, validation F1 -  reward +0.0000  kept 1.00  KL 0.0000\n"
+    )

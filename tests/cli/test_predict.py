@@ -19,7 +19,9 @@ pytestmark = pytest.mark.slow  # nearly every test trains a model
 
 def test_evaluate_scores_the_runs_own_graph_unless_another_is_named(base, capsys):
     own = last_record(succeed(capsys, "evaluate", base / "run", "--json", "--device", "cpu"))
-    named = last_record(succeed(capsys, "evaluate", base / "run", base / "graph", "--json"))
+    named = last_record(
+        succeed(capsys, "evaluate", base / "run", base / "graph", "--json", "--device", "cpu")
+    )
     metrics = json.loads((base / "run" / "metrics.json").read_text())
     assert own == named
     assert own["micro_f1"] == metrics["micro_f1"]

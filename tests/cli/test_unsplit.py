@@ -87,7 +87,7 @@ def test_every_command_takes_a_graph_without_a_split_and_shares(unsplit, base, t
 def test_shares_that_are_none_are_refused(base, tmp_path, capsys):
     words = ("train", base / "graph", "--out", tmp_path / "run", "--split")
     assert "such as 60/20/20, found '60/40'" in refuse(capsys, *words, "60/40")
-    assert "must sum to 100" in refuse(capsys, *words, "60/20/30")
+    assert "such as 60/20/20, found '60/20/30'" in refuse(capsys, *words, "60/20/30")
     assert "such as 60/20/20, found 'tests'" in refuse(capsys, "evaluate", base / "run", "--split", "tests")
 
 

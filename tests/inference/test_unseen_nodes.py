@@ -11,7 +11,7 @@ from pyarrow import csv
 from gdpnet.cli import main
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.files import Columns, read_graph, write_tables
+from gdpnet.data.io.files import read_graph, write_tables
 from gdpnet.data.io.npz import write_npz
 from gdpnet.data.io.store import open_store, write_store
 from gdpnet.data.noise.registry import corrupt
@@ -173,31 +173,33 @@ def test_feature_names_come_back_from_every_kind_of_file(tmp_path):
     assert found.features.to_scipy().toarray().tolist() == rows.to_scipy().toarray().tolist()
 
 
-def test_a_graph_whose_columns_are_named_otherwise_or_lie_in_another_order_is_refused(tmp_path, capsys):
+def test_columns_are_found_by_name_and_a_missing_one_is_refused(tmp_path):
     graph = replace(dense(noisy_graph()), feature_names=tuple("abcdef"))
     model = fitted(graph)
     assert model.feature_names_in_.tolist() == list("abcdef")
     model.save(tmp_path / "model.safetensors")
     model = GDPNet.load(tmp_path / "model.safetensors", device="cpu")
     assert model.feature_names_in_.tolist() == list("abcdef")
-    said = "found 'd' in place 3 rather than 'c'; --column features=... names them in order"
-    with pytest.raises(GraphError, match=said):
-        model.predict(replace(graph, feature_names=tuple("abdcef")))
+    turned = replace(graph, features=graph.features.flip(1), feature_names=tuple("fedcba"))
+    assert np.array_equal(model.predict_proba(turned), model.predict_proba(graph))
+    with pytest.raises(GraphError, match="must have the feature 'c' of training"):
+        model.predict(replace(graph, feature_names=tuple("abzdef")))
     nameless = replace(graph, feature_names=None)
     assert np.array_equal(model.predict(nameless), model.predict(graph))
     assert not hasattr(fitted(nameless), "feature_names_in_")
 
 
-def test_columns_in_another_order_are_reordered_by_name(folders, tmp_path, capsys):
+def test_columns_of_a_table_in_another_order_are_found_by_name(folders, tmp_path):
     graph = read_graph(folders / "new")
-    turned = replace(graph, features=graph.features.flip(1), feature_names=graph.feature_names[::-1])
+    columns = graph.table.columns
+    turned = replace(
+        graph, table=replace(graph.table, columns=columns.select(list(reversed(columns.column_names))))
+    )
     write_tables(turned, tmp_path / "turned", "csv")
-    words = ["predict", folders / "run", tmp_path / "turned", "--out", tmp_path / "out.csv"]
-    assert "found 'f5' in place 1 rather than 'f0'" in refuse(capsys, *words)
-    names = ",".join(graph.feature_names)
-    assert main([*map(str, words), "--column", f"features={names}"]) == 0
-    again = read_graph(tmp_path / "turned", columns=Columns(features=graph.feature_names))
-    assert torch.equal(again.features, graph.features)
+    for name, folder in (("turned", tmp_path / "turned"), ("new", folders / "new")):
+        words = ["predict", folders / "run", folder, "--out", tmp_path / f"{name}.csv"]
+        assert main([str(word) for word in words]) == 0
+    assert (tmp_path / "turned.csv").read_text() == (tmp_path / "new.csv").read_text()
 
 
 # --- one-way edges ---

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 MOST_CLASSES = 20
 """Tables of classes are cut after this many rows."""
 
-_NESTED = ("intervals", "per_class", "confusion", "unknown_classes", "check")
+_NESTED = ("intervals", "per_class", "confusion", "unknown_classes", "check", "cross_validation")
 
 
 def print_classes(graph: Graph) -> None:
@@ -35,9 +35,13 @@ def print_metrics(metrics: dict[str, Any]) -> None:
     for name, value in metrics.items():
         if name in _NESTED:
             continue
+        nested = value.items() if isinstance(value, dict) else ()
+        shown = ", ".join(f"{key} {text_of(one)}" for key, one in nested) or text_of(value)
         low_high = intervals.get(name)
         between = f" (95 % interval {low_high[0]:.3f} to {low_high[1]:.3f})" if low_high else ""
-        print(f"  {name.replace('_', ' ')}: {text_of(value)}{between}")
+        print(f"  {name.replace('_', ' ')}: {shown}{between}")
+    if folds := metrics.get("cross_validation"):
+        _print_folds(folds)
     if unknown := metrics.get("unknown_classes"):
         names = ", ".join(f"'{name}' ({count:,})" for name, count in list(unknown.items())[:5])
         print(f"  warning: classes that the model does not know count as wrong: {names}")
@@ -45,6 +49,15 @@ def print_metrics(metrics: dict[str, Any]) -> None:
         _print_per_class(per_class)
     if check := metrics.get("check"):
         _print_check(check)
+
+
+def _print_folds(folds: dict[str, Any]) -> None:
+    """Print scores over the folds of a cross-validation, which are surer than those of a few test nodes."""
+    scores = {name: value for name, value in folds.items() if isinstance(value, list)}
+    text = ", ".join(
+        f"{name.replace('_', ' ')} {mean:.3f} ± {spread:.3f}" for name, (mean, spread) in scores.items()
+    )
+    print(f"  cross-validated over {folds['folds']} folds, {folds['nodes']:,} labelled nodes: {text}")
 
 
 def _print_per_class(per_class: dict[str, dict[str, Any]]) -> None:

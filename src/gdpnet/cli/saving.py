@@ -7,21 +7,54 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 
 from gdpnet._core.files import write_json
 from gdpnet.cli.output import note
+from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.csv_parquet import write_table
+from gdpnet.data.splits import FEW_TEST_NODES
 from gdpnet.data.validation import SPLITS, id_text
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.predictor import Predictor
 from gdpnet.training.checkpoint import RunFolder
 
+_SCORES = ("micro_f1", "macro_f1", "average_precision", "roc_auc")
 
-def save_run(model: GDPNet, graph: Graph, run: RunFolder, fit_seconds: float | None = None) -> dict[str, Any]:
+
+def has_few_labels(graph: Graph) -> bool:
+    """Return whether a split that was drawn has so few test nodes that one figure on them says little."""
+    drawn = any(note.startswith("split ") for note in graph.notes)
+    nodes = graph.nodes_in("test")
+    return drawn and graph.targets is None and 0 < int(graph.labelled[nodes].sum()) < FEW_TEST_NODES
+
+
+def cross_validated(graph: Graph, settings: Config, seed: int, device: str) -> dict[str, Any]:
+    """Return mean and standard deviation of scores over five folds of the labelled nodes; nothing for other tasks."""
+    from gdpnet.benchmark.model_selection import cross_validate
+
+    largest = int(torch.bincount(graph.labels[graph.labelled]).max())
+    folds = min(5, largest)
+    if settings.task.kind != "classification" or folds < 3:
+        return {}
+    note(f"few test nodes: training {folds} more models, to score all labelled nodes by cross-validation ...")
+    model = GDPNet.from_config(settings, seed=seed, device=device)
+    scores = cross_validate(model, graph, folds=folds, scoring=_SCORES, seed=seed)
+    both = {name: [scores.mean[name], scores.deviation[name]] for name in _SCORES}
+    return {"cross_validation": {"folds": folds, "nodes": int(graph.labelled.sum()), **both}}
+
+
+def save_run(
+    model: GDPNet,
+    graph: Graph,
+    run: RunFolder,
+    fit_seconds: float | None = None,
+    more: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """Write the model, its scores on a graph, its figures and suspected label errors; return the scores.
 
-    With the seconds of the fit, simple methods are scored beside the model.
+    With the seconds of the fit, simple methods are scored beside the model; ``more`` are further scores.
     """
     from gdpnet.benchmark.evaluation import evaluate
     from gdpnet.benchmark.figures import draw_run
@@ -30,7 +63,7 @@ def save_run(model: GDPNet, graph: Graph, run: RunFolder, fit_seconds: float | N
     model.save(run.model)
     kind, predictor = model.config_.task.kind, model.predictor(graph)
     metrics: dict[str, Any] = {"best_epoch": model.best_epoch_} | _validation_score(model)
-    metrics |= _report_suspected(model, run)
+    metrics |= _report_suspected(model, run) | (more or {})
     if kind in ("links", "clusters") or bool(graph.labelled[graph.nodes_in("test")].any()):
         metrics |= evaluate(predictor)
         if kind == "classification" and fit_seconds is not None:

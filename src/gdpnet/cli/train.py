@@ -104,7 +104,7 @@ def train(
         open_named,
         part_to_score,
     )
-    from gdpnet.cli.saving import save_run
+    from gdpnet.cli.saving import cross_validated, has_few_labels, save_run
     from gdpnet.estimator import GDPNet
     from gdpnet.training.checkpoint import Checkpoint, create_run
     from gdpnet.training.registry import TASKS
@@ -143,7 +143,9 @@ def train(
             f"note: training stopped after epoch {len(model.history_)}: validation had not improved for "
             f"{settings.training.patience} epochs (training.patience)"
         )
-    metrics = save_run(model, scored, run, time.perf_counter() - start if check else None)
+    seconds = time.perf_counter() - start
+    folds = cross_validated(loaded, settings, seed, device) if check and has_few_labels(loaded) else {}
+    metrics = save_run(model, scored, run, seconds if check else None, folds)
     return _print_run(run.path, graph, seed, metrics)
 
 

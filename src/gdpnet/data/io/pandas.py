@@ -86,9 +86,13 @@ def edge_frame(graph: Graph) -> Any:
 def _arrow(frame: Any) -> Any:
     """Return a frame as an Arrow table, its sparse columns as dense ones and names of columns as text."""
     _pandas()
-    sparse = {name: kind.subtype for name, kind in frame.dtypes.items() if hasattr(kind, "subtype")}
-    sparse = {name: kind for name, kind in sparse.items() if hasattr(frame[name], "sparse")}
-    named = frame.astype(sparse).rename(columns=str) if sparse else frame.rename(columns=str)
+    sparse = [
+        name
+        for name, kind in frame.dtypes.items()
+        if hasattr(kind, "subtype") and hasattr(frame[name], "sparse")
+    ]
+    dense = {name: frame[name].sparse.to_dense().fillna(0.0) for name in sparse}  # what is not stored is zero
+    named = (frame.assign(**dense) if dense else frame).rename(columns=str)
     try:
         return pa.Table.from_pandas(named, preserve_index=False)
     except pa.ArrowException as error:
