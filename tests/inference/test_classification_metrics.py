@@ -60,6 +60,12 @@ def test_intervals_hold_the_score_and_narrow_with_more_nodes() -> None:
         assert low <= scores[name] <= high or name == "calibration_error"
 
 
+def test_resamples_without_a_class_do_not_count_as_failures() -> None:
+    truth = np.array([0, 1, 1, 1])
+    scores = classification_scores(np.eye(2)[truth], truth, ["a", "b"])
+    assert scores["intervals"]["average_precision"] == [1.0, 1.0]
+
+
 def test_perfect_confident_predictions_are_calibrated() -> None:
     truth = np.array([0, 1, 1, 0])
     scores = classification_scores(np.eye(2)[truth], truth, ["a", "b"], resamples=5)

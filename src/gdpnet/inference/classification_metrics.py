@@ -128,8 +128,8 @@ def _rankings(which: int) -> Callable[[Probabilities, Truth, Weights], np.ndarra
         if not present:
             return np.full(len(weights), np.nan)
         each = [_ranking(truth == number, probabilities[:, number], weights)[which] for number in present]
-        known = ~np.isnan(each)
-        return np.nansum(each, axis=0) / np.maximum(known.sum(axis=0), 1)
+        known = (~np.isnan(each)).sum(axis=0)  # a class may be missing in a resample
+        return np.where(known > 0, np.nansum(each, axis=0) / np.maximum(known, 1), np.nan)
 
     return mean
 
