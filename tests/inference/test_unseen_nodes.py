@@ -197,7 +197,7 @@ def test_columns_of_a_table_in_another_order_are_found_by_name(folders, tmp_path
     )
     write_tables(turned, tmp_path / "turned", "csv")
     for name, folder in (("turned", tmp_path / "turned"), ("new", folders / "new")):
-        words = ["predict", folders / "run", folder, "--out", tmp_path / f"{name}.csv"]
+        words = ["predict", folders / "run", folder, "--out", tmp_path / f"{name}.csv", "--device", "cpu"]
         assert main([str(word) for word in words]) == 0
     assert (tmp_path / "turned.csv").read_text() == (tmp_path / "new.csv").read_text()
 
