@@ -17,6 +17,12 @@ def test_a_small_lead_of_another_method_may_be_chance() -> None:
     assert verdict([Row("GCN", 0.91, 0.905, 1.0), OWN], {})[0].endswith("the difference may be chance")
 
 
+def test_a_lead_of_one_node_in_fifty_may_be_chance() -> None:
+    rows = [Row("GCN", 0.92, 0.92, 1.0), OWN]
+    assert verdict(rows, {"nodes": 50})[0].endswith("the difference may be chance")
+    assert verdict(rows, {"nodes": 50_000})[0].endswith("use that, or see the settings")
+
+
 def test_nothing_is_said_of_methods_that_are_behind_or_were_left_out() -> None:
     assert verdict([Row("GCN", 0.8, 0.8, 1.0), Row("trees", None, None, 0.0), OWN], {"kept_share": 0.7}) == []
 

@@ -26,6 +26,7 @@ WIDEST_TREES = 512
 
 _NEARLY = 0.02
 _SURELY_BEHIND = 0.01
+_LEAST_VARIANCE = 0.01
 
 Scores = Float[np.ndarray, "nodes classes"]
 
@@ -120,7 +121,10 @@ def verdict(rows: list[Row], metrics: dict[str, Any]) -> list[str]:
     assert own.macro_f1 is not None
     if best is not None and best.macro_f1 is not None and best.macro_f1 > own.macro_f1:
         gap = 100 * (best.macro_f1 - own.macro_f1)
-        much = best.macro_f1 - own.macro_f1 > _SURELY_BEHIND
+        spread = np.sqrt(
+            max(own.macro_f1 * (1.0 - own.macro_f1), _LEAST_VARIANCE) / metrics.get("nodes", np.inf)
+        )
+        much = best.macro_f1 - own.macro_f1 > max(_SURELY_BEHIND, 2.0 * spread)
         ending = "use that, or see the settings" if much else "the difference may be chance"
         said.append(f"GDPNet is not ahead: {best.method} has {gap:.1f} points more macro-F1; {ending}")
     kept = metrics.get("kept_share")

@@ -100,7 +100,8 @@ def logistic(task: Task, seed: int, device: torch.device, settings: Settings) ->
     scores = [model.score(table[validation], label[validation]) if known else 0.0 for model in models]
     best = int(np.argmax(scores))
     logits = torch.full((graph.num_nodes, graph.num_classes), float(np.log(np.finfo(np.float32).tiny)))
-    found = torch.from_numpy(models[best].predict_log_proba(table)).float()
+    tiny = np.finfo(np.float32).tiny
+    found = torch.from_numpy(np.log(models[best].predict_proba(table).clip(min=tiny))).float()
     logits[:, torch.from_numpy(models[best].classes_)] = found
     score = float(scores[best]) if known else float("nan")
     return Fitted(logits, score, float("nan"), 0, chosen={"inverse_penalty": PENALTIES[best]})
