@@ -1,6 +1,6 @@
 """Write the three example exports beside this file: fraud, citations, social. They are generated, not real.
 
-    python examples/tables/make.py
+python examples/tables/make.py
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def fraud(rng: np.random.Generator) -> None:
     nodes = 1200
     bad = rng.random(nodes) < 0.05
     ring = np.where(bad, 1, 0)
-    country = np.where(rng.random(nodes) < np.where(bad, 0.5, 0.1), "KY", rng.choice(["DE", "FR", "IT", "ES"], nodes))
+    country = np.where(
+        rng.random(nodes) < np.where(bad, 0.5, 0.1), "KY", rng.choice(["DE", "FR", "IT", "ES"], nodes)
+    )
     rows = []
     for node in range(nodes):
         income = np.exp(rng.normal(10.3 - 0.3 * bad[node], 0.6))
@@ -57,7 +59,17 @@ def fraud(rng: np.random.Generator) -> None:
                 "fraud" if bad[node] else "ok",
             ]
         )
-    header = ["account", "age", "income", "payments", "share_at_night", "channel", "country", "opened", "status"]
+    header = [
+        "account",
+        "age",
+        "income",
+        "payments",
+        "share_at_night",
+        "channel",
+        "country",
+        "opened",
+        "status",
+    ]
     write("fraud", "nodes.csv", header, rows)
     edges = [
         [f"A{one:05d}", f"A{two:05d}", f"{np.exp(rng.normal(4, 1)):.2f}"]
@@ -72,7 +84,9 @@ TOPICS = {
     "language": "translation parsing corpus sentence grammar semantic speech dialogue token summarisation",
     "theory": "complexity bound proof approximation polynomial lattice automata reduction hardness logic",
 }
-SHARED = "approach method results analysis model large efficient novel study evaluation system data using improved towards"
+SHARED = (
+    "approach method results analysis model large efficient novel study evaluation system data using improved"
+)
 
 
 def citations(rng: np.random.Generator) -> None:
