@@ -57,6 +57,7 @@ _MODULES = {
     "NodeClassifier": "gdpnet.benchmark.node_classifier",
     "register_method": "gdpnet.benchmark.baselines.registry",
     "synthetic_graph": "gdpnet.data.datasets.synthetic",
+    "with_split": "gdpnet.data.splits",
 }
 
 __all__ = [
@@ -86,6 +87,7 @@ __all__ = [
     "to_networkx",
     "to_pandas",
     "to_pyg",
+    "with_split",
 ]
 
 
@@ -96,3 +98,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, which are not imported yet."""
+    return sorted(__all__)

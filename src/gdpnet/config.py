@@ -551,6 +551,7 @@ def _checked(owner: str, item: dataclasses.Field[Any], value: Any) -> Any:
     """Return a value in the type of its default, or say what it must be."""
     name = f"{owner.removesuffix('Settings').lower()}.{item.name}"
     default: Any = item.default
+    value = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
     limits = item.metadata
     if isinstance(default, tuple):
         fits = isinstance(value, list | tuple) and (limits["any_length"] or len(value) == len(default))

@@ -195,7 +195,7 @@ def test_a_split_without_labels_cannot_be_scored(base, tmp_path, capsys):
     graph = noisy_graph()
     write_folder(tmp_path / "graph", replace(graph, split=graph.split.clamp(max=2)))
     said = refuse(capsys, "evaluate", base / "run", tmp_path / "graph")
-    assert said == "the graph has no labelled test node to score on"
+    assert said.startswith("the graph has no labelled test node to score on")
 
 
 def test_a_threshold_that_is_no_probability_is_refused(base, tmp_path, capsys):

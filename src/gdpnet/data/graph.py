@@ -121,6 +121,8 @@ class Graph:
 
     def nodes_in(self, split: str) -> Int[Tensor, "targets"]:
         """Return the nodes of a split, ascending."""
+        if split not in SPLITS:
+            raise GraphError(f"a split must be one of {', '.join(SPLITS)}, found {split!r}")
         return (self.split == SPLITS.index(split)).nonzero().flatten()
 
     def induced(self, nodes: Int[Tensor, "kept"]) -> Graph:

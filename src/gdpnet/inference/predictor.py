@@ -174,7 +174,9 @@ class LabelPredictor(Predictor):
         nodes = self.graph.nodes_in(split)
         nodes = nodes[self.graph.labelled[nodes]]
         if not nodes.numel():
-            raise GraphError(f"the graph has no labelled {split} node to score on")
+            raise GraphError(
+                f"the graph has no labelled {split} node to score on; gdpnet.with_split(graph) draws one before fit"
+            )
         return nodes
 
 

@@ -16,7 +16,9 @@ from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.column_names import USUAL_COLUMNS
 from gdpnet.data.io.csv_parquet import code_labels, code_split
+from gdpnet.data.io.node_columns import encode_columns
 from gdpnet.data.tables.edge_columns import read_edge_columns
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError, nearest
@@ -59,13 +61,22 @@ def from_networkx(
         class_names=names,
         directed=follow,
     )
-    graph = graph.with_notes(ONE_HOT_NOTE) if features is None else graph
+    graph = graph.with_notes(ONE_HOT_NOTE) if features is None else _encoded(graph, network, features)
     if edge_features is not None:
         found = read_edge_columns(_edge_attributes(network, edge_features))
         graph = graph.with_notes(*found.notes)
         graph = with_edge_features(graph, edge_index, found.values, found.names, directed=follow)
     weights = None if weight is None else _weights(network, weight)
     return with_weights(graph, edge_index, weights, directed=follow)
+
+
+def _encoded(graph: Graph, network: Any, names: str | Sequence[str]) -> Graph:
+    """Return a graph whose features, if they are one number per attribute, are encoded as those of a table are."""
+    chosen = [names] if isinstance(names, str) else list(names)
+    values = {name: [value for _, value in network.nodes(data=name)] for name in chosen}
+    if not chosen or not all(_is_number(value) for column in values.values() for value in column):
+        return graph
+    return encode_columns(graph, pa.table(values), USUAL_COLUMNS)
 
 
 def usual_attributes(network: Any) -> tuple[dict[str, Any], tuple[str, ...]]:

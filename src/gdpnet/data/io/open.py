@@ -78,11 +78,13 @@ def as_graph(graph: Any) -> Graph:
     if isinstance(graph, Graph):
         return graph
     if isinstance(graph, str | Path):
-        return open_graph(str(graph))
+        known = str(graph) in DATASETS or str(graph) == "synthetic"
+        # no split is drawn: a graph that was read with `read_graph` and its path must be the same graph
+        return open_graph(str(graph)) if known else read_graph(graph)
     if hasattr(graph, "nodes") and hasattr(graph, "is_directed") and hasattr(graph, "adjacency"):
         found, notes = usual_attributes(graph)
         return from_networkx(graph, **found).with_notes(*notes)
-    if hasattr(graph, "edge_index"):
+    if hasattr(graph, "edge_index") or hasattr(graph, "edge_types"):
         return from_pyg(graph)
     raise GraphError(
         "a graph must be a gdpnet Graph, a torch_geometric Data, a NetworkX graph or a path, found "

@@ -34,6 +34,8 @@ def from_pandas(
     *,
     columns: Columns = USUAL_COLUMNS,
     directed: bool = False,
+    weights: bool = True,
+    drop_unknown: bool = False,
     task: str | None = None,
 ) -> Graph:
     """Convert frames of nodes and edges, which are checked as tables of a folder are.
@@ -44,12 +46,16 @@ def from_pandas(
         edges: one row per edge: ``source``, ``target`` and optionally ``weight``.
         columns: names of the columns if they are others.
         directed: keep the direction of edges; otherwise every edge is added in both directions.
+        weights: read the weights of edges, if there is a column for them.
+        drop_unknown: leave out edges of nodes that are not in the frame of nodes.
         task: for ``regression`` the label column holds the numbers to predict, in place of classes.
     """
     if columns.node not in nodes.columns:
         nodes = nodes.rename_axis(columns.node).reset_index()
     return graph_of_tables(
-        _in_memory(_NODES, nodes), _in_memory(_EDGES, edges), Reading(columns, directed, task=task)
+        _in_memory(_NODES, nodes),
+        _in_memory(_EDGES, edges),
+        Reading(columns, directed, weights, drop_unknown, task),
     )
 
 
