@@ -143,7 +143,7 @@ def test_public_names_are_imported_when_they_are_used():
         (["train", "synthetic", "--out", "run", "--seed", "x"], "'--seed'"),
         (
             ["train", "synthetic", "--out", "run", "--split", "half"],
-            "--split must be paper, random or shares such as 60/20/20, found 'half'",
+            "--split must be paper, random or shares that sum to 100, such as 60/20/20, found 'half'",
         ),
         (["train", "synthetic", "--out", "run", "--device", "gpu"], "'cuda'"),
         (["train", "synthetic", "--out", "run", "--resume"], "there is no run folder run"),

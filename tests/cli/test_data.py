@@ -218,7 +218,7 @@ def test_a_command_without_a_kind_or_with_an_unknown_split_is_refused(base, tmp_
     words = ("noise", base / "graph", "--out", tmp_path / "new")
     assert "--kind" in refuse(capsys, *words)
     said = refuse(capsys, *words, "--kind", "deleted-links=0.1", "--split", "odd")
-    assert said == "--split must be paper, random or shares such as 60/20/20, found 'odd'"
+    assert said == "--split must be paper, random or shares that sum to 100, such as 60/20/20, found 'odd'"
 
 
 def test_a_folder_with_files_and_a_file_are_refused_and_an_empty_folder_is_taken(base, tmp_path, capsys):

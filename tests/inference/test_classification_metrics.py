@@ -61,7 +61,7 @@ def test_intervals_hold_the_score_and_narrow_with_more_nodes() -> None:
 
 
 def test_resamples_without_a_class_do_not_count_as_failures() -> None:
-    truth = np.array([0, 1, 1, 1])
+    truth = np.array([0] + [1] * 11)
     scores = classification_scores(np.eye(2)[truth], truth, ["a", "b"])
     assert scores["intervals"]["average_precision"] == [1.0, 1.0]
 

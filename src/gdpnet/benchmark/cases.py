@@ -13,6 +13,7 @@ from typing import Any
 
 from gdpnet._core.device import pick_device
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
 from gdpnet.data.io.open import open_graph
 from gdpnet.data.noise.adversarial import attacks
 from gdpnet.data.noise.registry import NOISES, Noise, check_kind, check_rate, corrupt_all
@@ -35,6 +36,8 @@ class Setting:
     """Whether the weights of edges of files are read."""
     drop_unknown: bool = False
     """Whether edges of nodes that are not in the table of nodes are left out."""
+    columns: Columns = USUAL_COLUMNS
+    """Names and choice of the columns of files."""
     content: str | None = None
     """Fingerprint of the graph as it is read; None if nobody asked for it."""
 
@@ -57,6 +60,7 @@ def open_case(setting: Setting) -> Graph:
     return open_graph(
         setting.graph,
         data_dir=setting.data_dir,
+        columns=setting.columns,
         directed=setting.directed,
         weights=setting.weights,
         drop_unknown=setting.drop_unknown,

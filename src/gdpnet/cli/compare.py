@@ -14,8 +14,10 @@ from gdpnet.cli.output import TrialProgress, print_scores, print_table
 from gdpnet.cli.trials import (
     asked_of,
     cases_of,
+    changes_of,
     check_names,
     contents_of,
+    reading_of,
     refuse_untrainable,
     run_trials,
     say_left_alone,
@@ -67,13 +69,11 @@ FirstSeed = Annotated[int, opt.computing("--first-seed N", "First seed.", min=0)
 
 def robustness(
     dataset: opt.GraphNames,
+    *,
     noise: Noise = "random-links",
     rates: Rates = "0,0.25,0.5,1.0",
     split: opt.SplitName = "paper",
-    data_dir: opt.DataDir = None,
-    directed: opt.Directed = None,
-    weights: opt.Weights = None,
-    drop_unknown: opt.DropUnknown = None,
+    source: opt.GraphSource,
     methods: Methods = USUAL_METHODS,
     plugin: Plugins = None,
     tuned: Annotated[
@@ -103,7 +103,7 @@ def robustness(
     wanted, levels = methods_of(methods), rates_of(rates)
     if not report_only:
         check_names(dataset)
-    configs = {name: opt.config_of(name, config, overrides) for name in dataset}
+    configs = {name: opt.config_of(name, config, overrides, None, changes_of(source)) for name in dataset}
 
     from gdpnet.benchmark.baselines.registry import load_plugins
     from gdpnet.benchmark.cases import check_noise
@@ -114,12 +114,7 @@ def robustness(
     check_methods(wanted)
     check_noise(noise, levels)
     numbers = range(first_seed, first_seed + seeds)
-    reading: dict[str, Any] = {
-        "data_dir": data_dir,
-        "directed": bool(directed),
-        "weights": weights is not False,
-        "drop_unknown": bool(drop_unknown),
-    }
+    reading = reading_of(source)
     contents = contents_of(dataset, reading, report_only=report_only)
     cases = cases_of(dataset, noise, levels, numbers, split, contents, reading)
     asked, counts = asked_of(cases), {}
@@ -143,12 +138,11 @@ def tasks(
         Literal["links", "clusters"], typer.Argument(metavar="TASK", help="Link prediction or clustering.")
     ],
     dataset: opt.GraphNames,
+    *,
     noise: Noise = "random-links",
     rates: Rates = "0,0.5,1.0",
     split: opt.SplitName = "paper",
-    data_dir: opt.DataDir = None,
-    weights: opt.Weights = None,
-    drop_unknown: opt.DropUnknown = None,
+    source: opt.GraphSource,
     methods: Methods = "all",
     config: opt.ConfigFile = None,
     overrides: opt.Overrides = None,
@@ -181,11 +175,7 @@ def tasks(
     unsupervised.check_methods(task, wanted)
     check_noise(noise, levels)
     pick_device(device)
-    reading: dict[str, Any] = {
-        "data_dir": data_dir,
-        "weights": weights is not False,
-        "drop_unknown": bool(drop_unknown),
-    }
+    reading = reading_of(source)
     contents = contents_of(dataset, reading, report_only=report_only)
     numbers = range(first_seed, first_seed + seeds)
     cases = cases_of(dataset, noise, levels, numbers, split, contents, reading)

@@ -49,7 +49,9 @@ def check_run(path: Path) -> Path:
 def check_split(text: str | None) -> str | None:
     """Refuse a split that is neither a name nor three shares."""
     if text is not None and text not in SPLITS and not is_shares(text):
-        raise ConfigError(f"--split must be paper, random or shares such as 60/20/20, found '{text}'")
+        raise ConfigError(
+            f"--split must be paper, random or shares that sum to 100, such as 60/20/20, found '{text}'"
+        )
     return text
 
 
@@ -181,13 +183,12 @@ DropUnknown = Annotated[
         show_default=False,
     ),
 ]
-EdgeFeatures = Annotated[
+NoEdgeFeatures = Annotated[
     bool,
     flag(
         DATA,
-        "--edge-features/--no-edge-features",
-        "Use the other columns of the edge table, its types and numbers, as edge features, or leave them out.",
-        show_default="use them",
+        "--no-edge-features",
+        "Leave out the other columns of the edge table, its types and numbers, which are edge features otherwise.",
     ),
 ]
 DroppedEdgeColumns = Annotated[
@@ -327,7 +328,7 @@ class GraphSource:
         directed: Directed = None,
         weights: Weights = None,
         drop_unknown: DropUnknown = None,
-        edge_features: EdgeFeatures = True,
+        no_edge_features: NoEdgeFeatures = False,
         drop_edge_column: DroppedEdgeColumns = None,
     ) -> GraphSource:
         """Gather the options that say how to open a graph."""
@@ -336,7 +337,7 @@ class GraphSource:
         lists = {"features": None if missing else features, "drop": drop, "text": text, "category": category}
         parts |= {role: names for role, names in lists.items() if names is not None}
         parts |= {role: tuple(parts[role].split(",")) for role in lists if role in parts}
-        parts |= {} if edge_features else {"edge_features": False}
+        parts |= {"edge_features": False} if no_edge_features else {}
         parts |= {"dropped_edge_columns": tuple(drop_edge_column)} if drop_edge_column else {}
         return cls(data_dir, parts, directed, weights, drop_unknown, missing)
 

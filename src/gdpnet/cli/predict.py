@@ -201,9 +201,9 @@ def denoise(
 
 def explain(
     run: opt.RunPath,
-    graph: opt.GraphName,
-    node: Annotated[str, opt.data("--node ID", "Id of the node.")],
+    graph: opt.OptionalGraph = None,
     *,
+    node: Annotated[str, opt.data("--node ID", "Id of the node.")],
     split: opt.RunSplit = None,
     source: opt.GraphSource,
     device: opt.DeviceName = "auto",

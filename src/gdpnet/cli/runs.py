@@ -80,6 +80,11 @@ def model_and_graph(
     if same and split is None:
         opened = open_as_trained(name, source, about, kind)
         return model, with_split_of(opened, run) if about.get("draws_split") else opened, name
+    if same and "/" in (split or ""):
+        raise ConfigError(
+            f"--split {split} would draw test nodes that the run may have trained on: leave it out or name another "
+            "graph"
+        )
     # all labelled nodes of another graph are new to the model, and score it
     usual, seed = ("paper", about["seed"]) if same else (ALL_TEST, model.seed)
     return model, open_named(name, source, split or usual, seed, kind), name

@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gdpnet.cli.options import GraphSource
 from gdpnet.cli.output import TrialProgress, note
 from gdpnet.config import Config
 from gdpnet.data.datasets.known import DATASETS, check_name
@@ -19,6 +20,24 @@ def check_names(names: list[str]) -> None:
     """Refuse names that are neither datasets nor paths."""
     for name in names:
         check_name(name)
+
+
+def reading_of(source: GraphSource) -> dict[str, Any]:
+    """Return how the files of graphs are read, as `gdpnet.benchmark.cases.Setting` takes it."""
+    from gdpnet.data.io.column_names import Columns
+
+    return {
+        "data_dir": source.data_dir,
+        "columns": Columns(**source.columns),
+        "directed": bool(source.directed),
+        "weights": source.weights is not False,
+        "drop_unknown": bool(source.drop_unknown),
+    }
+
+
+def changes_of(source: GraphSource) -> dict[str, dict[str, Any]]:
+    """Return the settings that the options about a graph ask for."""
+    return {} if source.missing is None else {"features": {"missing": source.missing}}
 
 
 def contents_of(

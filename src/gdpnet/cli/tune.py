@@ -14,6 +14,7 @@ from gdpnet.cli.trials import (
     cases_of,
     check_names,
     contents_of,
+    reading_of,
     refuse_untrainable,
     say_left_alone,
 )
@@ -26,13 +27,11 @@ if TYPE_CHECKING:
 
 def tune(
     dataset: opt.GraphNames,
+    *,
     noise: Noise = "random-links",
     rates: Rates = "0,1.0",
     split: opt.SplitName = "paper",
-    data_dir: opt.DataDir = None,
-    directed: opt.Directed = None,
-    weights: opt.Weights = None,
-    drop_unknown: opt.DropUnknown = None,
+    source: opt.GraphSource,
     methods: Methods = "all",
     trials: Annotated[
         int, opt.model("--trials N", "Choices of settings to try, if --methods names gdpnet.", min=1)
@@ -75,12 +74,7 @@ def tune(
     if wanted or not itself:
         check_tunable(wanted)
     check_noise(noise, levels)
-    reading: dict[str, Any] = {
-        "data_dir": data_dir,
-        "directed": bool(directed),
-        "weights": weights is not False,
-        "drop_unknown": bool(drop_unknown),
-    }
+    reading = reading_of(source)
     cases = cases_of(dataset, noise, levels, [seed], split, contents_of(dataset, reading), reading)
     refuse_untrainable(cases.values(), device)
     contents = asked_of(cases)

@@ -17,6 +17,7 @@ _BINS = 10
 _SMALLEST = 1e-7
 _AT_ONCE = 1 << 22
 _MOST_DRAWS = 5_000_000
+_FEW = 10
 
 Probabilities = Float[np.ndarray, "nodes classes"]
 Truth = Int[np.ndarray, "nodes"]
@@ -42,6 +43,7 @@ def classification_scores(
     scores = {name: None if np.isnan(value) else float(value) for name, value in found.items()}
     rng, size = np.random.default_rng(seed), max(1, _AT_ONCE // max(1, len(truth)))
     drawn: dict[str, list[np.ndarray]] = {name: [] for name in MEASURES}
+    resamples = 0 if len(truth) < _FEW else resamples  # a bootstrap over a few nodes is far too sure
     resamples = min(resamples, max(100, _MOST_DRAWS // max(1, len(truth)))) if resamples else 0
     for first in range(0, resamples, size):
         count = min(size, resamples - first)

@@ -12,6 +12,7 @@ from torch import Tensor
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
+from gdpnet.data.labels import check_classes
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.data.sampling import part_around
@@ -79,6 +80,8 @@ def split_for_training(graph: Graph, seed: int) -> Int[Tensor, "nodes"]:
 
 def check_trainable(graph: Graph, split: Int[Tensor, "nodes"]) -> None:
     """Refuse a graph whose training nodes have fewer than two classes, or one number alone."""
+    if graph.targets is None:
+        check_classes(graph)
     train = (split == SPLITS.index("train")) & graph.labelled
     known = (graph.labels if graph.targets is None else graph.targets)[train]
     different = torch.unique(known).numel()

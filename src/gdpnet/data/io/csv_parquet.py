@@ -138,7 +138,8 @@ def _text_or_null(values: Any, where: str) -> Any:
         text = pc.cast(values, pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise GraphError(f"{where} must hold names or whole numbers, found {values.type}") from error
-    return pc.if_else(pc.equal(pc.utf8_trim_whitespace(text), ""), None, text)
+    text = pc.utf8_trim_whitespace(text)
+    return pc.if_else(pc.equal(text, ""), None, text)
 
 
 def _is_whole_number(name: str) -> bool:

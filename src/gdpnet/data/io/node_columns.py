@@ -14,7 +14,8 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import Columns
 from gdpnet.data.io.csv_parquet import column_of
 from gdpnet.data.tables.columns import CATEGORY, TEXT
-from gdpnet.data.tables.node_table import NodeTable
+from gdpnet.data.tables.encoding import Encoding
+from gdpnet.data.tables.node_table import MARK, NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError, nearest
 
@@ -29,6 +30,7 @@ def choose_columns(nodes: Any, columns: Columns, path: Path) -> Any:
     dropped = _matching(columns.drop, names, path)
     for name in (*columns.text, *columns.category):
         column_of(nodes, name, path)
+    chosen = list(dict.fromkeys([*chosen, *columns.text, *columns.category]))
     chosen = [name for name in chosen if name not in dropped]
     for name in chosen:
         column_of(nodes, name, path)  # refuses a name that two columns have
@@ -49,6 +51,9 @@ def _matching(patterns: tuple[str, ...], names: list[str], path: Path) -> list[s
 
 def encode_columns(graph: Graph, table: Any, columns: Columns) -> Graph:
     """Return a graph with features made of a table, fitted on its training nodes, else on labelled ones."""
+    if (table.schema.metadata or {}).get(MARK) is not None:
+        done = graph.with_table(NodeTable(Encoding.unchanged(table.column_names), table))
+        return replace(done, table=None)
     kinds = dict.fromkeys(columns.text, TEXT) | dict.fromkeys(columns.category, CATEGORY)
     train = graph.split == SPLITS.index("train")
     rows: np.ndarray = (train if bool(train.any()) else graph.labels != UNKNOWN).numpy()

@@ -31,8 +31,6 @@ class NodeTable:
         cls, columns: Any, rows: Bool[np.ndarray, "nodes"], kinds: Mapping[str, str] | None = None
     ) -> NodeTable:
         """Fit the encoding on some rows, the training nodes, or on all if there are none."""
-        if (columns.schema.metadata or {}).get(MARK) is not None:
-            return cls(Encoding.unchanged(columns.column_names), columns)
         rows = rows if rows.any() else np.ones_like(rows)
         return cls(Encoding.fit(columns, rows, kinds), columns, kinds or {})
 
