@@ -506,7 +506,10 @@ def test_all_methods_are_every_baseline_and_the_usual_ones(tmp_path, capsys, mon
         (["--rates", "-1"], "the rate of random-links must be a number from 0, found -1"),
         (["--rates", "nan"], "the rate of random-links must be a number from 0, found nan"),
         (["--noise", "deleted-links", "--rates", "2"], "the rate of deleted-links is a share"),
-        (["--split", "half"], "--split must be paper, random or shares such as 60/20/20, found 'half'"),
+        (
+            ["--split", "half"],
+            "--split must be paper, random or shares that sum to 100, such as 60/20/20, found 'half'",
+        ),
         (["--seeds", "0"], "'--seeds'"),
         (["--jobs", "0"], "'--jobs'"),
         (["--set", "ppo.discont=1"], "did you mean 'discount'?"),

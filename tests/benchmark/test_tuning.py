@@ -198,7 +198,7 @@ def test_settings_of_an_older_record_are_read_with_what_they_lack(tmp_path):
         ),
         (
             ["--methods", "gcn", "--split", "mine"],
-            "--split must be paper, random or shares such as 60/20/20, found 'mine'",
+            "--split must be paper, random or shares that sum to 100, such as 60/20/20, found 'mine'",
         ),
     ],
 )

@@ -53,7 +53,7 @@ def evaluate(
     from gdpnet.cli.runs import model_and_graph
 
     shares, part = (split, "test") if opt.is_shares(split) else (None, split)
-    model, loaded, name = model_and_graph(run, graph, device, source, shares)
+    model, loaded, name = model_and_graph(run, graph, device, source, shares, scored=True)
     print_graph(name, loaded)
     metrics = evaluate_model(model.predictor(loaded), part)
     print_metrics(metrics)

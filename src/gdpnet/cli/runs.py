@@ -62,7 +62,13 @@ def absolute_name(graph: str) -> str:
 
 
 def model_and_graph(
-    path: Path, graph: str | None, device: str, source: GraphSource, split: str | None = None
+    path: Path,
+    graph: str | None,
+    device: str,
+    source: GraphSource,
+    split: str | None = None,
+    *,
+    scored: bool = False,
 ) -> tuple[GDPNet, Graph, str]:
     """Open the model of a run and a graph, by default the run's own; return both and the name of the graph.
 
@@ -80,7 +86,7 @@ def model_and_graph(
     if same and split is None:
         opened = open_as_trained(name, source, about, kind)
         return model, with_split_of(opened, run) if about.get("draws_split") else opened, name
-    if same and "/" in (split or ""):
+    if scored and same and split is not None:
         raise ConfigError(
             f"--split {split} would draw test nodes that the run may have trained on: leave it out or name another "
             "graph"
