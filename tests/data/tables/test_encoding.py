@@ -115,6 +115,12 @@ def test_an_encoding_survives_json() -> None:
     assert np.array_equal(again.transform(TABLE), encoding.transform(TABLE))
 
 
+def test_the_bound_of_scaled_numbers_is_the_one_that_was_saved() -> None:
+    values = Encoding.fit(TABLE, ALL).to_dict()
+    wide, narrow = (Encoding.from_dict(values | {"bound": bound}).transform(TABLE) for bound in (3.0, 0.5))
+    assert abs(narrow[:, 0]).max() < 0.5 < abs(wide[:, 0]).max()
+
+
 def test_the_summary_says_what_becomes_of_each_kind() -> None:
     table = TABLE.append_column("same", pa.array(["x"] * 4))
     assert Encoding.fit(table, ALL).summary() == [

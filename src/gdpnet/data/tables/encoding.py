@@ -78,6 +78,8 @@ class Encoding:
     columns: tuple[ColumnEncoding, ...]
     scaled: bool
     """Whether numbers are centred and scaled by column; word counts and columns of like scale are not."""
+    bound: float = _SQUASH
+    """The bound of scaled numbers, saved with the model."""
 
     @classmethod
     def fit(
@@ -126,9 +128,7 @@ class Encoding:
             if column.name not in table.column_names:
                 hint = nearest(column.name, table.column_names)
                 raise GraphError(f"{where} must have the column '{column.name}' of the training table{hint}")
-        blocks = [
-            _transform_column(column, table.column(column.name), self.scaled, where) for column in self.used
-        ]
+        blocks = [_transform_column(column, table.column(column.name), self, where) for column in self.used]
         if not blocks:
             return np.zeros((table.num_rows, 0), dtype=np.float32)
         width = sum(block.shape[1] for block in blocks)
@@ -147,7 +147,7 @@ class Encoding:
         for value in values["columns"]:
             lists = {name: tuple(value[name]) for name in ("words", "weights")}
             columns.append(ColumnEncoding(**{**value, **lists}))
-        return cls(tuple(columns), bool(values["scaled"]))
+        return cls(tuple(columns), bool(values["scaled"]), float(values["bound"]))
 
     def summary(self) -> list[tuple[str, str, str]]:
         """Return one row per kind of column: the kind, the columns, and what becomes of them."""
@@ -242,9 +242,9 @@ def middle_and_spread(number: Float[np.ndarray, "n"]) -> tuple[float, float]:
     return float(middle), float(spread) if spread > np.finfo(np.float32).tiny else 1.0
 
 
-def squashed(number: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """Return z / sqrt(1 + (z / 3)^2), which bounds outliers."""
-    return number / np.sqrt(1.0 + np.square(number / _SQUASH))
+def squashed(number: Float[np.ndarray, "n"], bound: float = _SQUASH) -> Float[np.ndarray, "n"]:
+    """Return z / sqrt(1 + (z / bound)^2), which bounds outliers."""
+    return number / np.sqrt(1.0 + np.square(number / bound))
 
 
 def _fit_words(name: str, values: Any) -> ColumnEncoding:
@@ -260,7 +260,7 @@ def _fit_words(name: str, values: Any) -> ColumnEncoding:
     return ColumnEncoding(name, TEXT, words=words, weights=tuple(float(value) for value in fitted.idf_))
 
 
-def _transform_column(column: ColumnEncoding, raw: Any, scaled: bool, where: str) -> Any:
+def _transform_column(column: ColumnEncoding, raw: Any, whole: Encoding, where: str) -> Any:
     values = read_as(column.kind, raw)
     present = len(raw) - raw.null_count
     if present and len(values) - values.null_count == 0 and column.kind not in (TEXT, CATEGORY):
@@ -275,8 +275,8 @@ def _transform_column(column: ColumnEncoding, raw: Any, scaled: bool, where: str
     number = values.to_numpy(zero_copy_only=False)
     missing = np.isnan(number)
     filled = (np.where(missing, column.fill, number) - column.centre) / column.scale
-    if column.kind != BOOLEAN and (scaled or column.kind == DATE):
-        filled = squashed(filled)
+    if column.kind != BOOLEAN and (whole.scaled or column.kind == DATE):
+        filled = squashed(filled, whole.bound)
     return np.stack([filled, missing] if column.has_missing else [filled], axis=1).astype(np.float32)
 
 
