@@ -14,7 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from gdpnet.benchmark.baselines.methods import run_method
 from gdpnet.config import Config
 from gdpnet.data.features import to_numpy
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, with_features
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.classification_metrics import f1_scores
@@ -106,10 +106,9 @@ def _without_selection(model: GDPNet, graph: Graph) -> Scores:
     training = replace(config.training, selection=False, epochs=min(30, config.training.epochs), patience=10)
     changed = replace(config, training=training, reward=replace(config.reward, folds=1))
     changed = replace(changed, hopwise=replace(config.hopwise, use=False))
-    found = GDPNet.from_config(changed, seed=model.seed, device=model.device_.type).fit(
-        replace(graph, table=None)
-    )
-    return found.predict_proba(replace(graph, table=None))
+    graph = with_features(graph, graph.features)  # encoded as they are
+    found = GDPNet.from_config(changed, seed=model.seed, device=model.device_.type).fit(graph)
+    return found.predict_proba(graph)
 
 
 def verdict(rows: list[Row], metrics: dict[str, Any]) -> list[str]:

@@ -252,5 +252,5 @@ class Graph:
 
 
 def with_features(graph: Graph, features: Features) -> Graph:
-    """Return a graph with other features in the same columns, which no longer come from its table."""
-    return replace(graph, features=features, table=None)
+    """Return a graph with other features in the same columns, encoded as before, without the columns of its table."""
+    return replace(graph, features=features, table=graph.table and replace(graph.table, columns=None))

@@ -19,7 +19,7 @@ from gdpnet.data.features import Features, SparseRows
 from gdpnet.data.graph import Graph, with_features
 from gdpnet.data.structural_features import WIDTH, structural_rows
 from gdpnet.data.tables.encoding import Encoding, middle_and_spread, squashed
-from gdpnet.data.tables.node_table import NodeTable
+from gdpnet.data.tables.node_table import NodeTable, array_columns, places
 from gdpnet.data.validation import id_text
 from gdpnet.errors import GraphError, nearest
 
@@ -34,11 +34,28 @@ def as_read(graph: Graph, config: Config) -> Graph:
 
 
 def encoded_as(graph: Graph, encoding: Encoding | None) -> Graph:
-    """Return a graph with the features that an encoding makes of its table; columns are found by name."""
+    """Return a graph with the features that an encoding makes of its table; columns are found by name.
+
+    Features that came as an array are its columns, if every column of the encoding becomes one feature.
+    """
     table = graph.table
+    if encoding is not None and encoding.scaled and table is None and encoding.is_one_to_one:
+        return _array_encoded(graph, encoding)
     if encoding is None or table is None or table.columns is None or table.encoding == encoding:
         return graph
     return graph.with_table(NodeTable(encoding, table.columns, table.kinds))
+
+
+def _array_encoded(graph: Graph, encoding: Encoding) -> Graph:
+    """Return a graph whose array of features is encoded; one that is sparse or not as wide is left to `Columns`."""
+    given = [column.name for column in encoding.columns]
+    by_place = given == places(len(given)) or graph.feature_names is None
+    names = given if by_place else graph.feature_names or given
+    if isinstance(graph.features, SparseRows) or len(names) != graph.num_features:
+        return graph
+    if not set(given) <= set(names):
+        return graph
+    return graph.with_table(NodeTable(encoding, array_columns(graph.features.numpy(), names)))
 
 
 @dataclass(frozen=True)

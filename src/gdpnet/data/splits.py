@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
+from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
+from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
 
@@ -19,6 +21,14 @@ USUAL_SHARES = (0.6, 0.2, 0.2)
 
 ALL_TEST = "0/0/100"
 """The split of a graph that a model was not trained on."""
+
+MOST_VALUES = 1 << 28
+"""Arrays of more values than this are not scaled: their columns would need as much memory again."""
+
+ARRAY_NOTE = (
+    "feature columns are of unlike scale, so each is centred and scaled as the training nodes ask for"
+)
+"""The note on a graph whose features came as an array."""
 
 FEW_TEST_NODES = 50
 """With fewer labelled test nodes than this a single split says little, and scores are cross-validated."""
@@ -51,10 +61,23 @@ def with_split(graph: Graph, shares: tuple[float, float, float] = USUAL_SHARES, 
 
 
 def fit_columns(graph: Graph, split: Int[Tensor, "nodes"]) -> Graph:
-    """Return a graph with its table, if it has one, encoded as the training nodes of a split ask for."""
-    if graph.table is None or graph.table.columns is None or not graph.table.encoding.used:
+    """Return a graph with its table, if it has one, encoded as the training nodes of a split ask for.
+
+    Features that came as an array are encoded too if their columns are of unlike scale.
+    """
+    training = (split == SPLITS.index("train")).numpy()
+    if graph.table is None:
+        return _fit_array(graph, training)
+    if graph.table.columns is None or not graph.table.encoding.used:
         return graph
-    return graph.with_table(graph.table.refit((split == SPLITS.index("train")).numpy()))
+    return graph.with_table(graph.table.refit(training))
+
+
+def _fit_array(graph: Graph, training: Bool[np.ndarray, "nodes"]) -> Graph:
+    if isinstance(graph.features, SparseRows) or graph.features.numel() > MOST_VALUES:
+        return graph
+    table = NodeTable.of_array(graph.features.numpy(), graph.feature_names, training)
+    return graph if table is None else graph.with_table(table).with_notes(ARRAY_NOTE)
 
 
 def cross_validation_splits(graph: Graph, folds: int, seed: int = 0) -> list[Int[Tensor, "nodes"]]:

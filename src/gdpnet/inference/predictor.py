@@ -35,7 +35,7 @@ class Predictor:
     """
 
     def __init__(self, model: TrainedModel, graph: Graph) -> None:
-        self.model, self.graph = model, model.matched(graph)
+        self.model, self.given, self.graph = model, graph, model.matched(graph)
         self._selected: Selected | None = None
 
     @cached_property
@@ -70,7 +70,7 @@ class Predictor:
         """Return the cleaned graph; see `GDPNet.denoise`."""
         least, reason = self.model.cleaning_threshold(threshold)
         probability = self.keep_probability(symmetric=symmetric)
-        return clean_graph(self.graph, probability, least, reason, chosen=threshold is None)
+        return clean_graph(self.given, probability, least, reason, chosen=threshold is None)
 
     def explain(self, node: int | str) -> Explanation:
         """Return the decisions on a node's neighbours and their contributions; the node is named by its id."""

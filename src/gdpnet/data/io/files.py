@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from gdpnet.data.io.read_tables import Reading, read_edge_table, read_folder
 from gdpnet.data.io.store import is_store, open_store
 from gdpnet.data.io.table_file import find_table, has_parts, is_table
 from gdpnet.data.labels import as_targets
-from gdpnet.data.tables.node_table import MARK
+from gdpnet.data.tables.node_table import AS_GIVEN, MARK
 from gdpnet.data.validation import SPLITS, whole_or_text_ids
 from gdpnet.errors import GraphError
 
@@ -135,7 +136,8 @@ def node_table(graph: Graph) -> Any:
         if len(set(columns)) != graph.num_features or not {"id", "label", "split"}.isdisjoint(columns):
             columns = tuple(f"f{place}" for place in range(graph.num_features))
         table |= {name: pa.array(dense[:, place]) for place, name in enumerate(columns)}
-        return pa.table(table).replace_schema_metadata({MARK: b"features"})
+        how = AS_GIVEN if graph.table is None else json.dumps(graph.table.encoding.to_dict()).encode()
+        return pa.table(table).replace_schema_metadata({MARK: how})
     return pa.table(table)
 
 

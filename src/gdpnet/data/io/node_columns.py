@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from gdpnet.data.io.column_names import Columns
 from gdpnet.data.io.csv_parquet import column_of
 from gdpnet.data.tables.columns import CATEGORY, TEXT
 from gdpnet.data.tables.encoding import Encoding
-from gdpnet.data.tables.node_table import MARK, NodeTable
+from gdpnet.data.tables.node_table import AS_GIVEN, MARK, NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError, nearest
 
@@ -51,9 +52,11 @@ def _matching(patterns: tuple[str, ...], names: list[str], path: Path) -> list[s
 
 def encode_columns(graph: Graph, table: Any, columns: Columns) -> Graph:
     """Return a graph with features made of a table, fitted on its training nodes, else on labelled ones."""
-    if (table.schema.metadata or {}).get(MARK) is not None:
+    if (how := (table.schema.metadata or {}).get(MARK)) is not None:
         done = graph.with_table(NodeTable(Encoding.unchanged(table.column_names), table))
-        return replace(done, table=None)
+        return replace(
+            done, table=None if how == AS_GIVEN else NodeTable(Encoding.from_dict(json.loads(how)))
+        )
     kinds = dict.fromkeys(columns.text, TEXT) | dict.fromkeys(columns.category, CATEGORY)
     train = graph.split == SPLITS.index("train")
     rows: np.ndarray = (train if bool(train.any()) else graph.labels != UNKNOWN).numpy()

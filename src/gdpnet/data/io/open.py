@@ -14,7 +14,7 @@ from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
 from gdpnet.data.io.files import read_graph
 from gdpnet.data.io.networkx import from_networkx, usual_attributes
 from gdpnet.data.io.pyg import from_pyg
-from gdpnet.data.splits import ALL_TEST, USUAL_SHARES, has_split, parse_shares, with_split
+from gdpnet.data.splits import ALL_TEST, USUAL_SHARES, fit_columns, has_split, parse_shares, with_split
 from gdpnet.errors import GraphError
 
 
@@ -50,7 +50,7 @@ def open_graph(
             shares = USUAL_SHARES
     keeps_own = split == ALL_TEST and has_split(graph)
     if shares is None or keeps_own or not bool(graph.labelled.any()):
-        return graph
+        return graph if name in DATASETS or graph.table is not None else fit_columns(graph, graph.split)
     return _split_by(graph, shares, seed)
 
 

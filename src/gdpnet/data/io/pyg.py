@@ -6,6 +6,7 @@ import copy
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
 from gdpnet.data.graph import Graph
+from gdpnet.data.tables.encoding import Encoding
+from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError
 
@@ -63,6 +66,8 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False, edge_featu
     )
     if data.get("feature_names") is not None:
         graph = graph.with_feature_names(data.feature_names)
+    if data.get("feature_encoding") is not None:
+        graph = replace(graph, table=NodeTable(Encoding.from_dict(data.feature_encoding)))
     given = edges.cpu().numpy()
     if edge_features:
         graph = with_edge_features(graph, given, *_edge_columns(data, types), directed=directed)
@@ -77,7 +82,8 @@ def to_pyg(graph: Graph) -> Any:
 
     Edges point from the neighbour to its target; sparse features become a sparse CSR tensor. Names that are not
     numbers in order become the lists ``node_ids``, ``class_names`` and ``feature_names``, which `from_pyg` reads.
-    Edge features lose their names.
+    ``feature_encoding`` says how the columns of a table became x, so that they are not encoded again. Edge features
+    lose their names.
     """
     from torch_geometric.data import Data
 
@@ -95,6 +101,8 @@ def to_pyg(graph: Graph) -> Any:
         data.edge_attr = graph.edge_features.clone()
     for name, values in _names_of(graph).items():
         data[name] = values
+    if graph.table is not None:
+        data.feature_encoding = graph.table.encoding.to_dict()
     return data
 
 

@@ -39,7 +39,9 @@ class TableFile:
         """Return an Arrow table, and notes on how it was read; CSV columns named in ``text`` are read as text."""
         try:
             if self.dialect is None:
-                return _read_parquet(self.path).rename_columns(list(self.names)), ()
+                table = _read_parquet(self.path)
+                kept = table.schema.metadata  # renaming would lose it
+                return table.rename_columns(list(self.names)).replace_schema_metadata(kept), ()
             return self._read_csv(self.dialect, tuple(text))
         except _UNREADABLE as error:
             raise _unreadable(self.path, error) from error

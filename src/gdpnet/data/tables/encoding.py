@@ -96,7 +96,7 @@ class Encoding:
             column if column.values is None else replace(column, values=column.values.filter(chosen))
             for column in read
         ]
-        scaled = _need_scaling(read, fitted)
+        scaled = _is_mixed(read, fitted) or need_scaling(_numbers(fitted))
         plain = [
             is_number(values.type) and not read_as(NUMERIC, values).null_count for values in table.columns
         ]
@@ -118,6 +118,11 @@ class Encoding:
     def used(self) -> tuple[ColumnEncoding, ...]:
         """Return the columns that become features."""
         return tuple(column for column in self.columns if column.kind != LEFT_OUT)
+
+    @property
+    def is_one_to_one(self) -> bool:
+        """Return whether every column is a number that becomes one feature, as the columns of an array do."""
+        return all(one.kind in (NUMERIC, BOOLEAN) and not one.has_missing for one in self.columns)
 
     def transform(
         self, table: Any, where: str = "the node table"
@@ -172,26 +177,31 @@ def _few(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= 5 else f"{names[0]} to {names[-1]} ({len(names):,})"
 
 
-def _need_scaling(read: list[Column], fitted: list[Column]) -> bool:
-    """Return whether numbers must be scaled by column.
-
-    They are left as they are if all columns are numbers without missing values, and these are counts (at least
-    zero, and mostly zero) or have like spread and are near zero, as embeddings are.
-    """
+def _is_mixed(read: list[Column], fitted: list[Column]) -> bool:
+    """Return whether a table has columns of several kinds, or numbers that are missing."""
     used = [column for column in fitted if column.kind != LEFT_OUT]
     if any(column.kind not in (NUMERIC, BOOLEAN, TEXT) for column in used):
         return True
-    numbers = [column for column in used if column.kind == NUMERIC]
-    if any(column.values.null_count for column in read if column.kind == NUMERIC):
-        return True
-    values = [np.asarray(column.values) for column in numbers if len(column.values)]
-    if not values:
+    return any(column.values.null_count for column in read if column.kind == NUMERIC)
+
+
+def _numbers(fitted: list[Column]) -> list[Float[np.ndarray, "rows"]]:
+    return [np.asarray(one.values) for one in fitted if one.kind == NUMERIC and len(one.values)]
+
+
+def need_scaling(columns: list[Float[np.ndarray, "rows"]]) -> bool:
+    """Return whether columns of numbers must be scaled by column.
+
+    They are left as they are if they are counts (at least zero, and mostly zero), or have like spread and are near
+    zero, as embeddings are.
+    """
+    if not columns:
         return False
-    zeros = sum(int((value == 0).sum()) for value in values)
-    if zeros > sum(value.size for value in values) / 2 and all(value.min() >= 0 for value in values):
+    zeros = sum(int((value == 0).sum()) for value in columns)
+    if zeros > sum(value.size for value in columns) / 2 and all(value.min() >= 0 for value in columns):
         return False
-    spread = np.array([value.std() for value in values])
-    away = np.array([abs(value.mean()) for value in values])
+    spread = np.array([value.std() for value in columns])
+    away = np.array([abs(value.mean()) for value in columns])
     alive = spread > 0
     if not alive.any():
         return False
