@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from gdpnet._core.log import LOGGER
+from gdpnet._core.profiling import phase
 from gdpnet.config import METRICS, Config
 from gdpnet.errors import ConfigError, nearest
 from gdpnet.training.state import Epoch, TrainingState
@@ -91,7 +92,8 @@ class Steps:
         """Report that a step begins and, unless it fails, what it found and how long it took."""
         step, running, start = Step(name, doing), Running(), perf_counter()
         self._report(step)
-        yield running
+        with phase(name):
+            yield running
         seconds = perf_counter() - start
         self._report(replace(step, result=running.result, score=running.score, seconds=seconds))
 

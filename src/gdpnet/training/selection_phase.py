@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from gdpnet._core.csr import running_sum_before
+from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
 from gdpnet.config import Config, RewardSettings
 from gdpnet.data.prepare import with_neighbourhoods
@@ -28,7 +29,8 @@ def selection_phase(
 ) -> tuple[float, float, int]:
     """Run episodes and update the policy; return mean reward, largest KL and the number of decisions."""
     host, seed = key.fold_in("order").generator(), key.fold_in("episodes").seed32
-    view = make_view(state.aggregators, data.train, slice(None))
+    with phase("projecting"):
+        view = make_view(state.aggregators, data.train, slice(None))
     order = torch.randperm(data.targets.numel(), generator=host).to(data.targets.device)
     rewards, divergence, decisions = 0.0, 0.0, 0
     for targets in torch.split(data.targets[order[: config.ppo.max_targets]], config.ppo.rollout_targets):
@@ -40,9 +42,14 @@ def selection_phase(
             max_candidates=config.policy.max_candidates,
             seed=seed,
         )
-        rollout = roll_out(state.policy, view, episodes, play_of(config, greedy=False))
-        gain = reward_if_kept(rollout, view, data.labels, config, data.task)
-        update = update_policy(state.policy, state.policy_optimiser, rollout, view, gain, config.ppo, host)
+        with phase("playing"):
+            rollout = roll_out(state.policy, view, episodes, play_of(config, greedy=False))
+        with phase("rewards"):
+            gain = reward_if_kept(rollout, view, data.labels, config, data.task)
+        with phase("updating"):
+            update = update_policy(
+                state.policy, state.policy_optimiser, rollout, view, gain, config.ppo, host
+            )
         rewards += float((gain * rollout.kept).sum())
         decisions += rollout.decisions
         divergence = max(divergence, update.kl)
@@ -136,10 +143,12 @@ def play_once(
     edges = data.train.neighbour.numel()
     probability = torch.ones(edges, device=data.train.device)
     kept = torch.zeros(edges, dtype=torch.bool, device=data.train.device)
-    view = make_view(state.aggregators, data.train, slice(None))
+    with phase("projecting"):
+        view = make_view(state.aggregators, data.train, slice(None))
     shift = data.fold_model[targets] * data.train.num_nodes
     play = play_of(config, greedy=False)
-    for rollout in roll_outs(state.policy, view, data.train, targets, config, play, key.seed32, shift):
-        probability[rollout.episodes.edge] = rollout.keep_probability
-        kept[rollout.episodes.edge] = rollout.selected
+    with phase("playing"):
+        for rollout in roll_outs(state.policy, view, data.train, targets, config, play, key.seed32, shift):
+            probability[rollout.episodes.edge] = rollout.keep_probability
+            kept[rollout.episodes.edge] = rollout.selected
     return probability, kept

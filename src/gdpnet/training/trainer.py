@@ -15,6 +15,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
+from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.inference.ensemble import aggregate
@@ -62,7 +63,8 @@ def train_epochs(
             suspected = suspect_labels(state.aggregators, data, config)
             state.suggested = state.suggested if suspected is None else suspected
         trusted = without_suspected(data, state.suggested)
-        epoch = _one_epoch(state, trusted, config, key)
+        with phase("epochs" if selecting > 0 else "warm-up"):
+            epoch = _one_epoch(state, trusted, config, key)
         state.history.append(asdict(epoch))
         if state.epoch > settled(config) and (data.validation.numel() == 0 or is_best(state.history, config)):
             state.remember_best(epoch.validation_f1)
@@ -79,17 +81,22 @@ def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Ke
     reward, divergence, decisions = 0.0, 0.0, 0
     if selecting:
         genuine = stream.fold_in("genuine")
-        data = with_selected_neighbourhoods(state, data, config, genuine)
-        reward, divergence, decisions = selection_phase(state, data, config, genuine)
+        with phase("selection"):
+            data = with_selected_neighbourhoods(state, data, config, genuine)
+            reward, divergence, decisions = selection_phase(state, data, config, genuine)
         if data.injected:
             injected = stream.fold_in("injected")
             perturbed = replace(data, train=data.injected[state.epoch % len(data.injected)])
-            perturbed = with_selected_neighbourhoods(state, perturbed, config, injected)
-            selection_phase(state, perturbed, config, injected)
-    loss, share = representation_phase(state, data, config, stream, selecting)
+            with phase("injected practice"):
+                perturbed = with_selected_neighbourhoods(state, perturbed, config, injected)
+                selection_phase(state, perturbed, config, injected)
+    with phase("representation"):
+        loss, share = representation_phase(state, data, config, stream, selecting)
     evaluation = key.fold_in("validation")  # the same random numbers in every epoch
-    score = validate(state, data, config, evaluation, selecting=selecting)
-    auc = measure_injected_auc(state, data, config, evaluation) if selecting else None
+    with phase("validation"):
+        score = validate(state, data, config, evaluation, selecting=selecting)
+    with phase("injected-edge AUC"):
+        auc = measure_injected_auc(state, data, config, evaluation) if selecting else None
     metric = getattr(data.task, "metric", "score")
     return Epoch(state.epoch, loss, score, reward, share, divergence, decisions, auc, metric)
 
