@@ -33,7 +33,8 @@ def _graph(seed: int = 0) -> Graph:
 
 def test_unlike_columns_are_scaled_and_like_ones_are_not():
     graph = _graph()
-    assert graph.table is not None and graph.table.encoding.scaled
+    assert graph.table is not None
+    assert graph.table.encoding.scaled
     assert float(graph.features.abs().max()) < 3.0
     assert any("unlike scale" in note for note in graph.notes)
     edges, rows, label = _arrays()
@@ -59,7 +60,8 @@ def test_scaling_is_fitted_on_training_nodes():
         fit_columns(graph := Graph.build(edges, one, label, split=split), graph.split).table
         for one in (rows, moved)
     )
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     assert first.encoding == second.encoding
 
 

@@ -13,7 +13,7 @@ from gdpnet.config import Config
 from gdpnet.data import features
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
-from gdpnet.data.neighbour_sums import _mix_dense, mix_into
+from gdpnet.data.neighbour_sums import mix_dense, mix_into
 from gdpnet.data.prepare import prepare, with_neighbourhoods
 from gdpnet.inference.ensemble import HeadWeights, embed_fold_models, hop_features
 from gdpnet.inference.select import Selected
@@ -90,7 +90,7 @@ def test_a_device_mixes_dense_rows_as_the_host_does():
     generator = torch.Generator().manual_seed(0)
     own, given = torch.randn(3, 4, generator=generator), torch.randn(5, 4, generator=generator)
     links = torch.tensor([0, 2, 2, 5]), torch.tensor([4, 1, 0, 2, 3]), torch.rand(5, generator=generator)
-    torch.testing.assert_close(_mix_dense(own, given, *links), mix_into(own, given, *links))
+    torch.testing.assert_close(mix_dense(own, given, *links), mix_into(own, given, *links))
 
 
 def test_on_a_device_sparse_rows_are_dense_where_they_fit(monkeypatch):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -174,10 +175,32 @@ def mask_rows(features: Features, kept: Bool[Tensor, "nodes"]) -> Features:
 
 
 def project(features: Features, weight: Float[Tensor, "features out"]) -> Float[Tensor, "nodes out"]:
-    """Multiply feature rows by a weight matrix, X W."""
+    """Multiply feature rows by a weight matrix, X W; sparse rows get no gradient."""
     if not isinstance(features, SparseRows):
         return features @ weight
+    if torch.is_grad_enabled() and weight.requires_grad and features.device.type == "cpu":
+        product: Tensor = _SparseProduct.apply(weight, features)
+        return product
     return add_up(weight, features.row_ptr, features.column, features.value)
+
+
+class _SparseProduct(torch.autograd.Function):
+    """The product X W on the host; the gradient of W is Xᵀ times that of the product.
+
+    Transposing first makes it one pass of additions, twice as fast as the gradient of `embedding_bag`.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, rows: SparseRows) -> Tensor:
+        """Multiply."""
+        ctx.rows = rows
+        return add_up(weight, rows.row_ptr, rows.column, rows.value)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient of the weight matrix."""
+        transpose = SparseRows.from_scipy(ctx.rows.to_scipy().tocsc().T)
+        return add_up(gradients[0].contiguous(), transpose.row_ptr, transpose.column, transpose.value), None
 
 
 def add_up(

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows, owners_of, sum_by_owner
-from gdpnet.data.features import Features, SparseRows, add_up, to_dense, to_numpy
+from gdpnet.data.features import Features, SparseRows, add_up, to_numpy
 
 _EDGES = 1 << 20
 """Edges that are processed at a time, which bounds the memory."""
@@ -30,9 +30,19 @@ def mix_rows(features: Features, row_ptr: Offsets, neighbour: Edges, weight: Wei
     """Return for each node the mean of its own row, which weighs one, and its neighbours' weighted rows."""
     if isinstance(features, SparseRows):
         return mix_into(features, features, row_ptr, neighbour, weight)
-    mixed = torch.empty_like(features)
-    for nodes, edges, bounds in _blocks(features, row_ptr):
-        mixed[nodes] = to_dense(mix_into(features[nodes], features, bounds, neighbour[edges], weight[edges]))
+    return mix_dense_rows(torch.empty_like(features), features, row_ptr, neighbour, weight)
+
+
+def mix_dense_rows(
+    mixed: Float[Tensor, "nodes width"],
+    rows: Float[Tensor, "nodes width"],
+    row_ptr: Offsets,
+    neighbour: Edges,
+    weight: Weights,
+) -> Float[Tensor, "nodes width"]:
+    """Write `mix_rows` of dense rows into ``mixed``, and return it."""
+    for nodes, edges, bounds in _blocks(rows, row_ptr):
+        mixed[nodes] = mix_dense(rows[nodes], rows, bounds, neighbour[edges], weight[edges])
     return mixed
 
 
@@ -42,11 +52,7 @@ def add_rows(features: Features, row_ptr: Offsets, neighbour: Edges) -> Features
         return SparseRows.from_scipy(_matrix(row_ptr, neighbour, features) @ to_numpy(features))
     total = torch.empty_like(features)
     for nodes, edges, bounds in _blocks(features, row_ptr):
-        if features.device.type == "cpu":
-            block = _matrix(bounds, neighbour[edges], features) @ features.numpy()
-            total[nodes] = torch.from_numpy(block)
-        else:
-            total[nodes] = add_up(features, bounds, neighbour[edges])
+        total[nodes] = add_up(features, bounds, neighbour[edges])
     return total
 
 
@@ -74,8 +80,8 @@ def mix_into(
 
     The result is sparse unless a dense matrix takes less memory (a stored value takes three times the bytes).
     """
-    if own.device.type != "cpu" and isinstance(own, Tensor) and isinstance(message, Tensor):
-        return _mix_dense(own, message, row_ptr, neighbour, weight)
+    if isinstance(own, Tensor) and isinstance(message, Tensor):
+        return mix_dense(own, message, row_ptr, neighbour, weight)
     mixing = _matrix(row_ptr, neighbour, message, weight)
     scale = sp.diags((1.0 / (1.0 + np.asarray(mixing.sum(axis=1)).ravel())).astype(np.float32))
     mixed = scale @ to_numpy(own) + (scale @ mixing) @ to_numpy(message)
@@ -85,7 +91,7 @@ def mix_into(
     return torch.from_numpy(dense).to(own.device)
 
 
-def _mix_dense(own: Tensor, message: Tensor, row_ptr: Tensor, neighbour: Tensor, weight: Tensor) -> Tensor:
+def mix_dense(own: Tensor, message: Tensor, row_ptr: Tensor, neighbour: Tensor, weight: Tensor) -> Tensor:
     """Compute the mean of dense rows without leaving their device."""
     received = add_up(message, row_ptr, neighbour, weight)
     total = 1.0 + sum_by_owner(weight, owners_of(row_ptr.diff()), row_ptr.numel() - 1)

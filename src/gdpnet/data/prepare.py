@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
@@ -36,13 +37,11 @@ class Prepared:
     """One row per node, normalised."""
     pairs: Float[Tensor, "block pairs"]
     """For each edge of the block, the pair features of target and neighbour, which the policy observes."""
-    neighbourhood: Features
-    """The message that each node sends before the target's share is taken out.
-
-    With one hop it is the node's features; with two, their weighted mean over the node and its neighbours.
-    """
     mean_weight: Float[Tensor, "edges"] | None = None
-    """The weight of each edge in that mean: the share that is kept times ``graph_weight``; None with one hop."""
+    """The weight of each edge in the mean over a node and its neighbours, which the node sends as its message.
+
+    It is the share of the edge that is kept times ``graph_weight``; None with one hop: nodes send their features.
+    """
     neighbourhood_weight: Float[Tensor, "nodes"] | None = None
     """The total weight of that mean per node: one for the node itself plus its edges' ``mean_weight``."""
     first_edge: int = 0
@@ -53,6 +52,21 @@ class Prepared:
     """The edge weights of the graph itself, one for farther candidates; None for an unweighted graph."""
     edge_columns: int = 0
     """How many of the pair features, the first ones after the distance, are features of the edges themselves."""
+    neighbourhood_rows: Features | None = None
+    """`neighbourhood` where it was computed elsewhere."""
+
+    @cached_property
+    def neighbourhood(self) -> Features:
+        """Return the message that each node sends before the target's share is taken out.
+
+        With one hop it is the node's features; with two, their weighted mean over the node and its neighbours. It is
+        computed when it is first asked for: means of projected rows often do without it.
+        """
+        if self.neighbourhood_rows is not None:
+            return self.neighbourhood_rows
+        if self.mean_weight is None:
+            return self.features
+        return mix_rows(self.features, self.row_ptr, self.neighbour, self.mean_weight)
 
     @property
     def num_nodes(self) -> int:
@@ -138,7 +152,7 @@ def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:
     parts = {name: getattr(prepared, name) for name in names}
     moved = {name: part.to(device) for name, part in parts.items() if part is not None}
     features = on_device(prepared.features, device)
-    moved |= {"features": features, "neighbourhood": features}
+    moved |= {"features": features}
     return with_full_neighbourhoods(replace(prepared, **moved), config)
 
 
@@ -184,7 +198,7 @@ def prepare_nodes(graph: Graph, config: Config, device: torch.device) -> tuple[P
     nothing = torch.zeros(0, edge_columns + len(PAIR_NAMES[state]), device=device)
     row_ptr, weight = tables.row_ptr, graph.edge_weight
     weight = None if weight is None else weight.to(device, torch.float32)
-    prepared = Prepared(row_ptr, tables.neighbour, row_ptr[:0], features, nothing, features)
+    prepared = Prepared(row_ptr, tables.neighbour, row_ptr[:0], features, nothing)
     return replace(prepared, graph_weight=weight, edge_columns=edge_columns), tables
 
 
@@ -205,9 +219,8 @@ def with_full_neighbourhoods(prepared: Prepared, config: Config) -> Prepared:
 def with_neighbourhoods(prepared: Prepared, weight: Float[Tensor, "edges"]) -> Prepared:
     """Compute neighbourhood means in which each edge counts by ``weight``, the share of it that is kept."""
     weight = prepared.weighed(weight)
-    neighbourhood = mix_rows(prepared.features, prepared.row_ptr, prepared.neighbour, weight)
     whole = 1.0 + sum_rows(weight, prepared.row_ptr)
-    return replace(prepared, neighbourhood=neighbourhood, mean_weight=weight, neighbourhood_weight=whole)
+    return replace(prepared, neighbourhood_rows=None, mean_weight=weight, neighbourhood_weight=whole)
 
 
 def message_to_target(

@@ -75,7 +75,7 @@ class Blockwise:
         """
         self.rows = None
         self.first = found[0] if found is not None and self.config.inference.symmetrise else None
-        prepared = replace(self.prepared, neighbourhood=self.prepared.features)
+        prepared = replace(self.prepared, neighbourhood_rows=None)
         if found is None:  # without a policy everything is kept
             prepared = with_full_neighbourhoods(prepared, self.config)
         elif self.config.representation.hops == 2:
@@ -126,9 +126,9 @@ class Blockwise:
         self.stopwatch.mark(phase, self.device)
 
     def _project(self, prepared: Prepared, *, keep_neighbourhoods: bool) -> None:
-        """Project all nodes; the neighbourhood means can be dropped then, unless embedding needs them."""
+        """Project all nodes; compute the neighbourhood means once if embedding needs them."""
         if self.policy is not None:
             self.rows = project_nodes(self.aggregators, prepared)
-        if not keep_neighbourhoods:
-            prepared = replace(prepared, neighbourhood=prepared.features)
+        if keep_neighbourhoods and prepared.mean_weight is not None:
+            prepared = replace(prepared, neighbourhood_rows=prepared.neighbourhood)
         self.prepared = prepared

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import offsets_of
+from gdpnet._core.csr import offsets_of, ranges
 from gdpnet.data.features import Features, take_rows
-from gdpnet.data.neighbour_sums import mix_into
+from gdpnet.data.neighbour_sums import mix_dense, mix_into
 from gdpnet.data.prepare import Prepared, message_to_target
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected, edges_of, with_neighbours
@@ -230,10 +230,25 @@ def embed_fold_models(
     total, whole = torch.zeros_like(own), own.new_zeros(targets.numel())
     for some, of, by in zip(*(part.split(_EDGES_AT_ONCE) for part in (edge, owner, weight)), strict=True):
         nodes, place = torch.unique(prepared.neighbour[some], return_inverse=True)
-        neighbourhood = aggregators.project_message(take_rows(prepared.neighbourhood, nodes))
+        neighbourhood = _project_neighbourhoods(aggregators, prepared, nodes)
         share = prepared.share_of_target(some, prepared.neighbour[some])
         message = message_to_target(neighbourhood[place], single[of], share)
         added, weighed = add_neighbours(message, of, by, targets.numel())
         total, whole = total + added, whole + weighed
     embedded = aggregators.embed(own, total, whole, aggregators.bias)
     return embedded, aggregators.to_probabilities(aggregators.logits(embedded), dim=2)
+
+
+def _project_neighbourhoods(
+    aggregators: Aggregators, prepared: Prepared, nodes: Int[Tensor, "nodes"]
+) -> Float[Tensor, "nodes fold_models width"]:
+    """Return the messages of some nodes by every fold model, as means of projected rows."""
+    if prepared.mean_weight is None or prepared.neighbourhood_rows is not None:
+        return aggregators.project_message(take_rows(prepared.neighbourhood, nodes))
+    start, end = prepared.row_ptr[nodes], prepared.row_ptr[nodes + 1]
+    edge = ranges(start, end - start)[1]
+    around, place = torch.unique(torch.cat([nodes, prepared.neighbour[edge]]), return_inverse=True)
+    rows = aggregators.project_message(take_rows(prepared.features, around)).flatten(1)
+    links = (offsets_of(end - start), place[nodes.numel() :], prepared.mean_weight[edge])
+    mixed = mix_dense(rows[place[: nodes.numel()]], rows, *links)
+    return mixed.unflatten(1, (aggregators.fold_models, aggregators.width))

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet.data.features import Features, slice_rows
+from gdpnet.data.neighbour_sums import mix_dense_rows
 from gdpnet.data.prepare import Prepared
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import Encoded, Episodes, Tables, View
@@ -40,10 +41,17 @@ def project_nodes(aggregators: Aggregators, prepared: Prepared, fold_models: sli
     count = prepared.num_nodes * len(range(aggregators.fold_models)[fold_models])
     two_hops = prepared.mean_weight is not None
     message = aggregators.bias.new_empty((1 + two_hops) * count, aggregators.width)
-    if two_hops:
-        _project_into(message[:count], aggregators.project_message, prepared.neighbourhood, fold_models)
     own = message[-count:]
     _project_into(own, aggregators.project_message, prepared.features, fold_models)
+    if two_hops and prepared.neighbourhood_rows is not None:
+        _project_into(message[:count], aggregators.project_message, prepared.neighbourhood_rows, fold_models)
+    elif two_hops:  # a mean of projected rows is the projection of the mean
+        assert prepared.mean_weight is not None
+        links = (prepared.row_ptr, prepared.neighbour, prepared.mean_weight)
+        for rows, mixed in zip(
+            own.split(prepared.num_nodes), message.split(prepared.num_nodes), strict=False
+        ):
+            mix_dense_rows(mixed, rows, *links)
     if aggregators.self_weight is not None:
         own = torch.empty_like(own)
         _project_into(own, aggregators.project_own, prepared.features, fold_models)

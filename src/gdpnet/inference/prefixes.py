@@ -84,7 +84,7 @@ def _star(
         reverse_edge=torch.cat([torch.full_like(edge, -1), place]),
         features=take_rows(prepared.features, nodes),
         pairs=prepared.pairs.new_zeros(degree + place.numel(), 0),
-        neighbourhood=take_rows(prepared.neighbourhood, nodes),
+        neighbourhood_rows=take_rows(prepared.neighbourhood, nodes),
         mean_weight=mean,
         neighbourhood_weight=None if whole is None else whole[nodes],
         first_edge=0,

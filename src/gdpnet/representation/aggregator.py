@@ -59,7 +59,7 @@ class FoldModels(nn.Module):
         matrices = [rest.pop(name) for name in ("weight", "self_weight") if name in rest]
         decayed = {"params": matrices, "weight_decay": weight_decay}
         return torch.optim.Adam(
-            [decayed, {"params": [*rest.values()], "weight_decay": 0.0}], lr=learning_rate
+            [decayed, {"params": [*rest.values()], "weight_decay": 0.0}], lr=learning_rate, fused=True
         )
 
 

@@ -126,8 +126,7 @@ def _beside(
     prepared = prepare(perturbed, config, device)
     if perturbed.features is not inner.features:  # structural features depend on the edges
         return prepared
-    neighbourhood = train.features if prepared.neighbourhood is prepared.features else prepared.neighbourhood
-    return replace(prepared, features=train.features, neighbourhood=neighbourhood)
+    return replace(prepared, features=train.features)
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,12 @@ def fit_gcn(
 
     fit(
         network,
-        torch.optim.Adam(network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay),
+        torch.optim.Adam(
+            network.parameters(),
+            lr=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            fused=True,
+        ),
         loss,
         lambda: quality_and_likelihood(task, predict(), data.validation_labels),
         steps=settings.epochs,
