@@ -6,6 +6,7 @@ features are never made dense.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -154,6 +155,16 @@ def on_device(features: Features, device: torch.device) -> Features:
 def take_rows(features: Features, rows: Int[Tensor, "taken"]) -> Features:
     """Return some feature rows, in the order given."""
     return features.take(rows) if isinstance(features, SparseRows) else features[rows]
+
+
+def stack_rows(parts: Sequence[Features]) -> Features:
+    """Put the rows of several tables below each other; the result is sparse only if all of them are."""
+    sparse = [part for part in parts if isinstance(part, SparseRows)]
+    if len(sparse) < len(parts):
+        return torch.cat([to_dense(part) for part in parts])
+    lengths = torch.cat([part.row_ptr.diff() for part in sparse])
+    column, value = (torch.cat([getattr(part, name) for part in sparse]) for name in ("column", "value"))
+    return SparseRows(offsets_of(lengths), column, value, sparse[0].width)
 
 
 def slice_rows(features: Features, rows: slice) -> Features:

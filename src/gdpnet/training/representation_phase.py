@@ -9,7 +9,7 @@ from torch import Tensor
 from gdpnet._core.csr import ranges
 from gdpnet._core.random import Key
 from gdpnet.config import Config
-from gdpnet.data.features import drop_inputs, drop_values, take_rows
+from gdpnet.data.features import Features, drop_inputs, drop_values, stack_rows, take_rows
 from gdpnet.data.prepare import message_to_target
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.tasks import may_learn
@@ -62,18 +62,27 @@ def _batch_loss(
     """Return the loss of one batch, projecting only the rows that it needs."""
     dropout, train = config.representation.dropout, data.train
     own_rows = take_rows(train.features, targets)
-    own = aggregators.project_own(drop_inputs(own_rows, dropout, generator))
     nodes, place = torch.unique(train.neighbour[edge], return_inverse=True)
+    messages = [take_rows(train.neighbourhood, nodes)]
+    if train.mean_weight is not None:
+        messages.append(own_rows)
+    own, sent, *alone = _project_all(aggregators, drop_inputs(own_rows, dropout, generator), messages)
     # unlike indexing with brackets, index_select adds up gradients in a fixed order
-    message = aggregators.project_message(take_rows(train.neighbourhood, nodes)).index_select(0, place)
+    message = sent.index_select(0, place)
     if train.mean_weight is not None:
         share = train.share_of_target(edge, train.neighbour[edge])
-        message = message_to_target(
-            message, aggregators.project_message(own_rows).index_select(0, owner), share
-        )
+        message = message_to_target(message, alone[0].index_select(0, owner), share)
     weight = None if train.graph_weight is None else train.graph_weight[edge]
     total, weight = add_neighbours(message, owner, weight, targets.numel())
     hidden = aggregators.embed(own, total, weight, aggregators.bias)
     hidden = drop_values(hidden, dropout, generator)
     learns = may_learn(data.fold_model[targets], aggregators.fold_models)
     return data.task.loss(aggregators.logits(hidden), data.labels[targets], learns)
+
+
+def _project_all(aggregators: Aggregators, own: Features, messages: list[Features]) -> list[Tensor]:
+    """Project the targets' own rows and some messages; in one product if they share their weights."""
+    if aggregators.self_weight is not None:
+        return [aggregators.project_own(own), *(aggregators.project_message(one) for one in messages)]
+    parts = [own, *messages]
+    return list(aggregators.project_message(stack_rows(parts)).split([part.shape[0] for part in parts]))
