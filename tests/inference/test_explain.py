@@ -16,8 +16,10 @@ from gdpnet.estimator import GDPNet
 from gdpnet.inference import prefixes
 from gdpnet.inference.ensemble import HeadWeights
 from gdpnet.inference.explanation import Explanation
+from gdpnet.inference.gcn_states import Convolved
 from gdpnet.inference.prefixes import prefix_lengths, prefix_probabilities
 from gdpnet.inference.select import edges_of
+from gdpnet.inference.states import Prefixes
 from gdpnet.inference.threshold import Choice
 from gdpnet.training import heads
 from gdpnet.training.fit_gcn_head import fit_gcn
@@ -174,7 +176,10 @@ def test_every_state_is_what_the_model_predicts_with_the_neighbours_so_far(graph
     selected = model.predictor(graph).select()
     edge = edges_of(selected.prepared, torch.tensor([node]))[1]
     length = prefix_lengths(edge.numel(), edge.device)
-    found = prefix_probabilities(model.trained_.ensemble, selected, node, edge, length, "sampled")
+    prefixes = Prefixes.of(torch.tensor([node]), edge, graph.degree[[node]], [length])
+    trained = model.trained_
+    convolved = Convolved.of(trained.networks.gcn, selected, trained.threshold.threshold)
+    found = prefix_probabilities(trained.ensemble, selected, prefixes, "sampled", convolved)
     for count in range(edge.numel() + 1):
         kept = torch.ones(graph.num_edges, dtype=torch.bool)
         kept[edge[count:]] = False
