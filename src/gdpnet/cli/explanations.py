@@ -16,6 +16,9 @@ from gdpnet.inference.explanation import MOST_ROWS, Decision, Explanation
 _LEFT_OUT = ("neighbour", "contribution", "task")
 """Fields of a decision that are written first, or not at all."""
 
+_CHUNK = 1 << 16
+"""Rows that are held as Python values."""
+
 _TYPES = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
 
 
@@ -44,10 +47,6 @@ def write_explanations(explanations: Iterable[Explanation], out: Path) -> tuple[
     return count, len(table)
 
 
-_CHUNK = 1 << 16
-"""Rows that are held as Python values."""
-
-
 def _columns() -> pa.Schema:
     """Return the columns of the table: those of the node first, then what each decision is about."""
     text, number = pa.string(), pa.float64()
@@ -63,8 +62,8 @@ def _columns() -> pa.Schema:
 
 def _rows(one: Explanation) -> Iterator[dict[str, Any]]:
     """Return a row for the node alone, and one for each neighbour."""
-    about = {"node": one.node, "node_predicted": one.predicted, "explained": one.explained or None}
-    about |= {"value": one.value}
+    about: dict[str, Any] = {"node": one.node, "node_predicted": one.predicted, "value": one.value}
+    about["explained"] = one.explained or None
     yield about | {"contribution": one.value_alone}
     for decision in one.decisions:
         yield about | vars(decision)
