@@ -1,8 +1,9 @@
 """Agreement: do `denoise`, `predict` and `explain` say the same about every link and every node of a dataset?
 
-Fits a model per dataset, cleans and predicts the whole graph, and explains every node. Exits with 1 if a link is on
-different sides of the threshold, a prediction differs, a node has no reason, or contributions do not add up to the
-predicted probability within 1e-5. Where the chosen threshold keeps every edge, all is compared at 0.5 too.
+Fits a model per dataset, whose heads all join the ensemble, cleans and predicts the whole graph, and explains every
+node; at the model's own threshold and at 0.5, which drops more links. Exits with 1 if a link is on different sides of
+the threshold, a prediction differs, a node has no reason, or contributions do not add up to the predicted probability
+within 1e-5.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -24,12 +26,13 @@ from gdpnet.data.graph import Graph
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.explanation import Explanation
 from gdpnet.inference.predictors import make_predictor
-from gdpnet.inference.threshold import KEEP_ALL, Choice
+from gdpnet.inference.threshold import Choice
+from gdpnet.training import heads
+from gdpnet.training.fit_gcn_head import fit_gcn
+from gdpnet.training.fit_hopwise_head import HeadScore, fit_hopwise
 
 DATASETS = ("cora", "citeseer", "pubmed")
 NO_MORE_THAN = 1e-5
-SETTINGS = ["hopwise.shares=[0.5]", "hopwise.margin_together=0"]
-"""The hop-wise head joins beside the aggregator, not in its place, as soon as it helps at all."""
 
 
 class Tally:
@@ -99,14 +102,30 @@ def compare(model: GDPNet, graph: Graph, threshold: float) -> dict[str, Any]:
     return {"threshold": threshold, "kept_links": int(kept.sum())} | tally.to_dict() | seconds
 
 
+def fit_all_heads(graph: Graph, config: Config, seed: int) -> GDPNet:
+    """Fit a model whose heads join the ensemble whatever they score on validation nodes."""
+
+    def hopwise(*arguments: Any) -> Any:
+        score = HeadScore(share=0.5, gains=1, losses=0, validation_f1=0.0, margin=0.0)
+        return replace(fit_hopwise(*arguments), scores=(score,))
+
+    def gcn(*arguments: Any) -> Any:
+        return replace(fit_gcn(*arguments), gains=1, losses=0, quality_before=-1.0)
+
+    with patch.object(heads, "fit_hopwise", hopwise), patch.object(heads, "fit_gcn", gcn):
+        model = GDPNet.from_config(config, seed=seed, device="cpu").fit(graph)
+    assert min(model.trained_.weights) > 0
+    return model
+
+
 def measure(name: str, folder: Path | None, config: Config, seed: int) -> dict[str, Any]:
-    """Fit a model of a dataset and compare at its own threshold, and at 0.5 if that keeps every edge."""
+    """Fit a model of a dataset and compare at its own threshold and at 0.5."""
     graph, start = load_dataset(name, folder, download=False), time.perf_counter()
-    model = GDPNet.from_config(config, seed=seed, device="cpu").fit(graph)
+    model = fit_all_heads(graph, config, seed)
     found: dict[str, Any] = {"nodes": graph.num_nodes, "links": graph.num_edges}
     found |= {"heads": model.trained_.weights._asdict(), "fit_seconds": time.perf_counter() - start}
     own = model.trained_.threshold.threshold
-    found["passes"] = [compare(model, graph, one) for one in ((own, 0.5) if own == KEEP_ALL else (own,))]
+    found["passes"] = [compare(model, graph, one) for one in dict.fromkeys((own, 0.5))]
     print(name, found, flush=True)
     return found
 
@@ -117,7 +136,7 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=5, help="training epochs (default: 5)")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    config = Config().with_overrides([*SETTINGS, f"training.epochs={arguments.epochs}"])
+    config = Config().with_values({"training": {"epochs": arguments.epochs}})
     metrics = {
         name: measure(name, arguments.data_dir, config, arguments.seed)
         for name in arguments.datasets.split(",")
