@@ -13,8 +13,8 @@ from gdpnet.cli.output import print_table
 from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.inference.explanation import MOST_ROWS, Decision, Explanation
 
-_LEFT_OUT = ("neighbour", "contribution", "task")
-"""Fields of a decision that are written first, or not at all."""
+_LEFT_OUT = ("neighbour", "contribution", "edge_features", "task")
+"""Fields of a decision that are written first, as words of the evidence, or not at all."""
 
 _CHUNK = 1 << 16
 """Rows that are held as Python values."""
@@ -57,7 +57,7 @@ def _columns() -> pa.Schema:
         for one in fields(Decision)
         if one.name not in _LEFT_OUT
     }
-    return pa.schema([*about.items(), *rest.items()])
+    return pa.schema([*about.items(), *rest.items(), ("evidence", text)])
 
 
 def _rows(one: Explanation) -> Iterator[dict[str, Any]]:
@@ -66,4 +66,4 @@ def _rows(one: Explanation) -> Iterator[dict[str, Any]]:
     about["explained"] = one.explained or None
     yield about | {"contribution": one.value_alone}
     for decision in one.decisions:
-        yield about | vars(decision)
+        yield about | vars(decision) | {"evidence": decision.evidence}

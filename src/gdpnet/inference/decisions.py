@@ -15,6 +15,7 @@ from gdpnet.data.features import normalise, take_rows
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import Prepared
 from gdpnet.data.row_products import Rows, matches, row_dots, side_of
+from gdpnet.data.schema import EdgeColumns
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected, edges_of, play_of, roll_outs
 from gdpnet.selection.episodes import View
@@ -75,12 +76,15 @@ class Links:
     both: Float[Tensor, "edges"]
     """The keep probability of `denoise`, averaged over both directions."""
     kept: Bool[Tensor, "edges"]
+    edge_columns: EdgeColumns | None
+    """The edge features that the policy observes."""
 
     @classmethod
-    def of(cls, selected: Selected, graph: Graph, threshold: float) -> Links:
-        """Read the decisions on a graph."""
-        both = selected.prepared.symmetrise(selected.probability)
-        return cls(selected, graph, both, (both >= threshold) & (selected.prepared.linked > 0))
+    def of(cls, selected: Selected, graph: Graph, model: TrainedModel) -> Links:
+        """Read a model's decisions on a graph."""
+        both, least = selected.prepared.symmetrise(selected.probability), model.threshold.threshold
+        kept = (both >= least) & (selected.prepared.linked > 0)
+        return cls(selected, graph, both, kept, model.edge_columns)
 
     def columns(self, edge: Int[Tensor, "some"]) -> dict[str, list[Any]]:
         """Return the neighbours of some edges, what was decided on the edges, their distance and weight."""
@@ -96,7 +100,27 @@ class Links:
             "weight": [None] * count if weight is None else weight[edge].tolist(),
             "keep_by_node": probability[edge].tolist(),
             "keep_by_neighbour": [one if there else None for one, there in back],
+            "edge_features": self._features_of(edge),
         }
+
+    def _features_of(self, edge: Int[Tensor, "some"]) -> list[dict[str, float] | None]:
+        """Return the features of some edges by name, None for candidates beyond neighbours."""
+        read, rows, prepared = self.edge_columns, self.graph.edge_features, self.selected.prepared
+        if read is None or rows is None:
+            return [None] * edge.numel()
+        names, given = read.shown_names(), self.graph.edge_feature_names
+        by_name = read.names is not None and given is not None
+        wanted = [given.index(name) for name in names] if by_name and given else list(range(read.width))
+        number = edge.cpu()
+        if prepared.edge is not None:
+            place = torch.full((prepared.neighbour.numel(),), -1)
+            place[prepared.edge.cpu()] = torch.arange(prepared.edge.numel())
+            number = place[number]
+        values = rows[number.clamp(min=0)][:, wanted].tolist()
+        return [
+            dict(zip(names, row, strict=True)) if there >= 0 else None
+            for row, there in zip(values, number.tolist(), strict=True)
+        ]
 
 
 class Evidence:

@@ -39,7 +39,7 @@ class Explainer:
     def __init__(self, model: TrainedModel, selected: Selected, graph: Graph) -> None:
         self.model, self.selected, self.graph = model, selected, graph
         self.prepared, self.naming = selected.prepared, Naming(model, graph)
-        self.links = Links.of(selected, graph, model.threshold.threshold)
+        self.links = Links.of(selected, graph, model)
         self.evidence = Evidence(self.prepared, graph)
 
     @cached_property

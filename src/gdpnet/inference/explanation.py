@@ -7,11 +7,15 @@ from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from typing import Any
 
+from gdpnet.data.edge_features import MISSING
 from gdpnet.errors import ConfigError
 from gdpnet.inference.ensemble import HEAD_NAMES
 
 MOST_ROWS = 40
 """Neighbours that the text of an explanation lists, those of the largest contributions; all are in its decisions."""
+
+_MOST_EDGE_WORDS = 6
+"""Edge features that the evidence names."""
 
 _AGREEMENT = {
     "multi-label": "expected common labels",
@@ -59,6 +63,8 @@ class Decision:
 
     With several labels per node, the number of labels that both are expected to have.
     """
+    edge_features: dict[str, float] | None = None
+    """Features of the edge, if the model was trained with them."""
     task: str = "classification"
 
     @property
@@ -66,7 +72,8 @@ class Decision:
         """Return what node and neighbour have in common, in words."""
         shared = _count(self.common_neighbours, "common neighbour")
         agree = _AGREEMENT.get(self.task, "classes agree")
-        return f"{shared}, feature cosine {self.cosine:.2f}, {agree} {self.agreement:.2f}"
+        parts = [shared, f"feature cosine {self.cosine:.2f}", f"{agree} {self.agreement:.2f}"]
+        return ", ".join(parts + _edge_words(self.edge_features or {}))
 
 
 @dataclass(frozen=True)
@@ -143,14 +150,13 @@ class Explanation:
         ]
         others = _count(len(self.decisions), "neighbour")
         lines = [
-            f"node {self.node}: {self._prediction}"
-            + ("" if self.label is None else f" (label '{self.label}')"),
+            f"node {self.node}: {self._prediction}{self._known}",
             f"{self._text(self.value)} = {self._text(self.value_alone)} alone {self._change(total)} from {others}",
             f"{self._text(self.value)} = " + " + ".join(parts),
             f"denoise keeps {kept:,} of {_count(edges, 'edge')} (threshold {self.threshold:g})",
         ]
         if not self.decisions:
-            lines = [lines[0], lines[2], "the node has no neighbours: its own features alone are behind this"]
+            lines = [lines[0], lines[2], "the node has no neighbours: only its own features count"]
         return lines + (
             ["the greedy episode ended before all neighbours were reached"] if self.ended_early else []
         )
@@ -177,12 +183,19 @@ class Explanation:
         return f"{said} '{self.predicted}' with probability {chance}"
 
     @property
+    def _known(self) -> str:
+        """Return the known class or number in brackets, if there is one."""
+        if self.label is None:
+            return ""
+        return f" (label {self.label})" if self.task == "regression" else f" (label '{self.label}')"
+
+    @property
     def _decimals(self) -> int:
         """Return how many decimals are shown: three, or so many that numbers have about five digits."""
         if self.task != "regression":
             return 3
         largest = max(abs(self.value), abs(self.value_alone), *(abs(one.value) for one in self.heads))
-        return min(12, max(0, 4 - math.floor(math.log10(largest)))) if largest > 0 else 3
+        return decimals_of(largest)
 
     def _text(self, value: float) -> str:
         return f"{value:z.{self._decimals}f}"
@@ -252,6 +265,22 @@ class Explanation:
         except ModuleNotFoundError as error:
             raise ConfigError("to_pandas needs pandas: pip install pandas, or use to_dict") from error
         return pandas.DataFrame(self.to_dict()["decisions"])
+
+
+def _edge_words(features: dict[str, float]) -> list[str]:
+    """Return the types of an edge and the numbers that describe it; of many, the first ones."""
+    words = [
+        name if "=" in name or name.endswith(MISSING) else f"{name} {value:.4g}"
+        for name, value in features.items()
+        if value or not ("=" in name or name.endswith(MISSING))
+    ]
+    more = len(words) - _MOST_EDGE_WORDS
+    return words if more <= 0 else [*words[:_MOST_EDGE_WORDS], f"{more:,} more edge features"]
+
+
+def decimals_of(number: float) -> int:
+    """Return how many decimals show a number with five digits; large numbers are not cut."""
+    return min(12, max(0, 4 - math.floor(math.log10(abs(number))))) if number else 0
 
 
 def _either(probability: float | None, prediction: float | None) -> float:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN
+from gdpnet.inference.explanation import decimals_of
 from gdpnet.inference.model import TrainedModel
 from gdpnet.representation.regression import Regression
 
@@ -62,5 +63,6 @@ class Naming:
 
 
 def number_text(number: float) -> str:
-    """Return a number with five significant digits."""
-    return f"{number:.5g}"
+    """Return a number with about five digits, without zeros at its end."""
+    text = f"{number:z.{decimals_of(number)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
