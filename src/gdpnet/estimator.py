@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -230,6 +230,13 @@ class GDPNet(BaseEstimator):
         The explanation says what `predict_proba` and `denoise` say. ``print`` shows it as a table.
         """
         return self.predictor(graph).explain(node)
+
+    def explain_nodes(self, graph: Any, nodes: Any = None) -> Iterator[Explanation]:
+        """Explain the predictions of some nodes, all by default, one after the other.
+
+        The policy decides once, and nodes are evaluated many at a time, which is much faster than one by one.
+        """
+        return self.predictor(graph).explain_nodes(nodes)
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file."""

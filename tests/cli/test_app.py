@@ -155,7 +155,7 @@ def test_public_names_are_imported_when_they_are_used():
         (["evaluate", "run"], "there is no run folder run"),
         (["evaluate", "."], "there is no model file model.safetensors"),
         (["embed", ".", "--out", "h.txt"], "--out must end in .csv or .parquet, found 'h.txt'"),
-        (["explain", ".", "synthetic"], "Missing option '--node'"),
+        (["explain", ".", "synthetic"], "explain needs either --node, or --out"),
         (["robustness", "--dataset", "synthetic", "--seeds", "0"], "'--seeds'"),
         (["demo", "--set", "training.epoch=1"], "did you mean 'epochs'?"),
     ],

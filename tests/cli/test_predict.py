@@ -134,6 +134,47 @@ def test_explain_shows_the_decisions_in_order(base, capsys):
         assert f"│ {name} " in out
 
 
+def test_explanations_of_many_nodes_are_a_table(base, tmp_path, capsys):
+    words = ["explain", base / "run", base / "graph", "--out", tmp_path / "why.csv"]
+    assert last_record(succeed(capsys, *words, "--json"))["nodes"] == 80
+    rows, graph = rows_of(tmp_path / "why.csv"), read_graph(base / "graph")
+    assert len(rows) == graph.num_edges + 80
+    succeed(capsys, "predict", base / "run", base / "graph", "--out", tmp_path / "p.csv")
+    for said in rows_of(tmp_path / "p.csv")[::7]:
+        mine = [row for row in rows if row["node"] == said["id"]]
+        assert [row["neighbour"] for row in mine].count("") == 1
+        total = sum(float(row["contribution"]) for row in mine)
+        assert total == pytest.approx(float(said[f"p_{said['predicted']}"]), abs=1e-5)
+    succeed(capsys, *words, "--nodes", "007,003")
+    assert {row["node"] for row in rows_of(tmp_path / "why.csv")} == {"007", "003"}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--node", "007", "--out", "e.csv"], "explain needs either --node, or --out"),
+        (["--node", "007", "--nodes", "003"], "--nodes and --nodes-from name the nodes of --out"),
+        (["--out", "e.txt"], "--out must end in .csv or .parquet"),
+    ],
+)
+def test_explain_wants_one_node_or_a_table(words, sentence, base, capsys):
+    assert refuse(capsys, "explain", base / "run", base / "graph", *words).startswith(sentence)
+
+
+def test_brackets_in_ids_and_classes_are_printed_as_they_are(base, tmp_path, capsys):
+    graph = noisy_graph()
+    names = [f"[/]{number}" for number in range(80)]
+    odd = replace(graph, node_ids=np.array(names), class_names=("[red]a", "[/]", ":smile:"))
+    write_folder(tmp_path / "odd", odd)
+    succeed(capsys, *train_words(base, tmp_path / "run", tmp_path / "odd"))
+    out = succeed(capsys, "explain", tmp_path / "run", tmp_path / "odd", "--node", "[/]7")
+    neighbours = graph.neighbour[graph.row_ptr[7] : graph.row_ptr[8]].tolist()
+    assert out.startswith("node [/]7: predicted '")
+    for number in neighbours:
+        assert f"│ {names[number]} " in out
+        assert odd.class_names[graph.labels[number]] in out
+
+
 def test_candidates_two_hops_away_are_trained_with_and_explained(base, tmp_path, capsys):
     succeed(capsys, *train_words(base, tmp_path / "far"), "--hops", "2")
     out = succeed(capsys, "explain", tmp_path / "far", base / "graph", "--node", "007", "--json")

@@ -48,6 +48,29 @@ def model(graph: Graph) -> GDPNet:
     return fitted(graph)
 
 
+@pytest.mark.parametrize("far", [False, True])
+def test_an_explanation_has_the_features_of_each_edge(far, model, graph):
+    if far:
+        model = fitted(graph, FAST.with_values({"policy": {"hops": 2, "far_candidates": 3}}))
+    for node in (0, 7):
+        row = slice(int(graph.row_ptr[node]), int(graph.row_ptr[node + 1]))
+        rows = dict(zip(graph.neighbour[row].tolist(), graph.edge_features[row].tolist(), strict=True))
+        story = model.explain(graph, node)
+        assert {one.edge_features is None for one in story.decisions if one.distance > 1} <= {True}
+        near = {int(one.neighbour): one for one in story.decisions if one.distance == 1}
+        assert {other: list(one.edge_features.values()) for other, one in near.items()} == rows
+        for other, one in near.items():
+            assert list(one.edge_features) == list(TYPES)
+            assert ("relation=friend" in one.evidence) == (rows[other][0] == 1.0)
+            assert one.evidence.endswith(f"hours {rows[other][2]:.4g}")
+
+
+def test_a_model_without_edge_features_says_nothing_of_them(graph):
+    story = fitted(without_edge_features(graph)).explain(graph, 0)
+    assert {one.edge_features for one in story.decisions} == {None}
+    assert "hours" not in str(story)
+
+
 def keep_auc(model: GDPNet, graph: Graph, types: Graph) -> float:
     """Return how well keep probabilities tell friends from strangers, edges of both kinds left out."""
     friend, stranger = types.edge_features[:, 0].numpy(), types.edge_features[:, 1].numpy()

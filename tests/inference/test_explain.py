@@ -11,14 +11,17 @@ import torch
 from gdpnet.config import Config
 from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.data.graph import Graph
-from gdpnet.errors import ConfigError
+from gdpnet.errors import ConfigError, GraphError
 from gdpnet.estimator import GDPNet
-from gdpnet.inference import prefixes
+from gdpnet.inference import explain, gcn_states, prefixes
 from gdpnet.inference.ensemble import HeadWeights
 from gdpnet.inference.explanation import Explanation
-from gdpnet.inference.prefixes import prefix_lengths, prefix_probabilities
+from gdpnet.inference.gcn_states import Convolved
+from gdpnet.inference.prefixes import prefix_lengths, prefix_probabilities, prefixes_of
 from gdpnet.inference.select import edges_of
+from gdpnet.inference.states import Prefixes
 from gdpnet.inference.threshold import Choice
+from gdpnet.representation.gcn import NormalisedAdjacency
 from gdpnet.training import heads
 from gdpnet.training.fit_gcn_head import fit_gcn
 from gdpnet.training.fit_hopwise_head import HeadScore, fit_hopwise
@@ -165,7 +168,62 @@ def test_decisions_do_not_depend_on_which_other_nodes_were_asked_about(model, gr
             assert one.contribution == pytest.approx(other.contribution, abs=1e-6)
 
 
+def test_many_nodes_are_explained_as_each_one_alone(model, graph, monkeypatch):
+    single = [model.explain(graph, name) for name in graph.node_ids]
+    predictor = model.predictor(graph)
+    assert_same_stories(predictor.explain_nodes(), single)
+    assert_same_stories(model.explain_nodes(graph, ["042", "007"]), [single[42], single[7]])
+    for module in (explain, gcn_states):
+        monkeypatch.setattr(module, "_WORK_AT_ONCE", 16)  # batches of one node, states of one node apart
+    assert_same_stories(predictor.explain_nodes(torch.arange(80)), single)
+    assert list(predictor.explain_nodes(torch.zeros(80, dtype=torch.bool))) == []
+
+
+def assert_same_stories(found, expected) -> None:
+    """Compare explanations, numbers up to rounding."""
+    for one, other in zip(found, expected, strict=True):
+        mine, given = one.to_dict(), other.to_dict()
+        for left, right in [(mine, given), *zip(mine["decisions"], given["decisions"], strict=True)]:
+            numbers = [key for key, value in right.items() if isinstance(value, float)]
+            assert {key: left[key] for key in numbers} == pytest.approx(
+                {key: right[key] for key in numbers}, abs=1e-6
+            )
+            texts = [key for key, value in right.items() if isinstance(value, str | bool | int | None)]
+            assert {key: left[key] for key in texts} == {key: right[key] for key in texts}
+
+
+def test_an_unknown_node_is_refused_before_any_is_explained(model, graph):
+    with pytest.raises(GraphError, match="the graph has no node '999'"):
+        model.explain_nodes(graph, ["007", "999"])
+
+
 # --- contributions ---
+
+
+@pytest.mark.parametrize("layers", [2, 3, 4])
+@pytest.mark.parametrize("directed", [False, True])
+def test_the_gcn_head_is_evaluated_as_on_the_graph_without_the_missing_edges(layers, directed):
+    plain = noisy_graph(links_per_node=3.0)
+    graph = plain.keep_edges(plain.neighbour < plain.target + 20) if directed else plain
+    graph = replace(graph, edge_weight=torch.linspace(0.2, 3.0, graph.num_edges), truth=None)
+    values = {"training": {"selection": False}, "gcn": {"layers": layers}}
+    model = with_all_heads(graph, HEADS.with_values(values), threshold=0.0)
+    gcn, selected = model.trained_.networks.gcn, model.predictor(graph).select()
+    convolved = gcn_states.Convolved.of(gcn, selected, 0.0)
+    nodes = graph.degree.argsort(descending=True)[:20]
+    edge = edges_of(selected.prepared, nodes)[1]
+    prefixes = prefixes_of(nodes, edge, graph.degree[nodes])
+    found = gcn_states.gcn_states(convolved, selected.prepared, prefixes)
+    assert len(gcn.weights) == layers
+    for state in range(0, len(found), 5):
+        target = int(prefixes.target[state])
+        missing = prefixes.edge[prefixes.first[target] + prefixes.length[state] : prefixes.first[target + 1]]
+        reverse = selected.prepared.reverse_edge[missing]
+        weight = graph.edge_weight.clone()
+        weight[missing] = weight[reverse[reverse >= 0]] = 0.0
+        adjacency = NormalisedAdjacency.of(graph.row_ptr, graph.neighbour, weight)
+        expected = gcn.to_probabilities(selected.prepared.features, adjacency)[nodes[target]]
+        np.testing.assert_allclose(found[state].numpy(), expected.detach().numpy(), atol=1e-5)
 
 
 def test_every_state_is_what_the_model_predicts_with_the_neighbours_so_far(graph):
@@ -174,7 +232,10 @@ def test_every_state_is_what_the_model_predicts_with_the_neighbours_so_far(graph
     selected = model.predictor(graph).select()
     edge = edges_of(selected.prepared, torch.tensor([node]))[1]
     length = prefix_lengths(edge.numel(), edge.device)
-    found = prefix_probabilities(model.trained_.ensemble, selected, node, edge, length, "sampled")
+    prefixes = Prefixes.of(torch.tensor([node]), edge, graph.degree[[node]], [length])
+    trained = model.trained_
+    convolved = Convolved.of(trained.networks.gcn, selected, trained.threshold.threshold)
+    found = prefix_probabilities(trained.ensemble, selected, prefixes, "sampled", convolved)
     for count in range(edge.numel() + 1):
         kept = torch.ones(graph.num_edges, dtype=torch.bool)
         kept[edge[count:]] = False
@@ -278,6 +339,39 @@ def test_an_explanation_becomes_a_data_frame_if_pandas_is_there(model, graph):
         frame = story.to_pandas()
         assert isinstance(frame, pandas.DataFrame)
         assert frame["neighbour"].tolist() == [one.neighbour for one in story.decisions]
+
+
+def test_a_node_without_neighbours_is_explained_in_words(model, graph):
+    kept = (graph.target != 7) & (graph.neighbour != 7)
+    story = model.explain(graph.keep_edges(kept), "007")
+    assert story.decisions == ()
+    assert story.probability == pytest.approx(story.probability_alone, abs=1e-6)
+    assert "the node has no neighbours" in str(story)
+    assert "denoise" not in str(story)
+
+
+def test_without_a_policy_no_steps_are_shown(graph):
+    story = fitted(graph, FAST.with_values({"training": {"selection": False}})).explain(graph, "007")
+    assert "step" not in story.table()[0]
+
+
+def test_the_rows_shown_of_many_are_those_that_add_most(model, graph):
+    story = model.explain(graph, graph.node_ids[int(graph.degree.argmax())])
+    largest = sorted(story.decisions, key=lambda one: -abs(one.contribution))[:2]
+    expected = [one.neighbour for one in story.decisions if one in largest]
+    assert [row[0] for row in story.table(2)[1]] == expected
+    left = sum(one.contribution for one in story.decisions if one not in largest)
+    more = len(story.decisions) - 2
+    assert story.rest(2) == [f"and {more} neighbours more, which add {left:+z.3f} together"]
+    assert story.rest(len(story.decisions)) == []
+
+
+def test_a_node_without_any_label_says_so(graph):
+    both = replace(graph, class_names=("red", "red|round", "round"))
+    story = fitted(both, FAST.with_values({"task": {"kind": "multi-label"}})).explain(both, "007")
+    none = replace(story, predicted="")
+    assert f"node 007: predicted no label, the likeliest label is '{story.explained}' with" in str(none)
+    assert "expected common labels" in story.decisions[0].evidence
 
 
 # --- real graphs ---

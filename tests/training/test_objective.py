@@ -164,8 +164,40 @@ def test_a_saved_model_of_regression_predicts_the_same(fitted, tmp_path):
     assert back.trained_.task == model.trained_.task
     assert np.array_equal(back.predict(graph), model.predict(graph))
     assert len(back.denoise(graph).kept) == graph.num_edges
-    centre = float(back.explain(graph, graph.node_ids[0]).predicted)
-    assert min(abs(centre - other) for other in back.trained_.task.centres) < 1e-3
+    assert back.explain(graph, graph.node_ids[0]) == model.explain(graph, graph.node_ids[0])
+
+
+@pytest.mark.slow
+def test_an_explanation_of_regression_adds_up_to_the_predicted_number(fitted):
+    model, graph = fitted
+    predictor = model.predictor(graph)
+    predicted, size = predictor.predict(), float(graph.targets.abs().max())
+    stories = list(predictor.explain_nodes())
+    assert max(abs(one.prediction - one.prediction_alone) for one in stories) > 0.01 * size
+    for number, story in enumerate(stories):
+        assert story.prediction == pytest.approx(predicted[number], abs=1e-6 * size)
+        total = story.prediction_alone + sum(one.contribution for one in story.decisions)
+        assert total == pytest.approx(story.prediction, abs=1e-9 * size)
+        heads = sum(head.weight * head.prediction for head in story.heads)
+        assert heads == pytest.approx(story.prediction, abs=1e-5 * size)
+        assert (story.probability, story.probability_alone) == (None, None)
+        assert float(story.predicted) == pytest.approx(predicted[number], rel=1e-4)
+        assert float(story.label) == pytest.approx(float(graph.targets[number]), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_an_explanation_of_regression_speaks_of_numbers(fitted):
+    model, graph = fitted
+    story = model.explain(graph, "n7")
+    first, second = str(story).splitlines()[:2]
+    number = float(first.removeprefix("node n7: predicted ").split(" ")[0])
+    assert number == pytest.approx(story.prediction, rel=1e-4)
+    assert first.endswith(f"(label {story.label})")
+    shown, _, alone, _, change, *_ = second.split()
+    assert float(shown) == number
+    assert float(alone) + float(change) == pytest.approx(number, rel=1e-4)
+    assert "probability" not in str(story) + story.title
+    assert "same bin" in story.decisions[0].evidence
 
 
 @pytest.mark.slow

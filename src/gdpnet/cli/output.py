@@ -88,7 +88,8 @@ def print_table(
     for row in rows:
         table.add_row(*(text_of(cell) for cell in row))
     file = sys.stderr if aside else sys.stdout
-    Console(file=file, highlight=False, width=None if file.isatty() else 120).print(table)
+    width = None if file.isatty() else 120
+    Console(file=file, highlight=False, markup=False, emoji=False, width=width).print(table)
 
 
 def text_of(value: Any) -> str:

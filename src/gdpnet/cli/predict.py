@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gdpnet.cli import options as opt
 from gdpnet.cli.describe import print_metrics
-from gdpnet.cli.output import ShardProgress, print_graph, print_table
+from gdpnet.cli.output import ShardProgress, print_graph
 from gdpnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -203,21 +203,43 @@ def explain(
     run: opt.RunPath,
     graph: opt.OptionalGraph = None,
     *,
-    node: Annotated[str, opt.data("--node ID", "Id of the node.")],
+    node: Annotated[str | None, opt.data("--node ID", "Id of the node to explain on the screen.")] = None,
     split: opt.RunSplit = None,
     source: opt.GraphSource,
+    out: Annotated[
+        Path | None,
+        opt.output("--out FILE", "CSV or Parquet file to write, with one row per node and neighbour."),
+    ] = None,
+    nodes: opt.NodeIds = None,
+    nodes_from: opt.NodeFile = None,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
-    """Explain the prediction of a node: its neighbours, whether their edges are kept, and what each one adds."""
-    from gdpnet.cli.runs import model_and_graph
+    """Explain the prediction of a node: its neighbours, whether their edges are kept, and what each one adds.
 
-    model, loaded, _ = model_and_graph(run, graph, device, source, split)
-    found = model.explain(loaded, node)
-    print("\n  ".join(found.summary))
-    header, rows = found.table()
-    title = f"neighbours, and what each adds to the probability of '{found.explained}'"
-    print_table(title, header, rows, text=len(header), fold=True)
-    return found.to_dict()
+    With --out, write the explanations of many nodes to a table, all nodes by default. A row without a neighbour is
+    the node alone: the contributions of a node's rows add up to what is predicted.
+    """
+    if (node is None) == (out is None):
+        raise ConfigError(
+            "explain needs either --node, or --out with a file for the explanations of many nodes"
+        )
+    if out is None and (nodes is not None or nodes_from is not None):
+        raise ConfigError("--nodes and --nodes-from name the nodes of --out: name one node with --node")
+
+    from gdpnet.cli.explanations import print_explanation, write_explanations
+    from gdpnet.cli.runs import model_and_graph, node_numbers
+
+    if out is not None:
+        opt.check_table_file(out)
+    model, loaded, name = model_and_graph(run, graph, device, source, split)
+    if out is None:
+        found = model.explain(loaded, str(node))
+        print_explanation(found)
+        return found.to_dict()
+    asked = node_numbers(loaded, nodes, nodes_from)
+    count, rows = write_explanations(model.explain_nodes(loaded, asked), out)
+    print(f"explanations of {count:,} nodes written to {out}, in {rows:,} rows")
+    return {"run": str(run), "graph": name, "out": str(out), "nodes": count, "rows": rows}
 
 
 def _write_edges(

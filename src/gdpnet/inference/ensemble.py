@@ -119,17 +119,23 @@ class Ensemble:
         return gcn.to_probabilities(selected.prepared.features, adjacency)[targets]
 
     def by_head(
-        self, selected: Selected, targets: Int[Tensor, "targets"], mode: str
+        self,
+        selected: Selected,
+        targets: Int[Tensor, "targets"],
+        mode: str,
+        by_gcn: Float[Tensor, "nodes classes"] | None,
     ) -> dict[str, Float[Tensor, "targets classes"]]:
-        """Return the class probabilities of some targets by each head that has a weight, under the head's name."""
+        """Return the class probabilities of some targets by each head that has a weight, under the head's name.
+
+        ``by_gcn`` has those of the GCN head for all nodes, None if it has no part in predictions.
+        """
         heads = {"aggregator": self.networks.aggregators, "hopwise": self.networks.hopwise}
         found = {
             name: aggregate(head, selected.prepared, targets, selected.weight(mode))[1]
             for name, head in heads.items()
             if head is not None and getattr(self.weights, name) > 0
         }
-        gcn = self._by_gcn(selected, targets)
-        return found if gcn is None else found | {"gcn": gcn}
+        return found if by_gcn is None else found | {"gcn": by_gcn[targets]}
 
     def mix(self, heads: dict[str, Float[Tensor, "targets classes"]]) -> Float[Tensor, "targets classes"]:
         """Return `probabilities` from what `by_head` returned."""

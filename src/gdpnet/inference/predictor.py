@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -20,7 +21,7 @@ from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.classification_metrics import classification_scores
 from gdpnet.inference.denoised import Denoised, clean_graph
-from gdpnet.inference.explain import Explanation, explain_node
+from gdpnet.inference.explain import Explainer, Explanation
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected, select, with_neighbours
 from gdpnet.inference.unsupervised import cluster_scores, embed_links, link_scores, propagated_features
@@ -37,6 +38,7 @@ class Predictor:
     def __init__(self, model: TrainedModel, graph: Graph) -> None:
         self.model, self.given, self.graph = model, graph, model.matched(graph)
         self._selected: Selected | None = None
+        self._explainer: Explainer | None = None
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -74,10 +76,19 @@ class Predictor:
 
     def explain(self, node: int | str) -> Explanation:
         """Return the decisions on a node's neighbours and their contributions; the node is named by its id."""
-        number = self.graph.node_number(str(node))
-        asked = torch.tensor([number], device=self.model.device)
+        return next(
+            self._explain(torch.tensor([self.graph.node_number(str(node))], device=self.model.device))
+        )
+
+    def explain_nodes(self, nodes: Any = None) -> Iterator[Explanation]:
+        """Explain some nodes, all by default, one after the other; they are evaluated many at a time."""
+        return self._explain(self._numbers(nodes))
+
+    def _explain(self, asked: Int[Tensor, "asked"]) -> Iterator[Explanation]:
         selected = self._select_around(with_neighbours(self.prepared, asked))
-        return explain_node(self.model, selected, self.graph, number)
+        if self._explainer is None or self._explainer.selected is not selected:
+            self._explainer = Explainer(self.model, selected, self.graph)
+        return self._explainer.explain(asked)
 
     def _select_around(self, nodes: Int[Tensor, "asked"]) -> Selected:
         """Decide on the edges of all nodes that have a part in the prediction of some nodes."""
@@ -245,7 +256,7 @@ class ClustersPredictor(Predictor):
         cluster = np.searchsorted(np.sort(self.model.classes), self.predict())
         return {"nodes": int(known.sum())} | cluster_scores(self.graph.labels.numpy()[known], cluster[known])
 
-    def explain(self, node: int | str) -> Explanation:
-        """Return the decisions on a node's neighbours and their contributions, and its cluster."""
-        cluster = self.predict(torch.tensor([self.graph.node_number(str(node))]))[0]
-        return replace(super().explain(node), cluster=str(cluster))
+    def _explain(self, asked: Int[Tensor, "asked"]) -> Iterator[Explanation]:
+        clusters = self.predict(asked)
+        found = zip(super()._explain(asked), clusters, strict=True)
+        return (replace(one, cluster=str(cluster)) for one, cluster in found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import torch
 
 from gdpnet.data.graph import Graph
 from gdpnet.data.labels import as_targets, class_numbers
-from gdpnet.inference.explain import Explanation
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.predictor import ClustersPredictor, LabelPredictor, LinksPredictor, Predictor
 from gdpnet.inference.regression_metrics import regression_scores
@@ -33,11 +31,6 @@ class RegressionPredictor(LabelPredictor):
         """Return two quantiles of the predicted histogram of some nodes, one row per node."""
         found = self._probabilities(self._numbers(nodes))
         return torch.stack([self.task.quantile(found, share) for share in (low, high)], dim=1).cpu().numpy()
-
-    def explain(self, node: int | str) -> Explanation:
-        """Return the decisions on a node's neighbours, and the centre of its most probable bin."""
-        found = super().explain(node)
-        return replace(found, predicted=f"{float(found.predicted):.5g}")
 
     def evaluate(self, split: str = "test") -> dict[str, Any]:
         """Return R2, mean absolute error and root mean squared error, beside those of the training nodes' mean."""

@@ -1,8 +1,8 @@
-"""The ensemble's probabilities of one node as its neighbours are added one after the other.
+"""The ensemble's probabilities of some nodes as their neighbours are added one after the other.
 
-The first state is the node alone, the last one the node with all its neighbours: what the model predicts. All states
-are evaluated together: the aggregator and the hop-wise head see copies of the node, each with a prefix of its
-neighbours; the GCN head sees copies of the cleaned graph around the node.
+The first state of a node is the node alone, the last one the node with all its neighbours: what the model predicts.
+All states are evaluated together: the aggregator and the hop-wise head see copies of a node, each with a prefix of
+its neighbours; the GCN head recomputes the rows of the cleaned graph that a prefix changes.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from torch import Tensor
 from gdpnet._core.csr import offsets_of, ranges
 from gdpnet.data.features import take_rows
 from gdpnet.data.prepare import Prepared
-from gdpnet.inference.ensemble import Ensemble, cleaned_weight, receptive_field
-from gdpnet.inference.select import Selected, edges_of
-from gdpnet.representation.gcn import GCN, NormalisedAdjacency
-from gdpnet.representation.sparse import times
+from gdpnet.inference.ensemble import Ensemble
+from gdpnet.inference.gcn_states import Convolved, gcn_states
+from gdpnet.inference.select import Selected
+from gdpnet.inference.states import Prefixes
 
 MOST_STATES = 256
 """States that are evaluated after the first; a node with more neighbours has them added in groups."""
-
-_EDGES_AT_ONCE = 1 << 20
 
 
 def prefix_lengths(degree: int, device: torch.device) -> Int[Tensor, "states"]:
@@ -33,43 +31,38 @@ def prefix_lengths(degree: int, device: torch.device) -> Int[Tensor, "states"]:
     return torch.arange(steps + 1, device=device) * degree // max(steps, 1)
 
 
+def prefixes_of(
+    node: Int[Tensor, "targets"], edge: Int[Tensor, "edges"], degree: Int[Tensor, "targets"]
+) -> Prefixes:
+    """Return the states of some targets, given all their edges, one target after the other, each in its order."""
+    return Prefixes.of(node, edge, degree, [prefix_lengths(each, edge.device) for each in degree.tolist()])
+
+
 @torch.no_grad()
 def prefix_probabilities(
-    ensemble: Ensemble,
-    selected: Selected,
-    node: int,
-    edge: Int[Tensor, "degree"],
-    length: Int[Tensor, "states"],
-    mode: str,
+    ensemble: Ensemble, selected: Selected, prefixes: Prefixes, mode: str, convolved: Convolved | None
 ) -> Float[Tensor, "states classes"]:
-    """Return the class probabilities of a node with the first ``length`` of its edges, in the order of ``edge``."""
-    star, weight = _star(selected.prepared, node, edge, length, selected.weight(mode))
-    copies = edge.numel() + torch.arange(length.numel(), device=edge.device)
+    """Return the class probabilities of every state; ``convolved`` is None if the GCN head has no weight."""
+    star, weight = _star(selected.prepared, prefixes, selected.weight(mode))
+    copies = prefixes.edge.numel() + torch.arange(prefixes.length.numel(), device=prefixes.edge.device)
     found = ensemble.local(star, copies, weight)[1]
-    gcn = ensemble.networks.gcn
-    if gcn is None or not ensemble.uses_gcn:
+    if convolved is None:
         return found
-    weight = cleaned_weight(selected, ensemble.threshold)
-    return torch.lerp(
-        found, _gcn_states(gcn, selected.prepared, weight, node, edge, length), ensemble.weights.gcn
-    )
+    return torch.lerp(found, gcn_states(convolved, selected.prepared, prefixes), ensemble.weights.gcn)
 
 
 def _star(
-    prepared: Prepared,
-    node: int,
-    edge: Int[Tensor, "degree"],
-    length: Int[Tensor, "states"],
-    share: Float[Tensor, "edges"],
+    prepared: Prepared, prefixes: Prefixes, share: Float[Tensor, "edges"]
 ) -> tuple[Prepared, Float[Tensor, "new_edges"]]:
-    """Return a graph of a node's neighbours and one copy of the node per state, and the shares of its edges.
+    """Return a graph of the targets' neighbours and one copy of a target per state, and the shares of its edges.
 
-    Each neighbour has one edge, from the node, which says how much of its neighbourhood mean is the node's.
+    Each neighbour has one edge, from its target, which says how much of its neighbourhood mean is the target's.
     """
-    degree, place = edge.numel(), ranges(torch.zeros_like(length), length)[1]
-    nodes = torch.cat([prepared.neighbour[edge].long(), torch.full_like(length, node)])
+    edge, length = prefixes.edge, prefixes.length
+    place = ranges(prefixes.first[prefixes.target], length)[1]
+    nodes = torch.cat([prepared.neighbour[edge].long(), prefixes.node[prefixes.target]])
     reverse = prepared.reverse_edge[edge - prepared.first_edge]
-    rows = torch.full_like(edge, degree)
+    rows = edge.numel() + prefixes.first_state[prefixes.owner]
 
     def both(back: Tensor, value: Tensor) -> Tensor:
         return torch.cat([back, value[edge][place]])
@@ -83,55 +76,12 @@ def _star(
         neighbour=torch.cat([rows, place]),
         reverse_edge=torch.cat([torch.full_like(edge, -1), place]),
         features=take_rows(prepared.features, nodes),
-        pairs=prepared.pairs.new_zeros(degree + place.numel(), 0),
+        pairs=prepared.pairs.new_zeros(edge.numel() + place.numel(), 0),
         neighbourhood_rows=take_rows(prepared.neighbourhood, nodes),
         mean_weight=mean,
         neighbourhood_weight=None if whole is None else whole[nodes],
         first_edge=0,
         edge=None,
-        graph_weight=None if own is None else both(torch.ones(degree, device=edge.device), own),
+        graph_weight=None if own is None else both(torch.ones(edge.numel(), device=edge.device), own),
     )
-    return star, both(torch.zeros(degree, device=edge.device), share)
-
-
-def _gcn_states(
-    gcn: GCN,
-    prepared: Prepared,
-    weight: Float[Tensor, "edges"],
-    node: int,
-    edge: Int[Tensor, "degree"],
-    length: Int[Tensor, "states"],
-) -> Float[Tensor, "states classes"]:
-    """Return the GCN's probabilities of a node with a prefix of its edges, in both directions, per state."""
-    around = receptive_field(prepared, torch.tensor([node], device=edge.device), len(gcn.weights))
-    owner, inside = edges_of(prepared, around)
-    number = torch.full((prepared.num_nodes,), -1, device=edge.device)
-    number[around] = torch.arange(around.numel(), device=edge.device)
-    used = (number[prepared.neighbour[inside]] >= 0) & (weight[inside] != 0)
-    owner, inside = owner[used], inside[used]
-    neighbour, weight = number[prepared.neighbour[inside]], weight[inside]
-    rank = _ranks(prepared, edge)[inside]
-    message = times(take_rows(prepared.features, around), gcn.weights[0])
-    degree, nodes, place, parts = (
-        torch.bincount(owner, minlength=around.numel()),
-        around.numel(),
-        number[node],
-        [],
-    )
-    for some in length.split(max(1, _EDGES_AT_ONCE // max(1, inside.numel(), nodes))):
-        shift = torch.arange(some.numel(), device=edge.device)[:, None] * nodes
-        kept = torch.where(rank < some[:, None], weight, 0.0)
-        adjacency = NormalisedAdjacency.of(
-            offsets_of(degree.repeat(some.numel())), (neighbour + shift).flatten(), kept.flatten()
-        )
-        parts.append(gcn.from_messages(message.repeat(some.numel(), 1), adjacency)[place + shift[:, 0]])
-    return torch.cat(parts)
-
-
-def _ranks(prepared: Prepared, edge: Int[Tensor, "degree"]) -> Int[Tensor, "edges"]:
-    """Return the place of each edge, or of its reverse edge, in an order; -1 for all others."""
-    rank = torch.full((prepared.neighbour.numel(),), -1, device=edge.device)
-    reverse, place = prepared.reverse_edge[edge], torch.arange(edge.numel(), device=edge.device)
-    rank[reverse[reverse >= 0]] = place[reverse >= 0]
-    rank[edge] = place
-    return rank
+    return star, both(torch.zeros(edge.numel(), device=edge.device), share)

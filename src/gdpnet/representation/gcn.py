@@ -85,7 +85,18 @@ class GCN(nn.Module):
         self, message: Float[Tensor, "nodes width"], adjacency: NormalisedAdjacency
     ) -> Float[Tensor, "nodes classes"]:
         """Return the class probabilities of every node from its features times the first weights."""
-        scores = adjacency(message) + self.biases[0]
+        return self.normalised(self.layers(message, adjacency)[1])
+
+    def layers(
+        self, message: Float[Tensor, "nodes width"], adjacency: NormalisedAdjacency
+    ) -> tuple[list[Float[Tensor, "nodes _"]], Float[Tensor, "nodes classes"]]:
+        """Return the messages that every layer adds up, the first as given, and the class scores."""
+        messages, scores = [message], adjacency(message) + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
-            scores = adjacency(torch.relu(scores) @ weight) + bias
+            messages.append(torch.relu(scores) @ weight)
+            scores = adjacency(messages[-1]) + bias
+        return messages, scores
+
+    def normalised(self, scores: Float[Tensor, "n classes"]) -> Float[Tensor, "n classes"]:
+        """Turn class scores into probabilities."""
         return torch.softmax(scores, dim=1) if self.exclusive else torch.sigmoid(scores)
