@@ -281,6 +281,9 @@ class TrainingSettings(Section):
     part_fan_out: tuple[int, int] = setting(
         (256, 4), "neighbours sampled per node for that part, in the first and in the second hop"
     )
+    validation_episodes: int = setting(
+        8, "maximum number of sampled episodes per validation node in an epoch; see inference.episodes"
+    )
     selection: bool = setting(True, "train the policy; if false, all neighbours are kept")
     metric: str = setting(
         "micro_f1",

@@ -108,6 +108,8 @@ def validate(
     if data.validation.numel() == 0:
         return float("nan")
     policy = state.policy if selecting else None
+    episodes = min(config.inference.episodes, config.training.validation_episodes)
+    config = replace(config, inference=replace(config.inference, episodes=episodes))
     chosen = select(policy, state.aggregators, data.whole, data.validation, config, key)
     weight = chosen.weight(config.inference.mode)
     _, probabilities = aggregate(state.aggregators, chosen.prepared, data.validation, weight)
