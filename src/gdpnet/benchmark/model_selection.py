@@ -160,23 +160,18 @@ SPACE: Space = {
 class Search:
     """Fit a model with one choice of settings after another, and keep the one of best validation score.
 
-    Test nodes are not used. After `fit`, ``results_`` has a row per choice, and ``best_settings_``, ``best_score_``
-    and ``best_model_`` are those of the best.
+    What searches have in common. Test nodes are not used. After ``fit``, ``results_`` has a row per choice, and
+    ``best_settings_``, ``best_score_`` and ``best_model_`` are those of the best.
     """
 
     def __init__(self, model: GDPNet) -> None:
         self.model = model
 
-    def choices(self) -> Iterable[dict[str, Any]]:
-        """Return the choices of settings, in the order in which they are tried."""
-        raise NotImplementedError
-
-    def fit(self, graph: Any) -> Search:
-        """Try every choice on a graph, or on a list of graphs whose mean score counts."""
+    def try_all(self, graph: Any, choices: Iterable[dict[str, Any]]) -> None:
+        """Try some choices of settings on a graph, or on a list of graphs whose mean score counts."""
         graphs = self.start(graph)
-        for settings in self.choices():
+        for settings in choices:
             self.try_settings(graphs, settings)
-        return self
 
     def start(self, graph: Any) -> list[Graph]:
         """Forget earlier results and return the graphs."""
@@ -214,6 +209,11 @@ class GridSearch(Search):
         super().__init__(model)
         self.grid = grid
 
+    def fit(self, graph: Any) -> GridSearch:
+        """Try every combination on a graph, or on a list of graphs whose mean score counts."""
+        self.try_all(graph, self.choices())
+        return self
+
     def choices(self) -> Iterable[dict[str, Any]]:
         """Return every combination."""
         return ParameterGrid({name: list(values) for name, values in self.grid.items()})
@@ -232,6 +232,11 @@ class RandomSearch(Search):
     def __init__(self, model: GDPNet, space: Space = SPACE, *, trials: int = 20, seed: int = 0) -> None:
         super().__init__(model)
         self.space, self.trials, self.seed = space, trials, seed
+
+    def fit(self, graph: Any) -> RandomSearch:
+        """Try the random choices on a graph, or on a list of graphs whose mean score counts."""
+        self.try_all(graph, self.choices())
+        return self
 
     def choices(self) -> Iterable[dict[str, Any]]:
         """Return the random choices; fewer if the space has fewer."""
