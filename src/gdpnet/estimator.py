@@ -158,7 +158,7 @@ class GDPNet(BaseEstimator):
         each = [*([Progress()] if self.verbose else []), *callbacks]
         with shown(self.verbose):
             trained = fit_model(
-                as_graph(graph),
+                replace(as_graph(graph), encoding_settings=self.config.features),
                 self.config,
                 self.seed,
                 device,

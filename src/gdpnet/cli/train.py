@@ -105,6 +105,7 @@ def train(
         part_to_score,
     )
     from gdpnet.cli.saving import cross_validated, has_few_labels, save_run
+    from gdpnet.data.splits import with_encoding
     from gdpnet.estimator import GDPNet
     from gdpnet.training.checkpoint import Checkpoint, create_run
     from gdpnet.training.registry import TASKS
@@ -132,7 +133,7 @@ def train(
         run = create_run(
             out, settings, absolute_name(graph), loaded, seed, split or "paper", source.to_record()
         )
-    print_graph(graph, loaded)
+    print_graph(graph, with_encoding(loaded, settings.features))
     print_classes(loaded)
     scored = part_to_score(loaded, part, settings, seed)
     total, start = settings.training.warmup + settings.training.epochs, time.perf_counter()

@@ -13,9 +13,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows, find_in_rows, offsets_of, owners_of, ranges
+from gdpnet.config import FeaturesSettings
 from gdpnet.data import validation
 from gdpnet.data.features import Features, SparseRows, take_rows
 from gdpnet.data.summary import summary_of
+from gdpnet.data.tables.encoding import DEFAULTS
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN, id_text
 from gdpnet.errors import GraphError
@@ -60,6 +62,8 @@ class Graph:
     edge_features: Float[Tensor, "edges columns"] | None = None
     """One row per edge: numbers, and types as columns of zeros and ones; see `gdpnet.data.edge_features`."""
     edge_feature_names: tuple[str, ...] | None = None
+    encoding_settings: FeaturesSettings = DEFAULTS
+    """How columns are encoded when they are fitted to training nodes; a model that is trained sets its own."""
 
     @property
     def labelled(self) -> Bool[Tensor, "nodes"]:

@@ -18,10 +18,13 @@ from gdpnet.data.edge_features import column_of_feature, is_binary, without_edge
 from gdpnet.data.features import Features, SparseRows
 from gdpnet.data.graph import Graph, with_features
 from gdpnet.data.structural_features import WIDTH, structural_rows
-from gdpnet.data.tables.encoding import Encoding, middle_and_spread, squashed
+from gdpnet.data.tables.encoding import DEFAULTS, Encoding, middle_and_spread, squashed
 from gdpnet.data.tables.node_table import NodeTable, array_columns, places
 from gdpnet.data.validation import id_text
 from gdpnet.errors import GraphError, nearest
+
+_BOUND_BEFORE = 3.0
+"""The bound of numbers of edges in model files that do not name it."""
 
 OWN, ONE_HOT, STRUCTURAL = "own", "one-hot", "structural"
 """Kinds of feature columns."""
@@ -139,7 +142,7 @@ def _checksum_of_ids(graph: Graph) -> str:
 class EdgeColumns:
     """The edge features that a model reads, found by name, and how numbers are scaled.
 
-    A number x becomes z = (x - centre) / scale and then z / sqrt(1 + (z / 3)^2); types stay zero or one.
+    A number x becomes z = (x - centre) / scale and then z / sqrt(1 + (z / bound)^2); types stay zero or one.
     """
 
     names: tuple[str, ...] | None
@@ -147,6 +150,7 @@ class EdgeColumns:
     binary: tuple[bool, ...]
     centre: tuple[float, ...]
     scale: tuple[float, ...]
+    bound: float = DEFAULTS.edge_bound
 
     @classmethod
     def of(cls, graph: Graph) -> EdgeColumns | None:
@@ -160,7 +164,7 @@ class EdgeColumns:
             for one, column in zip(binary, rows.T, strict=True)
         ]
         centre, scale = zip(*found, strict=True)
-        return cls(graph.edge_feature_names, binary, centre, scale)
+        return cls(graph.edge_feature_names, binary, centre, scale, graph.encoding_settings.edge_bound)
 
     @property
     def width(self) -> int:
@@ -207,7 +211,8 @@ class EdgeColumns:
         for place, picked in enumerate(self._places(graph.edge_feature_names)):
             column = rows[:, picked].max(axis=1, initial=0.0) if self.binary[place] else rows[:, picked[0]]
             if not self.binary[place]:
-                column = squashed((column.astype(np.float64) - self.centre[place]) / self.scale[place])
+                number = (column.astype(np.float64) - self.centre[place]) / self.scale[place]
+                column = squashed(number, self.bound)
             scaled[:, place] = column
         return replace(graph, edge_features=torch.from_numpy(scaled), edge_feature_names=self.names)
 
@@ -246,6 +251,7 @@ class EdgeColumns:
             tuple(bool(one) for one in values["binary"]),
             tuple(float(one) for one in values["centre"]),
             tuple(float(one) for one in values["scale"]),
+            float(values.get("bound", _BOUND_BEFORE)),
         )
 
 

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from gdpnet.config import FeaturesSettings
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.tables.node_table import NodeTable
@@ -70,13 +71,22 @@ def fit_columns(graph: Graph, split: Int[Tensor, "nodes"]) -> Graph:
         return _fit_array(graph, training)
     if graph.table.columns is None or not graph.table.encoding.used:
         return graph
-    return graph.with_table(graph.table.refit(training))
+    return graph.with_table(graph.table.refit(training, graph.encoding_settings))
+
+
+def with_encoding(graph: Graph, settings: FeaturesSettings) -> Graph:
+    """Return a graph whose columns are encoded as some settings say, fitted to its training nodes."""
+    changed = replace(graph, encoding_settings=settings)
+    if graph.encoding_settings == settings or graph.table is None:
+        return changed
+    return fit_columns(changed, graph.split)
 
 
 def _fit_array(graph: Graph, training: Bool[np.ndarray, "nodes"]) -> Graph:
     if isinstance(graph.features, SparseRows) or graph.features.numel() > MOST_VALUES:
         return graph
-    table = NodeTable.of_array(graph.features.numpy(), graph.feature_names, training)
+    values, settings = graph.features.numpy(), graph.encoding_settings
+    table = NodeTable.of_array(values, graph.feature_names, training, settings)
     return graph if table is None else graph.with_table(table).with_notes(ARRAY_NOTE)
 
 
