@@ -263,9 +263,10 @@ def summary_of(model: GDPNet) -> str:
 
 
 def _learned(trained: TrainedModel) -> str:
+    classes, epochs = len(trained.classes), len(trained.history)
     heads = [f"{name} {weight:.2f}" for name, weight in trained.weights._asdict().items() if weight > 0]
     return (
-        f"fitted: {len(trained.classes)} classes, {len(trained.history)} epochs (best {trained.best_epoch}), "
+        f"fitted: {classes} classes, {epochs} epoch{'' if epochs == 1 else 's'} (best {trained.best_epoch}), "
         f"validation score {trained.validation_f1:.3f}, threshold {trained.threshold.threshold:.3f}, "
         f"heads {', '.join(heads)}"
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gdpnet._core.files import write_text
+from gdpnet._core.words import counted
 from gdpnet.benchmark.figures import save_figure, training_curves
 from gdpnet.benchmark.page import inlined, linked, page_of, table_lines
 from gdpnet.config import Config, toml_text
@@ -102,9 +103,10 @@ def run_markdown(report: RunReport, pictures: Mapping[Path, str]) -> str:
 
 def _about(report: RunReport) -> str:
     about, training = report.about, report.config.training
+    epochs = counted(training.warmup + training.epochs, "epoch")
     state = "Finished" if report.metrics else "Not finished"
     return (
-        f"{state} after {len(report.history)} of at most {training.warmup + training.epochs} epochs. Task "
+        f"{state} after {len(report.history)} of at most {epochs}. Task "
         f"{report.config.task.kind}, graph {_cell(about.get('graph'))}, split {_cell(about.get('split', 'paper'))}, "
         f"seed {about['seed']}, version {about.get('version', 'unknown')}."
     )
@@ -115,7 +117,8 @@ def _graph_lines(report: RunReport) -> list[str]:
     graph = report.graph
     if graph is None:
         return [report.remark, ""]
-    size = f"{graph.num_nodes:,} nodes, {graph.num_edges:,} directed edges, {graph.num_features:,} features."
+    edges = counted(graph.num_edges, "directed edge")
+    size = f"{counted(graph.num_nodes, 'node')}, {edges}, {counted(graph.num_features, 'feature')}."
     parts = {"train": "training", "validation": "validation", "test": "test", "none": "no split"}
     codes = [SPLITS.index(part) for part in parts]
     names = [*enumerate(graph.class_names), (-1, "no label")]

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from gdpnet._core.words import counted
 from gdpnet.benchmark.baselines.methods import run_method
 from gdpnet.config import Config
 from gdpnet.data.features import to_numpy
@@ -24,6 +25,10 @@ from gdpnet.training.data import split_for_training
 WIDEST_TREES = 512
 """Boosted trees are left out for more features than this, and for sparse ones."""
 
+_SUSPECTED = (
+    "training label is suspected to be wrong: look at it first",
+    "training labels are suspected to be wrong: look at them first",
+)
 _NEARLY = 0.02
 _SURELY_BEHIND = 0.01
 _LEAST_VARIANCE = 0.01
@@ -134,5 +139,5 @@ def verdict(rows: list[Row], metrics: dict[str, Any]) -> list[str]:
     if kept is not None and kept > 1.0 - _NEARLY:
         said.append(f"cleaning removes nearly nothing ({kept:.1%} of the edges stay)")
     if suspected := metrics.get("suspected_labels"):
-        said.append(f"{suspected:,} training labels are suspected to be wrong: look at them first")
+        said.append(counted(suspected, *_SUSPECTED))
     return said

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gdpnet._core.words import counted
 from gdpnet.cli.output import note, print_table, text_of
 
 if TYPE_CHECKING:
+    from gdpnet.config import Config
     from gdpnet.data.graph import Graph
 
 MOST_CLASSES = 20
@@ -27,6 +29,14 @@ def print_classes(graph: Graph) -> None:
     print_table(f"labelled nodes per class{more}", header, rows[:MOST_CLASSES], aside=True)
     for sentence in label_warnings(graph):
         note(f"  warning: {sentence}")
+
+
+def say_stopped(epoch: int, settings: Config) -> None:
+    """Note that training ended early."""
+    note(
+        f"note: training stopped after epoch {epoch}: validation had not improved for "
+        f"{counted(settings.training.patience, 'epoch')} (training.patience)"
+    )
 
 
 def print_metrics(metrics: dict[str, Any]) -> None:
@@ -57,7 +67,9 @@ def _print_folds(folds: dict[str, Any]) -> None:
     text = ", ".join(
         f"{name.replace('_', ' ')} {mean:.3f} ± {spread:.3f}" for name, (mean, spread) in scores.items()
     )
-    print(f"  cross-validated over {folds['folds']} folds, {folds['nodes']:,} labelled nodes: {text}")
+    print(
+        f"  cross-validated over {folds['folds']} folds, {counted(folds['nodes'], 'labelled node')}: {text}"
+    )
 
 
 def _print_per_class(per_class: dict[str, dict[str, Any]]) -> None:

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from gdpnet._core.words import counted
 from gdpnet.cli.options import GraphSource
 from gdpnet.cli.output import note
 from gdpnet.config import Config, toml_text
@@ -192,7 +193,7 @@ def part_to_score(graph: Graph, part: Graph, settings: Config, seed: int) -> Gra
         return graph
     train, validation = (part.nodes_in(name).numel() for name in ("train", "validation"))
     note(
-        f"  note: training uses a sampled part of {part.num_nodes:,} nodes, with {train:,} training and "
-        f"{validation:,} validation nodes (training.max_nodes)"
+        f"  note: training uses a sampled part of {counted(part.num_nodes, 'node')}, with {train:,} training and "
+        f"{counted(validation, 'validation node')} (training.max_nodes)"
     )
     return part_for_scoring(graph, settings.training.max_nodes, settings.training.part_fan_out, seed)

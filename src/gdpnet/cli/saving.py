@@ -10,6 +10,7 @@ import pyarrow as pa
 import torch
 
 from gdpnet._core.files import write_json
+from gdpnet._core.words import counted
 from gdpnet.cli.output import note
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
@@ -20,6 +21,10 @@ from gdpnet.estimator import GDPNet
 from gdpnet.inference.predictor import Predictor
 from gdpnet.training.checkpoint import RunFolder
 
+_SUSPECTED = (
+    "training label is suspected to be wrong and was not",
+    "training labels are suspected to be wrong and were not",
+)
 _SCORES = ("micro_f1", "macro_f1", "average_precision", "roc_auc")
 
 
@@ -108,7 +113,7 @@ def _report_suspected(model: GDPNet, run: RunFolder) -> dict[str, int]:
     write_table(table, run.suspected)
     count = len(model.suspected_labels_)
     note(
-        f"note: {count:,} training labels are suspected to be wrong and were not used after the warm-up, see "
+        f"note: {counted(count, *_SUSPECTED)} used after the warm-up, see "
         f"{run.suspected} (training.label_error_gap)"
     )
     return {"suspected_labels": count}

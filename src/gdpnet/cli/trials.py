@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gdpnet._core.words import counted
 from gdpnet.cli.options import GraphSource
 from gdpnet.cli.output import TrialProgress, note
 from gdpnet.config import Config
@@ -88,8 +89,8 @@ def say_left_alone(path: Path, contents: dict[str, str | None]) -> None:
     records = read_records(path)
     if other := len(records) - len(of_content(records, contents)):
         note(
-            f"note: {other:,} records in {path} are of another content of the same graph (other edges, features, "
-            "labels or split); they are left alone and not reported"
+            f"note: {path} has {counted(other, 'record')} of another content of the same graph (other edges, "
+            "features, labels or split), left alone and not reported"
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gdpnet._core.words import counted
 from gdpnet.config import Config
 from gdpnet.data.edge_features import column_of_feature, is_binary, without_edge_features
 from gdpnet.data.features import Features, SparseRows
@@ -102,7 +103,7 @@ class Columns:
             return _in_order(graph, names, self.names)
         elif not same_width:
             raise GraphError(
-                f"the model was trained on {self.width} features, this graph has {graph.num_features}"
+                f"the model was trained on {counted(self.width, 'feature')}, this graph has {graph.num_features}"
             )
         return graph
 
@@ -186,7 +187,7 @@ class EdgeColumns:
         if self.names is None or found is None:
             if graph.edge_features.shape[1] != self.width:
                 raise GraphError(
-                    f"the model was trained with {self.width} edge features, this graph has "
+                    f"the model was trained with {counted(self.width, 'edge feature')}, this graph has "
                     f"{graph.edge_features.shape[1]}"
                 )
             return

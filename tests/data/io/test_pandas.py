@@ -44,8 +44,8 @@ def test_frames_are_checked_as_tables_are():
     with pytest.raises(GraphError) as refusal:
         from_pandas(nodes, edges.replace("cid", "dan"))
     assert str(refusal.value).startswith(
-        "both ends of every edge in the edges frame must be nodes of the nodes frame, found 1 edges with 1 unknown "
-        "ids, such as 'dan' (first in row 2)"
+        "both ends of every edge in the edges frame must be nodes of the nodes frame, found 1 edge with 1 unknown "
+        "id, such as 'dan' (first in row 2)"
     )
 
 
