@@ -207,7 +207,11 @@ class GDPNet(BaseEstimator):
         return self.predictor(graph).probabilities(nodes)
 
     def predict_links(self, graph: Any, ends: Any) -> np.ndarray:
-        """Return the probability that each pair of nodes, two rows of ids or of numbers, is linked."""
+        """Return the probability that each pair of nodes is linked.
+
+        Pairs are a list of tuples, ``[("ann", "bob"), ("ann", "cid")]``, a frame or array with a row per pair, or two
+        rows of ids or of numbers as in ``edge_index``; two by two values in lists or arrays are two rows.
+        """
         return self.predictor(graph).link_probabilities(ends)
 
     def score(self, graph: Any, split: str = "test") -> float:

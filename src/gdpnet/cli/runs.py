@@ -24,6 +24,7 @@ from gdpnet.data.datasets.known import DATASETS
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import Columns
 from gdpnet.data.io.open import open_graph
+from gdpnet.data.labels import check_classes
 from gdpnet.data.splits import ALL_TEST
 from gdpnet.data.validation import SPLITS, id_text
 from gdpnet.errors import ConfigError, GDPNetError
@@ -45,6 +46,14 @@ def open_named(graph: str, source: GraphSource, split: str, seed: int, task: str
         seed=seed,
         task=task,
     )
+
+
+def open_for(task: str | None, graph: str, source: GraphSource, split: str, seed: int) -> Graph:
+    """Open a graph for a task, classification by default; refuse numbers as classes, as training does."""
+    opened = open_named(graph, source, split, seed, task)
+    if task in (None, "classification") and opened.targets is None:
+        check_classes(opened)
+    return opened
 
 
 def open_as_trained(graph: str, source: GraphSource, about: Mapping[str, Any], task: str) -> Graph:

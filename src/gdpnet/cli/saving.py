@@ -86,7 +86,9 @@ def _check(
     from gdpnet.benchmark.sanity import check_model, verdict
 
     rows = check_model(model, predictor, "test", fit_seconds)
-    return {"methods": [asdict(row) for row in rows], "warnings": verdict(rows, metrics)}
+    metric = model.config_.training.metric
+    said = verdict(rows, metrics, metric)
+    return {"metric": metric, "methods": [asdict(row) for row in rows], "warnings": said}
 
 
 def _write_split(graph: Graph, run: RunFolder) -> None:

@@ -16,9 +16,10 @@ import torch
 from gdpnet._core.words import counted
 from gdpnet.config import Config
 from gdpnet.data.edge_features import column_of_feature, is_binary, without_edge_features
-from gdpnet.data.features import Features, SparseRows
+from gdpnet.data.features import Features, SparseRows, to_numpy
 from gdpnet.data.graph import Graph, with_features
 from gdpnet.data.structural_features import WIDTH, structural_rows
+from gdpnet.data.tables.decoding import decoded
 from gdpnet.data.tables.encoding import DEFAULTS, Encoding, middle_and_spread, squashed
 from gdpnet.data.tables.node_table import NodeTable, array_columns, places
 from gdpnet.data.validation import id_text
@@ -40,14 +41,26 @@ def as_read(graph: Graph, config: Config) -> Graph:
 def encoded_as(graph: Graph, encoding: Encoding | None) -> Graph:
     """Return a graph with the features that an encoding makes of its table; columns are found by name.
 
-    Features that came as an array are its columns, if every column of the encoding becomes one feature.
+    Features that came as an array are its columns, if every column of the encoding becomes one feature. Features
+    that another encoding made, and whose columns are not at hand, are turned back first.
     """
     table = graph.table
+    if table is not None and table.columns is None and table.encoding != encoding:
+        return _encoded_again(graph, table.encoding, encoding)
     if encoding is not None and encoding.scaled and table is None and encoding.is_one_to_one:
         return _array_encoded(graph, encoding)
     if encoding is None or table is None or table.columns is None or table.encoding == encoding:
         return graph
     return graph.with_table(NodeTable(encoding, table.columns, table.kinds))
+
+
+def _encoded_again(graph: Graph, own: Encoding, encoding: Encoding | None) -> Graph:
+    """Return a graph, whose features ``own`` made, with those of another encoding, or with its numbers if None."""
+    if own.feature_names != graph.feature_names or (encoding is None and not own.scaled):
+        return graph
+    columns = decoded(own, to_numpy(graph.features))
+    encoding = Encoding.unchanged(columns.column_names) if encoding is None else encoding
+    return graph.with_table(NodeTable(encoding, columns))
 
 
 def _array_encoded(graph: Graph, encoding: Encoding) -> Graph:

@@ -82,7 +82,7 @@ def write_tables(
     folder = Path(folder)
     if f".{format}" not in SUFFIXES:
         raise GraphError(f"the format of tables must be csv or parquet, found '{format}'")
-    tables = {"nodes": node_table(graph), "edges": _full_edge_table(graph, extra_edge_columns or {})}
+    tables = {"nodes": node_table(graph), "edges": full_edge_table(graph, extra_edge_columns or {})}
     of_table = graph.table is not None and graph.table.columns is not None
     if isinstance(graph.features, SparseRows) and not of_table:
         tables["features"] = _long_table(graph, graph.features)
@@ -141,7 +141,8 @@ def node_table(graph: Graph) -> Any:
     return pa.table(table)
 
 
-def _full_edge_table(graph: Graph, extra: Mapping[str, np.ndarray]) -> Any:
+def full_edge_table(graph: Graph, extra: Mapping[str, np.ndarray]) -> Any:
+    """Return an Arrow table of the edges with their weights and features, and further columns."""
     table = edge_table(graph)
     if graph.edge_weight is not None:
         table = table.append_column("weight", pa.array(graph.edge_weight.numpy()))

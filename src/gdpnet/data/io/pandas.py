@@ -10,7 +10,7 @@ import pyarrow as pa
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
-from gdpnet.data.io.files import edge_table, node_table
+from gdpnet.data.io.files import edge_table, full_edge_table, node_table
 from gdpnet.data.io.read_tables import Reading, graph_of_tables
 from gdpnet.data.io.table_file import TableInMemory
 from gdpnet.errors import GraphError
@@ -25,7 +25,7 @@ class Frames(NamedTuple):
     nodes: Any
     """One row per node: id, label, split and a column per feature."""
     edges: Any
-    """One row per directed edge: source, target and weight."""
+    """One row per directed edge: source, target, weight and a column per edge feature."""
 
 
 def from_pandas(
@@ -50,6 +50,8 @@ def from_pandas(
         drop_unknown: leave out edges of nodes that are not in the frame of nodes.
         task: for ``regression`` the label column holds the numbers to predict, in place of classes.
     """
+    for frame, role in ((nodes, "nodes"), (edges, "edges")):
+        _check_frame(frame, role)
     if columns.node not in nodes.columns:
         nodes = nodes.rename_axis(columns.node).reset_index()
     return graph_of_tables(
@@ -57,6 +59,15 @@ def from_pandas(
         _in_memory(_EDGES, edges),
         Reading(columns, directed, weights, drop_unknown, task),
     )
+
+
+def _check_frame(frame: Any, role: str) -> None:
+    """Refuse what is no pandas frame."""
+    if not isinstance(frame, _pandas().DataFrame):
+        raise GraphError(
+            f"{role} must be a pandas DataFrame, found {type(frame).__name__}; pandas.DataFrame(...) makes one of "
+            "lists, dictionaries and arrays"
+        )
 
 
 def _in_memory(path: Path, frame: Any) -> TableInMemory:
@@ -68,7 +79,7 @@ def to_pandas(graph: Graph) -> Frames:
     """Return the nodes and the edges of a graph as pandas frames; `from_pandas` reads them again.
 
     Sparse features become sparse columns; one-hot features, which stand for none, are left out. Every edge has a row
-    in its direction: read a graph with one-way edges as directed.
+    in its direction, with its weight and features: read a graph with one-way edges as directed.
     """
     pandas = _pandas()
     nodes, features = node_table(graph).to_pandas(), graph.features
@@ -77,10 +88,7 @@ def to_pandas(graph: Graph) -> Frames:
         names = graph.feature_names or [f"f{place}" for place in range(graph.num_features)]
         wide = pandas.DataFrame.sparse.from_spmatrix(features.to_scipy(), columns=list(names))
         nodes = pandas.concat([nodes, wide], axis=1)
-    edges = edge_frame(graph)
-    return Frames(
-        nodes, edges if graph.edge_weight is None else edges.assign(weight=graph.edge_weight.numpy())
-    )
+    return Frames(nodes, full_edge_table(graph, {}).to_pandas())
 
 
 def edge_frame(graph: Graph) -> Any:
