@@ -207,7 +207,7 @@ class GridSearch(Search):
 
     def __init__(self, model: GDPNet, grid: Mapping[str, Sequence[Any]]) -> None:
         super().__init__(model)
-        self.grid = grid
+        self.grid = _checked_options(grid, "grid")
 
     def fit(self, graph: Any) -> GridSearch:
         """Try every combination on a graph, or on a list of graphs whose mean score counts."""
@@ -231,7 +231,7 @@ class RandomSearch(Search):
 
     def __init__(self, model: GDPNet, space: Space = SPACE, *, trials: int = 20, seed: int = 0) -> None:
         super().__init__(model)
-        self.space, self.trials, self.seed = space, trials, seed
+        self.space, self.trials, self.seed = _checked_options(space, "space"), trials, seed
 
     def fit(self, graph: Any) -> RandomSearch:
         """Try the random choices on a graph, or on a list of graphs whose mean score counts."""
@@ -247,6 +247,18 @@ class RandomSearch(Search):
                 name: value.item() if isinstance(value, np.generic) else value
                 for name, value in drawn.items()
             }
+
+
+def _checked_options(given: Any, what: str) -> Any:
+    """Refuse what is no dictionary from settings to options."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"the {what} must be a dictionary from settings to options, found {type(given).__name__}"
+        )
+    for name, options in given.items():
+        if isinstance(options, str) or not (hasattr(options, "rvs") or isinstance(options, Iterable)):
+            raise ConfigError(f"the options of '{name}' must be a list or a range, found {options!r}")
+    return given
 
 
 def _frame(rows: list[dict[str, Any]]) -> Any:

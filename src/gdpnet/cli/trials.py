@@ -97,13 +97,14 @@ def say_left_alone(path: Path, contents: dict[str, str | None]) -> None:
 def refuse_untrainable(cases: Iterable[tuple[Setting, ...]], device: str, *, scored: bool = False) -> None:
     """Refuse a missing device, and a graph that no method can be trained or ``scored`` on, before anything runs."""
     from gdpnet._core.device import pick_device
-    from gdpnet.benchmark.cases import open_case
+    from gdpnet.benchmark.cases import check_comparable, open_case
     from gdpnet.benchmark.evaluation import scored_nodes
     from gdpnet.training.data import cut_for_training
 
     pick_device(device)
     for setting, *_ in cases:
         graph = open_case(setting)
+        check_comparable(graph)
         cut_for_training(graph, setting.seed)
         if scored:
             scored_nodes(graph)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,9 @@ from gdpnet.data.tables.encoding import DEFAULTS
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN, id_text
 from gdpnet.errors import GraphError
+
+_DECIMALS = re.compile(r"(-?\d+)\.0+")
+"""Whole numbers as files and frames with missing values write them."""
 
 _EDGES = 1 << 20
 """Edges that are searched at a time, which bounds the memory."""
@@ -196,8 +200,11 @@ class Graph:
         return int(self.numbers_of([node_id])[0])
 
     def numbers_of(self, node_ids: Sequence[Any]) -> Int[Tensor, "wanted"]:
-        """Return the numbers of nodes by their ids, in the order given."""
+        """Return the numbers of nodes by their ids, in the order given; 3.0 is 3 if no node is called 3.0."""
         known, wanted = id_text(self.node_ids), [str(node_id) for node_id in node_ids]
+        if any(_DECIMALS.fullmatch(name) for name in wanted):
+            names = set(known.tolist())
+            wanted = [name if name in names else _DECIMALS.sub(r"\1", name) for name in wanted]
         order = np.argsort(known)
         place = np.searchsorted(known, wanted, sorter=order) if wanted else np.zeros(0, dtype=np.int64)
         number = order[place.clip(max=order.size - 1)]
@@ -252,6 +259,15 @@ class Graph:
         codes = validation.checked_split(split, nodes)
         return cls(
             row_ptr, neighbour, rows, label, codes, ids, names, truth=truth, notes=notes, targets=numbers
+        )
+
+
+def check_graph(graph: Any) -> None:
+    """Refuse what is no graph."""
+    if not isinstance(graph, Graph):
+        raise GraphError(
+            f"the graph must be a gdpnet Graph, found {type(graph).__name__}: read_graph, from_pandas, from_pyg and "
+            "from_networkx make one"
         )
 
 

@@ -23,18 +23,27 @@ def node_numbers(graph: Graph, nodes: Any = None) -> Int[Tensor, "*asked"]:
     - Whole numbers, one or a list, are ids if the ids of the graph are whole numbers, and node numbers otherwise.
     - Tensors and numpy arrays of whole numbers are node numbers. An array whose values are at the same time ids of
       other nodes is refused.
-    - Tensors and arrays of true and false have one value per node.
+    - Tensors, arrays, lists and pandas columns of true and false have one value per node.
     """
     if nodes is None:
         return torch.arange(graph.num_nodes)
     if isinstance(nodes, Tensor):
         return _masked_or_checked(graph, nodes.cpu())
+    nodes = _mask_array(nodes)
     if isinstance(nodes, np.ndarray) and nodes.dtype.kind in "biu":
         numbers = _masked_or_checked(graph, torch.from_numpy(np.array(nodes)))
         if nodes.dtype.kind != "b":
             _refuse_ambiguous(graph, nodes)
         return numbers
     return _by_word(graph, nodes)
+
+
+def _mask_array(nodes: Any) -> Any:
+    """Return a list or a pandas column of true and false as an array; anything else as it is."""
+    if isinstance(nodes, list | tuple):
+        return np.array(nodes) if nodes and all(isinstance(node, bool) for node in nodes) else nodes
+    is_column = hasattr(nodes, "to_numpy") and str(getattr(nodes, "dtype", "")) in ("bool", "boolean")
+    return nodes.to_numpy(dtype=bool) if is_column else nodes
 
 
 def pair_numbers(graph: Graph, pairs: Any) -> Int[Tensor, "2 pairs"]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from numbers import Real
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from gdpnet.config import FeaturesSettings
 from gdpnet.data.features import SparseRows
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, check_graph
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
@@ -46,18 +47,32 @@ def parse_shares(text: str) -> tuple[float, float, float]:
     return train, validation, test
 
 
+def checked_shares(shares: Sequence[float]) -> tuple[float, float, float]:
+    """Return three shares that sum to one."""
+    good = isinstance(shares, Sequence) and len(shares) == 3 and all(isinstance(one, Real) for one in shares)
+    if not good or min(shares) < 0 or abs(sum(shares) - 1.0) > 1e-6:
+        raise ConfigError(
+            "a split must be shares of training, validation and test nodes that sum to 1, such as (0.6, 0.2, 0.2), "
+            f"found {shares!r}"
+        )
+    train, validation, test = shares
+    return train, validation, test
+
+
 def has_split(graph: Graph) -> bool:
     """Return whether some node is in a split."""
     return bool(graph.split.any())
 
 
-def with_split(graph: Graph, shares: tuple[float, float, float] = USUAL_SHARES, seed: int = 0) -> Graph:
+def with_split(graph: Graph, shares: tuple[float, float, float] | str = USUAL_SHARES, seed: int = 0) -> Graph:
     """Return the graph with its labelled nodes divided into training, validation and test nodes.
 
     Every class, or every tenth of the numbers to predict, is divided by itself. A class of one node trains, one of
-    two trains and tests.
+    two trains and tests. Shares are of training, validation and test nodes: ``(0.6, 0.2, 0.2)`` or ``60/20/20``.
     """
-    split = _codes_by_class(_strata(graph), seed, lambda count: _codes(count, shares))
+    check_graph(graph)
+    parts = parse_shares(shares) if isinstance(shares, str) else checked_shares(shares)
+    split = _codes_by_class(_strata(graph), seed, lambda count: _codes(count, parts))
     return fit_columns(replace(graph, split=split), split)
 
 
@@ -92,13 +107,13 @@ def _fit_array(graph: Graph, training: Bool[np.ndarray, "nodes"]) -> Graph:
 
 def cross_validation_splits(graph: Graph, folds: int, seed: int = 0) -> list[Int[Tensor, "nodes"]]:
     """Return one split per fold: its nodes test, those of the next fold validate, all others train."""
+    if folds < 2:
+        raise GraphError(f"there must be at least 2 folds, found {folds}")
     strata = _strata(graph)
     known = strata[strata != UNKNOWN]
     smallest = torch.bincount(known).max().item() if known.numel() else 0
-    if not 2 <= folds <= smallest:
-        raise GraphError(
-            f"there must be at least {max(folds, 2)} labelled nodes of some class, found {smallest}"
-        )
+    if folds > smallest:
+        raise GraphError(f"there must be at least {folds} labelled nodes of some class, found {smallest}")
     fold = _codes_by_class(strata, seed, lambda count: np.arange(count) % folds, none=-1)
     splits = []
     for number in range(folds):

@@ -175,7 +175,9 @@ def checked_ids(node_ids: Any, nodes: int) -> np.ndarray:
         first = int((counts > 1).argmax())
         others = int((counts > 1).sum()) - 1
         more = f" and {counted(others, 'other id')} more than once" if others else ""
-        raise GraphError(f"node ids must be unique, found '{values[first]}' {counts[first]} times{more}")
+        raise GraphError(
+            f"node ids must be unique, found '{values[first]}' {counts[first]} times{more}: keep one row per node"
+        )
     return ids
 
 

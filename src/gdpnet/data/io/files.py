@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from gdpnet.errors import GraphError
 def read_graph(
     path: Path | str,
     *,
-    columns: Columns = USUAL_COLUMNS,
+    columns: Columns | Mapping[str, Any] = USUAL_COLUMNS,
     directed: bool = False,
     weights: bool = True,
     drop_unknown: bool = False,
@@ -44,12 +45,15 @@ def read_graph(
 
     Args:
         path: the folder or file.
-        columns: the names of the columns, if they are not the usual ones.
+        columns: the names of the columns, if they are not the usual ones; ``{"node": "account"}`` works too.
         directed: keep the direction of edges.
         weights: read the weights of edges, if the table of edges has a column for them.
         drop_unknown: leave out edges, and feature values, of nodes that are not in the table of nodes.
         task: for ``regression`` the label column holds the numbers to predict, in place of classes.
     """
+    if not isinstance(path, str | PathLike):
+        raise GraphError(f"the graph must be the path of a file or folder, found {type(path).__name__}")
+    columns = Columns.of(columns)
     path, reading = Path(path), Reading(columns, directed, weights, drop_unknown, task)
     if not path.exists():
         raise GraphError(f"there is no file or folder {path}")

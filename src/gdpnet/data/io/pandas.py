@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from gdpnet.data.features import SparseRows
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, check_graph
 from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
 from gdpnet.data.io.files import edge_table, full_edge_table, node_table
 from gdpnet.data.io.read_tables import Reading, graph_of_tables
@@ -32,7 +33,7 @@ def from_pandas(
     nodes: Any,
     edges: Any,
     *,
-    columns: Columns = USUAL_COLUMNS,
+    columns: Columns | Mapping[str, Any] = USUAL_COLUMNS,
     directed: bool = False,
     weights: bool = True,
     drop_unknown: bool = False,
@@ -50,6 +51,7 @@ def from_pandas(
         drop_unknown: leave out edges of nodes that are not in the frame of nodes.
         task: for ``regression`` the label column holds the numbers to predict, in place of classes.
     """
+    columns = Columns.of(columns)
     for frame, role in ((nodes, "nodes"), (edges, "edges")):
         _check_frame(frame, role)
     if columns.node not in nodes.columns:
@@ -68,6 +70,14 @@ def _check_frame(frame: Any, role: str) -> None:
             f"{role} must be a pandas DataFrame, found {type(frame).__name__}; pandas.DataFrame(...) makes one of "
             "lists, dictionaries and arrays"
         )
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise GraphError(f"the {role} frame must have one column '{twice[0]}', found several")
+    if frame.index.nlevels > 1 and role == "nodes":
+        raise GraphError(
+            f"the nodes frame must have ids in one column or in a plain index, found an index of "
+            f"{frame.index.nlevels} levels: reset_index() makes columns of them"
+        )
 
 
 def _in_memory(path: Path, frame: Any) -> TableInMemory:
@@ -82,6 +92,7 @@ def to_pandas(graph: Graph) -> Frames:
     in its direction, with its weight and features: read a graph with one-way edges as directed.
     """
     pandas = _pandas()
+    check_graph(graph)
     nodes, features = node_table(graph).to_pandas(), graph.features
     has_columns = not {"id", "label", "split"}.issuperset(nodes.columns)
     if isinstance(features, SparseRows) and graph.has_features and not has_columns:

@@ -108,6 +108,8 @@ def _of_type(name: str, values: Any) -> Column:
         return Column(name, BOOLEAN, read_as(BOOLEAN, values))
     if _is_time(values.type):
         return Column(name, DATE, read_as(DATE, values))
+    if pa.types.is_null(values.type):
+        return Column(name, LEFT_OUT, None, "no value")
     if not is_number(values.type):
         return Column(name, LEFT_OUT, None, f"values of type {values.type}")
     if pa.types.is_integer(values.type) and _is_identifier(name, values):
