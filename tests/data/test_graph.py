@@ -213,10 +213,13 @@ def test_bad_arrays_are_refused_in_one_sentence(arguments, sentence):
     ("named", "sentence"),
     [
         ({"node_ids": ["a", "b", "c"]}, "there must be one id per node (4), found an array of shape (3,)"),
-        ({"node_ids": ["x", "b", "x", "c"]}, "node ids must be unique, found 'x' 2 times"),
+        (
+            {"node_ids": ["x", "b", "x", "c"]},
+            "node ids must be unique, found 'x' 2 times: keep one row per node",
+        ),
         (
             {"node_ids": ["y", "x", "y", "x"]},
-            "node ids must be unique, found 'x' 2 times and 1 other id more than once",
+            "node ids must be unique, found 'x' 2 times and 1 other id more than once: keep one row per node",
         ),
         (
             {"split": [0, 1, 2]},

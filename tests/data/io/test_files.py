@@ -401,7 +401,7 @@ def test_features_in_two_places_are_refused(tmp_path):
         (
             "id,f\na,1\nb,2\na,3\nc,4\n",
             EDGES,
-            "{nodes} does not hold usable nodes: node ids must be unique, found 'a' 2 times",
+            "{nodes} does not hold usable nodes: node ids must be unique, found 'a' 2 times: keep one row per node",
         ),
         (
             "id,f\n",
