@@ -1,6 +1,8 @@
 """GDPNet as people write it: single settings, graphs of other libraries, nodes by id, run folders, messages."""
 
 import logging
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -15,6 +17,25 @@ from gdpnet.estimator import GDPNet
 from gdpnet.training.callbacks import EarlyStopping, MLflowCallback, Progress, TensorBoardCallback
 from gdpnet.training.checkpoint import RunFolder
 from helpers.small import FAST, fitted, noisy_graph, write_folder
+
+# --- modules ---
+
+
+def test_model_selection_is_a_module_of_its_own_and_light_until_a_name_is_used():
+    code = (
+        "import sys, gdpnet.model_selection as chosen; assert 'torch' not in sys.modules; "
+        "from gdpnet.model_selection import GridSearch, OptunaSearch, cross_validate; "
+        "import gdpnet; assert gdpnet.GridSearch is GridSearch; assert set(chosen.__all__) == set(dir(chosen)); "
+        "assert all(getattr(chosen, name) is not None for name in chosen.__all__)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_model_selection_is_an_attribute_of_the_package():
+    code = "import gdpnet; print(gdpnet.model_selection.cross_validate.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "cross_validate"
+
 
 # --- settings ---
 

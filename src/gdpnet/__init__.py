@@ -6,12 +6,6 @@ from gdpnet._core.version import __version__
 
 if TYPE_CHECKING:
     from gdpnet.benchmark.baselines.registry import register_method as register_method
-    from gdpnet.benchmark.model_selection import GridSearch as GridSearch
-    from gdpnet.benchmark.model_selection import RandomSearch as RandomSearch
-    from gdpnet.benchmark.model_selection import Range as Range
-    from gdpnet.benchmark.model_selection import cross_validate as cross_validate
-    from gdpnet.benchmark.node_classifier import NodeClassifier as NodeClassifier
-    from gdpnet.benchmark.optuna_search import OptunaSearch as OptunaSearch
     from gdpnet.data.datasets.citation import load_dataset as load_dataset
     from gdpnet.data.datasets.synthetic import synthetic_graph as synthetic_graph
     from gdpnet.data.graph import Graph as Graph
@@ -24,6 +18,13 @@ if TYPE_CHECKING:
     from gdpnet.data.io.pyg import from_scipy as from_scipy
     from gdpnet.data.io.pyg import to_pyg as to_pyg
     from gdpnet.estimator import GDPNet as GDPNet
+    from gdpnet.model_selection import GridSearch as GridSearch
+    from gdpnet.model_selection import NodeClassifier as NodeClassifier
+    from gdpnet.model_selection import OptunaSearch as OptunaSearch
+    from gdpnet.model_selection import RandomSearch as RandomSearch
+    from gdpnet.model_selection import Range as Range
+    from gdpnet.model_selection import cross_validate as cross_validate
+    from gdpnet.model_selection import with_split as with_split
     from gdpnet.training.callbacks import Callback as Callback
     from gdpnet.training.callbacks import EarlyStopping as EarlyStopping
     from gdpnet.training.callbacks import MLflowCallback as MLflowCallback
@@ -93,10 +94,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use: ``gdpnet --help`` must not wait for torch."""
-    if name not in _MODULES:
-        raise AttributeError(f"module 'gdpnet' has no attribute '{name}'")
     from importlib import import_module
 
+    if name == "model_selection":
+        return import_module("gdpnet.model_selection")
+    if name not in _MODULES:
+        raise AttributeError(f"module 'gdpnet' has no attribute '{name}'")
     return getattr(import_module(_MODULES[name]), name)
 
 

@@ -70,6 +70,30 @@ class FeaturesSettings(Section):
         "structural, computed from the edges around each node",
         choices=("one-hot", "structural"),
     )
+    max_categories: int = setting(
+        30,
+        "categories per column of a table with a feature each, the most frequent ones; the others share one",
+    )
+    max_words: int = setting(
+        2000, "words per text column (--text) with a feature each, the most frequent ones"
+    )
+    unlike_spread: float = setting(
+        10.0,
+        "columns of numbers are centred and scaled if the standard deviation of one is more than this many times "
+        "another's",
+        low=1.0,
+    )
+    off_centre: float = setting(
+        3.0,
+        "columns of numbers are also centred and scaled if the mean of one is more than this many of its standard "
+        "deviations away from zero",
+    )
+    bound: float = setting(
+        3.0,
+        "bound of a number of a scaled column: z becomes z / sqrt(1 + (z / bound)^2); inf for none",
+        low=0.1,
+    )
+    edge_bound: float = setting(3.0, "the same bound for numbers in edge features", low=0.1)
 
 
 @dataclass(frozen=True)

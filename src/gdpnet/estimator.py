@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,8 @@ class GDPNet(BaseEstimator):
     def config(self) -> Config:
         """Return the settings of all sections."""
         task = TaskSettings(kind=self.task) if isinstance(self.task, str) else self.task
+        if not (task is None or isinstance(task, TaskSettings | Task)):
+            raise ConfigError(f"the task must be a name, its settings or a Task, found {type(task).__name__}")
         task = task if isinstance(task, TaskSettings) else TaskSettings()
         given = {name: getattr(self, name) for name in SECTIONS if name != "task"}
         given = {name: value for name, value in given.items() if value is not None}
@@ -152,13 +155,13 @@ class GDPNet(BaseEstimator):
             callbacks: `gdpnet.training.callbacks.Callback` objects, or functions called with every epoch.
                 ``Checkpoint(run)`` writes checkpoints to a run folder and resumes from it.
         """
-        if self.seed < 0:
-            raise ConfigError(f"the seed must be a number from 0, found {self.seed}")
+        if not isinstance(self.seed, Integral) or self.seed < 0:
+            raise ConfigError(f"the seed must be a whole number from 0, found {self.seed!r}")
         objective, device = self.task if isinstance(self.task, Task) else None, pick_device(self.device)
         each = [*([Progress()] if self.verbose else []), *callbacks]
         with shown(self.verbose):
             trained = fit_model(
-                as_graph(graph),
+                replace(as_graph(graph), encoding_settings=self.config.features),
                 self.config,
                 self.seed,
                 device,
@@ -207,7 +210,11 @@ class GDPNet(BaseEstimator):
         return self.predictor(graph).probabilities(nodes)
 
     def predict_links(self, graph: Any, ends: Any) -> np.ndarray:
-        """Return the probability that each pair of nodes, two rows of ids or of numbers, is linked."""
+        """Return the probability that each pair of nodes is linked.
+
+        Pairs are a list of tuples, ``[("ann", "bob"), ("ann", "cid")]``, a frame or array with a row per pair, or two
+        rows of ids or of numbers as in ``edge_index``; two by two values in lists or arrays are two rows.
+        """
         return self.predictor(graph).link_probabilities(ends)
 
     def score(self, graph: Any, split: str = "test") -> float:
@@ -270,9 +277,11 @@ def summary_of(model: GDPNet) -> str:
 
 
 def _learned(trained: TrainedModel) -> str:
+    classes, epochs = len(trained.classes), len(trained.history)
+    learned = f"{classes} classes, " if trained.config.task.kind != "regression" and classes else ""
     heads = [f"{name} {weight:.2f}" for name, weight in trained.weights._asdict().items() if weight > 0]
     return (
-        f"fitted: {len(trained.classes)} classes, {len(trained.history)} epochs (best {trained.best_epoch}), "
+        f"fitted: {learned}{epochs} epoch{'' if epochs == 1 else 's'} (best {trained.best_epoch}), "
         f"validation score {trained.validation_f1:.3f}, threshold {trained.threshold.threshold:.3f}, "
         f"heads {', '.join(heads)}"
     )

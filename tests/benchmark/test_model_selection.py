@@ -1,5 +1,6 @@
 """Cross-validation over nodes, searches of settings, and the adapter for tools of scikit-learn."""
 
+import inspect
 from itertools import islice
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from gdpnet.benchmark.model_selection import SPACE, GridSearch, RandomSearch, Range, cross_validate
+from gdpnet.benchmark.model_selection import SPACE, GridSearch, RandomSearch, Range, Search, cross_validate
 from gdpnet.benchmark.node_classifier import NodeClassifier
 from gdpnet.benchmark.optuna_search import OptunaSearch, has_optuna, settings_search
 from gdpnet.data.graph import Graph
@@ -190,3 +191,10 @@ def test_a_clone_shares_the_graph_and_not_the_model(graph):
 def test_there_must_be_one_class_per_node(graph):
     with pytest.raises(GraphError, match="there must be one class per node"):
         NodeClassifier(graph, MODEL).fit([0, 1], ["a"])
+
+
+@pytest.mark.parametrize("kind", [Search, GridSearch, RandomSearch, OptunaSearch])
+def test_no_search_has_a_method_that_cannot_be_called(kind):
+    source = inspect.getsource(kind)
+    assert "NotImplementedError" not in source
+    assert hasattr(kind, "choices") == (kind in (GridSearch, RandomSearch))

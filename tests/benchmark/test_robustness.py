@@ -578,7 +578,7 @@ def test_a_graph_whose_content_changed_is_run_again_and_older_records_are_left_a
     code, out, err = call(capsys, *words, 1, "--json")
     assert code == 0
     assert "[1/1" in err
-    assert "note: 2 records in" in err
+    assert "has 2 records of another content of the same graph" in err
     assert "of another content of the same graph" in err
     second = json.loads(out)
     assert second["rows"][0]["seeds"] == 1

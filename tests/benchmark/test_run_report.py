@@ -45,6 +45,7 @@ def test_a_run_has_a_page_with_its_graph_scores_settings_and_figures(base, tmp_p
     assert [sum(int(row[place]) for row in rows) for place in (1, 2, 3, 4)] == [40, 16, 24, 0]
     metrics = json.loads((base / "run" / "metrics.json").read_text())
     assert f"| micro f1 | {metrics['micro_f1']:.4g} |" in text
+    assert "| method | micro f1 | macro f1 | seconds |" in text
     assert "| training.epochs | 2 |" in text
     assert "changed setting" in text
     assert str(base / "run" / "figures" / "training.png") in text
@@ -89,3 +90,23 @@ def test_folders_with_nothing_to_report_are_refused_and_nothing_is_written(base,
     assert "holds no run" in refuse(capsys, "report", demo, *out)
     assert call(capsys, "report", tmp_path / "none", *out)[0] == 2
     assert not (tmp_path / "r.html").exists()
+
+
+def test_scores_of_several_numbers_are_tables_and_sentences(base, tmp_path, capsys):
+    shutil.copytree(base / "run", tmp_path / "run")
+    path = tmp_path / "run" / "metrics.json"
+    folds = {"folds": 5, "nodes": 40, "micro_f1": [0.8125, 0.02], "macro_f1": [0.75, 0.03]}
+    path.write_text(
+        json.dumps(json.loads(path.read_text()) | {"cross_validation": folds, "unknown_classes": {"blu": 3}})
+    )
+    succeed(capsys, "report", tmp_path / "run", "--out", tmp_path / "r.html", "--markdown", tmp_path / "r.md")
+    text = (tmp_path / "r.md").read_text()
+    assert "{" not in text.replace("\\{", "")
+    assert (
+        "Cross-validated over 5 folds, 40 labelled nodes: micro f1 0.812 ± 0.020, macro f1 0.750 ± 0.030."
+        in text
+    )
+    assert "count as wrong: 'blu' (3)." in text
+    assert "| class | nodes | predicted | precision |" in text
+    assert "| true class |" in text
+    assert re.search(r"^\| micro f1 \| [\d.]+ \| [\d.]+ to [\d.]+ \|$", text, re.MULTILINE)

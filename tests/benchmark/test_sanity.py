@@ -1,9 +1,12 @@
 """Simple methods are scored beside a trained model, and sentences say what to be careful about."""
 
+from dataclasses import asdict
+
 import pytest
 
 from gdpnet.benchmark.sanity import Row, check_model, verdict
-from helpers.small import fitted, noisy_graph
+from gdpnet.benchmark.score_tables import check_table
+from helpers.small import FAST, fitted, noisy_graph
 
 OWN = Row("GDPNet", 0.9, 0.9, 10.0)
 
@@ -36,6 +39,42 @@ def test_suspected_labels_are_counted() -> None:
     assert verdict([OWN], {"suspected_labels": 12}) == [
         "12 training labels are suspected to be wrong: look at them first"
     ]
+
+
+def test_methods_are_compared_by_the_metric_that_the_model_was_chosen_by() -> None:
+    own = Row("GDPNet", 0.9, 0.9, 10.0, score=0.40)
+    rows = [Row("GCN", 0.5, 0.5, 1.0, score=0.60), Row("trees", 0.99, 0.99, 1.0, score=0.10), own]
+    intervals = {"intervals": {"average_precision": [0.35, 0.45]}}
+    assert verdict(rows, intervals, "average_precision") == [
+        "GDPNet is not ahead: GCN has 20.0 points more average precision; use that, or see the settings"
+    ]
+    wide = {"intervals": {"average_precision": [0.1, 0.8]}}
+    assert verdict(rows, wide, "average_precision")[0].endswith("the difference may be chance")
+
+
+def test_less_log_loss_is_better() -> None:
+    own = Row("GDPNet", 0.9, 0.9, 10.0, score=0.40)
+    rows = [Row("GCN", 0.9, 0.9, 1.0, score=0.30), Row("trees", 0.9, 0.9, 1.0, score=2.0), own]
+    assert verdict(rows, {}, "log_loss")[0].startswith("GDPNet is not ahead: GCN has 0.100 less log loss")
+
+
+def test_the_table_of_the_check_has_the_metric_of_the_model() -> None:
+    methods = [
+        asdict(Row("GCN", 0.9, 0.8, 1.0, score=0.7)),
+        asdict(Row("trees", None, None, 0.0, "left out")),
+    ]
+    header, rows = check_table({"metric": "average_precision", "methods": methods, "warnings": []})
+    assert header == ["method", "micro f1", "macro f1", "average precision", "seconds"]
+    assert rows == [("GCN", 0.9, 0.8, 0.7, "1.0"), ("trees", None, None, None, "left out")]
+
+
+@pytest.mark.slow
+def test_the_check_scores_every_method_by_the_metric_of_the_model() -> None:
+    graph = noisy_graph()
+    model = fitted(graph, FAST.with_values({"training": {"metric": "log_loss"}}))
+    rows = check_model(model, model.predictor(graph), "test", fit_seconds=1000.0)
+    assert rows[0].score == pytest.approx(1.1, abs=0.1)  # the entropy of three classes
+    assert all(row.score is not None for row in rows if row.micro_f1 is not None)
 
 
 @pytest.mark.slow

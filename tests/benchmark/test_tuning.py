@@ -120,9 +120,7 @@ def test_a_search_that_fails_is_a_record_and_is_tried_again(folder, tmp_path, ca
     assert main([*words_of(folder, path), "--methods", "mlp"]) == 1
     said = capsys.readouterr().err
     assert "mlp: failed: out of memory: too much" in said
-    assert (
-        "gdpnet: 1 of 1 trials failed, the first because: out of memory: too much; the same command" in said
-    )
+    assert "gdpnet: 1 of 1 trial failed, the first because: out of memory: too much; the same command" in said
     assert searched_settings(path) == {}
     assert main([*words_of(folder, path), "--methods", "mlp"]) == 1
     assert len(read_records(path)) == 2

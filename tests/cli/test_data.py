@@ -25,7 +25,7 @@ from gdpnet.data.noise.adversarial import attacks
 from gdpnet.data.noise.folder import write_noisy
 from gdpnet.data.noise.registry import NOISES, corrupt_all
 from gdpnet.errors import GDPNetError, GraphError
-from helpers.commands import call, last_record, refuse, succeed
+from helpers.commands import call, last_record, refuse, succeed, write_csv_graph
 from helpers.graphs import assert_same, small_graph, without_truth
 from helpers.small import FAST, noisy_graph, write_folder
 
@@ -253,3 +253,20 @@ def test_a_class_that_lost_all_its_nodes_is_still_named_in_the_changes(tmp_path)
     (row,) = pq.read_table(tmp_path / "noisy" / "changes.parquet").to_pylist()
     assert row == {"change": "label", "source": None, "target": None, "node": 0, "was": "cat", "now": "dog"}
     assert read_graph(tmp_path / "noisy" / "graph.npz").class_names == ("cat", "dog")
+
+
+@pytest.mark.parametrize("command", ["noise", "store"])
+def test_numbers_as_labels_are_refused_unless_they_are_to_be_predicted(command, tmp_path, capsys):
+    nodes = "id,label,x\n" + "".join(f"n{place},{place / 7:.3f},{place % 3}\n" for place in range(40))
+    edges = "source,target\n" + "".join(f"n{place},n{place + 1}\n" for place in range(39))
+    folder = write_csv_graph(tmp_path, nodes, edges)
+    words = [command, folder, *(["--kind", "random-links=0.5"] if command == "noise" else [])]
+    assert "labels are fractions such as 0.143: use --task regression" in refuse(
+        capsys, *words, "--out", tmp_path / "out"
+    )
+    said = succeed(capsys, *words, "--task", "regression", "--out", tmp_path / "out")
+    assert "numbers to predict; training 24, validation 8, test 8" in said
+    again = read_graph(tmp_path / "out", task="regression")
+    np.testing.assert_allclose(
+        np.sort(again.targets.numpy()), [round(place / 7, 3) for place in range(40)], rtol=1e-6
+    )

@@ -28,8 +28,7 @@ def test_a_run_reads_its_graph_again_with_the_options_of_training(base, tmp_path
     assert "--drop-unknown" in refuse(capsys, *words)
     out = succeed(capsys, *words, "--drop-unknown", "--no-weights")
     assert (
-        "note: 1 edges with 1 unknown ids and 1 edges without one of their ids were dropped from edges.csv"
-        in out
+        "note: 1 edge with 1 unknown id and 1 edge without one of its ids were dropped from edges.csv" in out
     )
     source = json.loads((tmp_path / "run" / "run.json").read_text())["source"]
     assert (source["weights"], source["drop_unknown"]) == (False, True)

@@ -80,7 +80,6 @@ def test_more_epochs_do_not_undo_early_stopping_which_is_said(base, tmp_path, ca
     assert len(before.history_) < 13
     out = succeed(capsys, *words, "--set", "training.epochs=15", "--resume")
     assert (
-        f"training stopped after epoch {len(before.history_)}: validation had not improved for 1 epochs"
-        in out
+        f"training stopped after epoch {len(before.history_)}: validation had not improved for 1 epoch" in out
     )
     assert same_weights(before, model_of(tmp_path / "run"))

@@ -212,8 +212,8 @@ def test_isolated_nodes_self_loops_and_duplicate_edges_are_handled_and_noted(bas
     out = succeed(capsys, *train_words(base, tmp_path / "run", write_csv_graph(tmp_path, NODES, edges)))
     assert "8 nodes, 8 directed edges, 2 features, 2 classes" in out
     assert "note: 2 self-loops were removed" in out
-    assert "note: 1 duplicate edges were merged" in out
-    assert "note: 1 edges are given in both directions and count once" in out
+    assert "note: 1 duplicate edge was merged" in out
+    assert "note: 1 edge is given in both directions and counts once" in out
     assert "note: 2 nodes have no neighbour" in out
 
 
@@ -224,7 +224,7 @@ def test_isolated_nodes_self_loops_and_duplicate_edges_are_handled_and_noted(bas
     ("nodes", "edges", "sentence"),
     [
         (NODES, EDGES + "n0,n9\n", "both ends of every edge in {folder}/edges.csv must be nodes of nodes.csv, "
-         "found 1 edges with 1 unknown ids, such as 'n9' (first in row 5); --drop-unknown"),
+         "found 1 edge with 1 unknown id, such as 'n9' (first in row 5); --drop-unknown"),
         (NODES + "n0,cat,train,0,0\n", EDGES, "node ids must be unique, found 'n0' 2 times"),
         (NODES.replace("dog,train", ",train").replace("cat,train", ",train"), EDGES,
          "at least one training node must have a label, found none"),

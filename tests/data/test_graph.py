@@ -64,8 +64,8 @@ def test_self_loops_are_removed_and_counted():
 def test_duplicate_and_reciprocal_edges_are_merged_and_counted():
     graph = Graph.build([[0, 1, 0, 1], [1, 0, 1, 2]], np.ones((3, 1)))
     assert edges_of(graph) == {(0, 1), (1, 0), (1, 2), (2, 1)}
-    assert "1 duplicate edges were merged" in graph.notes
-    assert "1 edges are given in both directions and count once" in graph.notes
+    assert "1 duplicate edge was merged" in graph.notes
+    assert "1 edge is given in both directions and counts once" in graph.notes
 
 
 def test_a_directed_graph_merges_duplicates_but_not_reciprocal_edges():
@@ -81,7 +81,7 @@ def test_isolated_nodes_are_counted():
 
 def test_a_node_that_is_only_a_source_has_no_neighbour_and_is_counted():
     graph = Graph.build([[0], [1]], np.ones((2, 1)), directed=True)
-    assert any(note.startswith("1 nodes have no neighbour") for note in graph.notes)
+    assert any(note.startswith("1 node has no neighbour") for note in graph.notes)
 
 
 def test_a_clean_graph_has_no_notes():
@@ -213,10 +213,13 @@ def test_bad_arrays_are_refused_in_one_sentence(arguments, sentence):
     ("named", "sentence"),
     [
         ({"node_ids": ["a", "b", "c"]}, "there must be one id per node (4), found an array of shape (3,)"),
-        ({"node_ids": ["x", "b", "x", "c"]}, "node ids must be unique, found 'x' 2 times"),
+        (
+            {"node_ids": ["x", "b", "x", "c"]},
+            "node ids must be unique, found 'x' 2 times: keep one row per node",
+        ),
         (
             {"node_ids": ["y", "x", "y", "x"]},
-            "node ids must be unique, found 'x' 2 times and 1 other ids more than once",
+            "node ids must be unique, found 'x' 2 times and 1 other id more than once: keep one row per node",
         ),
         (
             {"split": [0, 1, 2]},

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from pandas import DataFrame
 
 from gdpnet.data.graph import Graph
-from gdpnet.data.node_numbers import node_numbers
+from gdpnet.data.node_numbers import node_numbers, pair_numbers
 from gdpnet.errors import GraphError
 
 
@@ -80,3 +81,47 @@ def test_a_node_that_cannot_be_told_is_refused(graph, nodes, sentence):
 def test_an_array_of_numbers_is_taken_where_ids_are_the_numbers_themselves():
     plain = Graph.build([[0], [1]], np.eye(4))
     assert node_numbers(plain, np.array([2, 1])).tolist() == [2, 1]
+
+
+# --- pairs ---
+
+PAIRS = [("b", "a"), ("c", "b"), ("a", "c")]
+ROWS = [[1, 2, 0], [0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        PAIRS,
+        [["b", "c", "a"], ["a", "b", "c"]],
+        (["b", "c", "a"], ["a", "b", "c"]),
+        zip("bca", "abc", strict=True),
+        torch.tensor(ROWS),
+        torch.tensor(ROWS).T,
+        np.array(ROWS).T,
+        np.array(PAIRS),
+        DataFrame(PAIRS, columns=["source", "target"]),
+        [list(pair) for pair in PAIRS],
+    ],
+)
+def test_pairs_are_tuples_rows_or_a_frame(pairs):
+    graph = Graph.build([[0], [1]], np.eye(3), node_ids=["a", "b", "c"])
+    assert pair_numbers(graph, pairs).tolist() == ROWS
+
+
+def test_two_tuples_are_two_pairs_and_two_lists_are_two_rows():
+    graph = Graph.build([[0], [1]], np.eye(3), node_ids=["a", "b", "c"])
+    assert pair_numbers(graph, [("a", "b"), ("a", "c")]).tolist() == [[0, 0], [1, 2]]
+    assert pair_numbers(graph, [["a", "b"], ["a", "c"]]).tolist() == [[0, 1], [0, 2]]
+    assert pair_numbers(graph, ("a", "c")).tolist() == [[0], [2]]
+
+
+@pytest.mark.parametrize(
+    "pairs", [["a", "b", "c"], "ab", 7, [["a"], ["b", "c"]], [("a", "b", "c")], np.zeros((3, 3))]
+)
+def test_what_is_no_pair_is_refused(pairs):
+    graph = Graph.build([[0], [1]], np.eye(3), node_ids=["a", "b", "c"])
+    with pytest.raises(
+        GraphError, match="pairs must be two rows of nodes, one row per pair, or a list of tuples"
+    ):
+        pair_numbers(graph, pairs)

@@ -12,6 +12,7 @@ from gdpnet.data.edge_features import with_edge_features, without_edge_features
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import write_tables
 from gdpnet.data.io.store import open_store, write_store
+from gdpnet.data.schema import EdgeColumns
 from gdpnet.errors import GraphError
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.streaming import denoise_to
@@ -167,3 +168,17 @@ def test_commands_read_edge_columns_and_leave_them_out_if_asked(graph, tmp_path,
     write_tables(without_edge_features(graph), tmp_path / "plain", "csv")
     said = refuse(capsys, "denoise", tmp_path / "all", tmp_path / "plain", "--out", tmp_path / "x.csv")
     assert "trained with edge features" in said
+
+
+def test_the_bound_of_numbers_of_edges_is_a_setting_that_is_saved(graph, tmp_path):
+    found = fitted(graph, FAST.with_values({"features": {"edge_bound": 0.25}}))
+    found.save(tmp_path / "model.safetensors")
+    read = GDPNet.load(tmp_path / "model.safetensors").trained_
+    assert read.edge_columns.bound == 0.25
+    assert float(read.as_read(graph).edge_features[:, 2].abs().max()) <= 0.25
+
+
+def test_a_model_from_before_the_bound_was_saved_keeps_it(model):
+    values = model.trained_.edge_columns.to_dict()
+    del values["bound"]
+    assert EdgeColumns.from_dict(values) == model.trained_.edge_columns

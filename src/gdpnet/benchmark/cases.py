@@ -15,9 +15,10 @@ from gdpnet._core.device import pick_device
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
 from gdpnet.data.io.open import open_graph
+from gdpnet.data.labels import quantity_found
 from gdpnet.data.noise.adversarial import attacks
 from gdpnet.data.noise.registry import NOISES, Noise, check_kind, check_rate, corrupt_all
-from gdpnet.errors import ConfigError
+from gdpnet.errors import ConfigError, GraphError
 
 
 @dataclass(frozen=True)
@@ -99,3 +100,9 @@ def check_noise(noise: str, rates: Iterable[float]) -> None:
         for kind, level in steps_of(noise, rate):
             check_kind(kind, noises_on("cpu"))
             check_rate(kind, level)
+
+
+def check_comparable(graph: Graph) -> None:
+    """Refuse numbers as labels: methods are compared on classes."""
+    if found := quantity_found(graph):
+        raise GraphError(f"this command compares methods on classes, but {found}: give classes names")

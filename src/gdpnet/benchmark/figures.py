@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
 
 from gdpnet._core.files import atomic_path
+from gdpnet._core.words import counted
 from gdpnet.benchmark.evaluation import calibration, selected_shares
 from gdpnet.config import METRICS
 from gdpnet.data.graph import Graph
@@ -204,7 +205,7 @@ def _noise_curves(graph: str, noise: str, rows: list[Row]) -> Figure:
             capsize=2,
         )
     seeds = max(row.seeds for row in rows)
-    title = f"{graph}: mean and standard deviation over {seeds} seeds"
+    title = f"{graph}: mean and standard deviation over {counted(seeds, 'seed')}"
     axes.set(title=title, xlabel=f"{noise}, rate", ylabel="micro-F1 on test")
     axes.legend(fontsize=8, ncols=1, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure

@@ -160,23 +160,18 @@ SPACE: Space = {
 class Search:
     """Fit a model with one choice of settings after another, and keep the one of best validation score.
 
-    Test nodes are not used. After `fit`, ``results_`` has a row per choice, and ``best_settings_``, ``best_score_``
-    and ``best_model_`` are those of the best.
+    What searches have in common. Test nodes are not used. After ``fit``, ``results_`` has a row per choice, and
+    ``best_settings_``, ``best_score_`` and ``best_model_`` are those of the best.
     """
 
     def __init__(self, model: GDPNet) -> None:
         self.model = model
 
-    def choices(self) -> Iterable[dict[str, Any]]:
-        """Return the choices of settings, in the order in which they are tried."""
-        raise NotImplementedError
-
-    def fit(self, graph: Any) -> Search:
-        """Try every choice on a graph, or on a list of graphs whose mean score counts."""
+    def try_all(self, graph: Any, choices: Iterable[dict[str, Any]]) -> None:
+        """Try some choices of settings on a graph, or on a list of graphs whose mean score counts."""
         graphs = self.start(graph)
-        for settings in self.choices():
+        for settings in choices:
             self.try_settings(graphs, settings)
-        return self
 
     def start(self, graph: Any) -> list[Graph]:
         """Forget earlier results and return the graphs."""
@@ -212,7 +207,12 @@ class GridSearch(Search):
 
     def __init__(self, model: GDPNet, grid: Mapping[str, Sequence[Any]]) -> None:
         super().__init__(model)
-        self.grid = grid
+        self.grid = _checked_options(grid, "grid")
+
+    def fit(self, graph: Any) -> GridSearch:
+        """Try every combination on a graph, or on a list of graphs whose mean score counts."""
+        self.try_all(graph, self.choices())
+        return self
 
     def choices(self) -> Iterable[dict[str, Any]]:
         """Return every combination."""
@@ -231,7 +231,12 @@ class RandomSearch(Search):
 
     def __init__(self, model: GDPNet, space: Space = SPACE, *, trials: int = 20, seed: int = 0) -> None:
         super().__init__(model)
-        self.space, self.trials, self.seed = space, trials, seed
+        self.space, self.trials, self.seed = _checked_options(space, "space"), trials, seed
+
+    def fit(self, graph: Any) -> RandomSearch:
+        """Try the random choices on a graph, or on a list of graphs whose mean score counts."""
+        self.try_all(graph, self.choices())
+        return self
 
     def choices(self) -> Iterable[dict[str, Any]]:
         """Return the random choices; fewer if the space has fewer."""
@@ -242,6 +247,18 @@ class RandomSearch(Search):
                 name: value.item() if isinstance(value, np.generic) else value
                 for name, value in drawn.items()
             }
+
+
+def _checked_options(given: Any, what: str) -> Any:
+    """Refuse what is no dictionary from settings to options."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"the {what} must be a dictionary from settings to options, found {type(given).__name__}"
+        )
+    for name, options in given.items():
+        if isinstance(options, str) or not (hasattr(options, "rvs") or isinstance(options, Iterable)):
+            raise ConfigError(f"the options of '{name}' must be a list or a range, found {options!r}")
+    return given
 
 
 def _frame(rows: list[dict[str, Any]]) -> Any:

@@ -27,7 +27,7 @@ def settings_search(
     seed: int = 0,
     storage: str | None = None,
     name: str = "gdpnet",
-) -> Search:
+) -> OptunaSearch | RandomSearch:
     """Return a search with Optuna if it is installed, else one at random; only Optuna can store its trials."""
     if has_optuna() or storage is not None:
         return OptunaSearch(model, space, trials=trials, seed=seed, storage=storage, name=name)

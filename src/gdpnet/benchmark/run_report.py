@@ -10,13 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from gdpnet._core.files import write_text
+from gdpnet._core.words import counted
 from gdpnet.benchmark.figures import save_figure, training_curves
 from gdpnet.benchmark.page import inlined, linked, page_of, table_lines
+from gdpnet.benchmark.score_tables import (
+    NESTED,
+    check_table,
+    confusion_table,
+    folds_sentence,
+    per_class_table,
+    unknown_sentence,
+)
 from gdpnet.config import Config, toml_text
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import SPLITS
 from gdpnet.errors import RunFolderError
 from gdpnet.training.checkpoint import RunFolder, open_run
+
+_WIDEST = 20
+"""Confusion matrices of more classes are left out."""
 
 _SENTENCES = {
     "training.png": "Training, epoch by epoch.",
@@ -92,19 +104,51 @@ def run_markdown(report: RunReport, pictures: Mapping[Path, str]) -> str:
     lines = [f"# Run {_cell(report.run.path.name)}", "", _about(report), ""]
     lines += ["## Graph", "", *_graph_lines(report)]
     if report.metrics:
-        rows = ((name.replace("_", " "), _number(value)) for name, value in report.metrics.items())
-        lines += ["## Scores", "", *_table(("score", "value"), rows)]
+        lines += ["## Scores", "", *_score_lines(report.metrics)]
     lines += ["## Figures", ""]
     for path, link in pictures.items():
         lines += [f"![{_SENTENCES[path.name]}]({link})", "", _SENTENCES[path.name], ""]
     return "\n".join([*lines, *_settings_lines(report.config)])
 
 
+def _score_lines(metrics: Mapping[str, Any]) -> list[str]:
+    """Return scores with their intervals, and those that are more than one number as tables and sentences."""
+    intervals = metrics.get("intervals") or {}
+    between = {name: f"{low:.4g} to {high:.4g}" for name, (low, high) in intervals.items()}
+    rows = [
+        (name.replace("_", " "), _number(value), between.get(name, ""))
+        for name, value in metrics.items()
+        if name not in NESTED
+    ]
+    lines = _table(("score", "value", "95 % interval"), rows)
+    for name, said in (("cross_validation", folds_sentence), ("unknown_classes", unknown_sentence)):
+        if found := metrics.get(name):
+            text = said(found)
+            lines += [f"{_cell(text[0].upper() + text[1:])}.", ""]
+    tables = (
+        ("Scores per class", "per_class", per_class_table),
+        ("Confusion: a row per true class, a column per predicted one", "confusion", confusion_table),
+        ("Check: simple methods on the same test nodes", "check", check_table),
+    )
+    for title, name, table in tables:
+        found = metrics.get(name)
+        if found and (name != "confusion" or len(found["classes"]) <= _WIDEST):
+            header, cells = table(found)
+            lines += [
+                f"### {title}",
+                "",
+                *_table(map(_cell, header), ([_number(one) for one in row] for row in cells)),
+            ]
+    check = metrics.get("check") or {}
+    return [*lines, *(f"- {_cell(sentence)}." for sentence in check.get("warnings", ())), ""]
+
+
 def _about(report: RunReport) -> str:
     about, training = report.about, report.config.training
+    epochs = counted(training.warmup + training.epochs, "epoch")
     state = "Finished" if report.metrics else "Not finished"
     return (
-        f"{state} after {len(report.history)} of at most {training.warmup + training.epochs} epochs. Task "
+        f"{state} after {len(report.history)} of at most {epochs}. Task "
         f"{report.config.task.kind}, graph {_cell(about.get('graph'))}, split {_cell(about.get('split', 'paper'))}, "
         f"seed {about['seed']}, version {about.get('version', 'unknown')}."
     )
@@ -115,7 +159,8 @@ def _graph_lines(report: RunReport) -> list[str]:
     graph = report.graph
     if graph is None:
         return [report.remark, ""]
-    size = f"{graph.num_nodes:,} nodes, {graph.num_edges:,} directed edges, {graph.num_features:,} features."
+    edges = counted(graph.num_edges, "directed edge")
+    size = f"{counted(graph.num_nodes, 'node')}, {edges}, {counted(graph.num_features, 'feature')}."
     parts = {"train": "training", "validation": "validation", "test": "test", "none": "no split"}
     codes = [SPLITS.index(part) for part in parts]
     names = [*enumerate(graph.class_names), (-1, "no label")]
@@ -147,6 +192,8 @@ def _table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str
 def _number(value: Any) -> str:
     if value is None:
         return "-"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_number(one)}" for name, one in value.items())
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

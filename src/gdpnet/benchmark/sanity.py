@@ -8,27 +8,35 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from gdpnet._core.words import counted
 from gdpnet.benchmark.baselines.methods import run_method
-from gdpnet.config import Config
+from gdpnet.config import METRICS, Config
 from gdpnet.data.features import to_numpy
 from gdpnet.data.graph import Graph, with_features
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.estimator import GDPNet
-from gdpnet.inference.classification_metrics import f1_scores
+from gdpnet.inference.classification_metrics import MEASURES, f1_scores
 from gdpnet.inference.predictor import Predictor
 from gdpnet.training.data import split_for_training
 
 WIDEST_TREES = 512
 """Boosted trees are left out for more features than this, and for sparse ones."""
 
+_SUSPECTED = (
+    "training label is suspected to be wrong: look at it first",
+    "training labels are suspected to be wrong: look at them first",
+)
 _NEARLY = 0.02
 _SURELY_BEHIND = 0.01
 _LEAST_VARIANCE = 0.01
+_INTERVAL = 3.92
+"""Standard errors in the width of a 95 % interval."""
 
 Scores = Float[np.ndarray, "nodes classes"]
+"""Class probabilities."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,8 @@ class Row:
     macro_f1: float | None
     seconds: float
     remark: str = ""
+    score: float | None = None
+    """The score that the model was chosen by, if it is no F1."""
 
 
 def check_model(
@@ -53,6 +63,7 @@ def check_model(
     nodes = graph.nodes_in(split)
     nodes = nodes[graph.labels[nodes] != UNKNOWN]
     truth = graph.labels[nodes].numpy()
+    metric = model.config_.training.metric
     for name, fit in _methods(model, graph):
         begun = time.perf_counter()
         if begun - start > budget * fit_seconds:
@@ -63,8 +74,19 @@ def check_model(
         if found is None:
             rows.append(Row(name, None, None, 0.0, "left out: too many features"))
         else:
-            rows.append(Row(name, *f1_scores(found[nodes.numpy()], truth), spent))
-    return [*rows, Row("GDPNet", *f1_scores(predictor.probabilities(nodes), truth), fit_seconds)]
+            rows.append(_row(name, found[nodes.numpy()], truth, spent, metric))
+    return [*rows, _row("GDPNet", predictor.probabilities(nodes), truth, fit_seconds, metric)]
+
+
+def _row(
+    name: str, probabilities: Scores, truth: Int[np.ndarray, "nodes"], seconds: float, metric: str
+) -> Row:
+    """Score a method, also by the metric of the model if it is no F1."""
+    score = None
+    if metric not in ("micro_f1", "macro_f1"):
+        found = float(MEASURES[metric](probabilities, truth, np.ones((1, len(truth))))[0])
+        score = None if np.isnan(found) else found
+    return Row(name, *f1_scores(probabilities, truth), seconds, score=score)
 
 
 def _methods(model: GDPNet, graph: Graph) -> Iterator[tuple[str, Callable[[], Scores | None]]]:
@@ -82,11 +104,11 @@ def _training_nodes(graph: Graph, seed: int) -> np.ndarray:
 
 def _majority(graph: Graph, seed: int) -> Scores:
     counts = np.bincount(graph.labels.numpy()[_training_nodes(graph, seed)], minlength=graph.num_classes)
-    return np.tile(counts == counts.max(), (graph.num_nodes, 1)).astype(np.float64)
+    return np.tile(counts / counts.sum(), (graph.num_nodes, 1))
 
 
 def _baseline(name: str, model: GDPNet, graph: Graph) -> Scores:
-    return run_method(name, graph, model.seed, model.device_).logits.cpu().numpy()
+    return run_method(name, graph, model.seed, model.device_).logits.softmax(dim=1).cpu().numpy()
 
 
 def _trees(graph: Graph, seed: int) -> Scores | None:
@@ -111,21 +133,13 @@ def _without_selection(model: GDPNet, graph: Graph) -> Scores:
     return found.predict_proba(graph)
 
 
-def verdict(rows: list[Row], metrics: dict[str, Any]) -> list[str]:
-    """Return a sentence for each reason not to trust the model, or its cleaned graph, as it is."""
-    *others, own = rows
-    said = []
-    scored = [row for row in others if row.macro_f1 is not None]
-    best = max(scored, key=lambda row: row.macro_f1 or 0.0, default=None)
-    assert own.macro_f1 is not None
-    if best is not None and best.macro_f1 is not None and best.macro_f1 > own.macro_f1:
-        gap = 100 * (best.macro_f1 - own.macro_f1)
-        spread = np.sqrt(
-            max(own.macro_f1 * (1.0 - own.macro_f1), _LEAST_VARIANCE) / metrics.get("nodes", np.inf)
-        )
-        much = best.macro_f1 - own.macro_f1 > max(_SURELY_BEHIND, 2.0 * spread)
-        ending = "use that, or see the settings" if much else "the difference may be chance"
-        said.append(f"GDPNet is not ahead: {best.method} has {gap:.1f} points more macro-F1; {ending}")
+def verdict(rows: list[Row], metrics: dict[str, Any], metric: str = "micro_f1") -> list[str]:
+    """Return a sentence for each reason not to trust the model, or its cleaned graph, as it is.
+
+    Methods are compared by macro-F1, or by the metric that the model was chosen by if that is no F1.
+    """
+    behind = _behind(rows, metrics, metric)
+    said = [] if behind is None else [behind]
     kept = metrics.get("kept_share")
     if kept is not None and kept < _NEARLY:
         said.append(
@@ -134,5 +148,33 @@ def verdict(rows: list[Row], metrics: dict[str, Any]) -> list[str]:
     if kept is not None and kept > 1.0 - _NEARLY:
         said.append(f"cleaning removes nearly nothing ({kept:.1%} of the edges stay)")
     if suspected := metrics.get("suspected_labels"):
-        said.append(f"{suspected:,} training labels are suspected to be wrong: look at them first")
+        said.append(counted(suspected, *_SUSPECTED))
     return said
+
+
+def _behind(rows: list[Row], metrics: dict[str, Any], metric: str) -> str | None:
+    """Return a sentence that names the best method if it is ahead of the model, which is the last row."""
+    *others, own = rows
+    by_metric = own.score is not None
+    judge = metric if by_metric else "macro_f1"
+    sign = -1.0 if judge == "log_loss" else 1.0
+    found = [(row.method, row.score if by_metric else row.macro_f1) for row in others]
+    scored = [(name, sign * value) for name, value in found if value is not None]
+    mine = own.score if by_metric else own.macro_f1
+    assert mine is not None
+    name, best = max(scored, key=lambda one: one[1], default=("", -np.inf))
+    gap = best - sign * mine
+    if gap <= 0:
+        return None
+    much = gap > max(_SURELY_BEHIND, 2.0 * _spread(mine, judge, metrics))
+    ending = "use that, or see the settings" if much else "the difference may be chance"
+    more = f"{gap:.3f} less" if judge == "log_loss" else f"{100 * gap:.1f} points more"
+    return f"GDPNet is not ahead: {name} has {more} {METRICS[judge]}; {ending}"
+
+
+def _spread(value: float, judge: str, metrics: dict[str, Any]) -> float:
+    """Return about one standard error of a score: from its bootstrap interval, or as that of a share."""
+    if judge != "macro_f1":
+        low, high = metrics.get("intervals", {}).get(judge, (0.0, 0.0))
+        return float(high - low) / _INTERVAL
+    return float(np.sqrt(max(value * (1.0 - value), _LEAST_VARIANCE) / metrics.get("nodes", np.inf)))

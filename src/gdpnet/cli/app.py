@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from gdpnet._core.version import __version__
+from gdpnet._core.words import counted
 from gdpnet.cli import compare, data, paper, predict, settings, train, tune
 from gdpnet.cli.options import COMPUTING, GraphSource, Json, Quiet
 from gdpnet.cli.output import print_json, results_to, set_quiet
@@ -90,8 +91,8 @@ def _with_shared_options(command: Callable[..., Any]) -> Callable[..., None]:
         print_json(wanted, record)
         if failures := record.get("failures"):
             raise WorkError(
-                f"{len(failures):,} of {record['trials']:,} trials failed, the first because: {failures[0]}; the "
-                "same command tries them again"
+                f"{len(failures):,} of {counted(record['trials'], 'trial')} failed, the first because: {failures[0]};"
+                " the same command tries them again"
             )
 
     keyword_only = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in options]

@@ -84,6 +84,7 @@ def noise(
     ],
     split: opt.SplitName = "paper",
     source: opt.GraphSource,
+    task: opt.TaskOption = None,
     out: opt.NewFolder,
     seed: opt.Seed = 0,
     device: opt.DeviceName = "auto",
@@ -94,7 +95,7 @@ def noise(
     """
     from gdpnet._core.files import check_new
     from gdpnet.benchmark.cases import noises_on
-    from gdpnet.cli.runs import open_named
+    from gdpnet.cli.runs import open_for
     from gdpnet.data.noise.folder import count_changes, write_noisy
     from gdpnet.data.noise.registry import check_rate, corrupt_all
 
@@ -103,7 +104,7 @@ def noise(
     for kind, rate in steps:
         check_rate(kind, rate)
     check_new(out)
-    loaded = open_named(graph, source, split, seed)
+    loaded = open_for(task, graph, source, split, seed)
     print_graph(graph, loaded)
     noisy = corrupt_all(loaded, steps, seed, noises)
     about = {"graph": graph, "seed": seed, "kinds": [{"kind": kind, "rate": rate} for kind, rate in steps]}
@@ -147,6 +148,7 @@ def store(
     *,
     split: opt.SplitName = "paper",
     source: opt.GraphSource,
+    task: opt.TaskOption = None,
     out: opt.NewFolder,
     seed: opt.Seed = 0,
 ) -> dict[str, Any]:
@@ -155,11 +157,11 @@ def store(
     Every command takes a store as a graph, so graphs may be larger than memory.
     """
     from gdpnet._core.files import check_new
-    from gdpnet.cli.runs import open_named
+    from gdpnet.cli.runs import open_for
     from gdpnet.data.io.store import write_store
 
     check_new(out)
-    loaded = open_named(graph, source, split, seed)
+    loaded = open_for(task, graph, source, split, seed)
     print_graph(graph, loaded)
     write_store(loaded, out)
     print(f"store: {out}")

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gdpnet._core.words import counted
+from gdpnet.benchmark.score_tables import (
+    NESTED,
+    check_table,
+    folds_sentence,
+    per_class_table,
+    unknown_sentence,
+)
 from gdpnet.cli.output import note, print_table, text_of
 
 if TYPE_CHECKING:
+    from gdpnet.config import Config
     from gdpnet.data.graph import Graph
 
 MOST_CLASSES = 20
 """Tables of classes are cut after this many rows."""
-
-_NESTED = ("intervals", "per_class", "confusion", "unknown_classes", "check", "cross_validation")
 
 
 def print_classes(graph: Graph) -> None:
@@ -29,11 +36,19 @@ def print_classes(graph: Graph) -> None:
         note(f"  warning: {sentence}")
 
 
+def say_stopped(epoch: int, settings: Config) -> None:
+    """Note that training ended early."""
+    note(
+        f"note: training stopped after epoch {epoch}: validation had not improved for "
+        f"{counted(settings.training.patience, 'epoch')} (training.patience)"
+    )
+
+
 def print_metrics(metrics: dict[str, Any]) -> None:
     """Print one line per score, with its interval if it has one, and a table of scores per class."""
     intervals = metrics.get("intervals", {})
     for name, value in metrics.items():
-        if name in _NESTED:
+        if name in NESTED:
             continue
         nested = value.items() if isinstance(value, dict) else ()
         shown = ", ".join(f"{key} {text_of(one)}" for key, one in nested) or text_of(value)
@@ -41,41 +56,23 @@ def print_metrics(metrics: dict[str, Any]) -> None:
         between = f" (95 % interval {low_high[0]:.3f} to {low_high[1]:.3f})" if low_high else ""
         print(f"  {name.replace('_', ' ')}: {shown}{between}")
     if folds := metrics.get("cross_validation"):
-        _print_folds(folds)
+        print(f"  {folds_sentence(folds)}")
     if unknown := metrics.get("unknown_classes"):
-        names = ", ".join(f"'{name}' ({count:,})" for name, count in list(unknown.items())[:5])
-        print(f"  warning: classes that the model does not know count as wrong: {names}")
+        print(f"  warning: {unknown_sentence(unknown)}")
     if per_class := metrics.get("per_class"):
         _print_per_class(per_class)
     if check := metrics.get("check"):
         _print_check(check)
 
 
-def _print_folds(folds: dict[str, Any]) -> None:
-    """Print scores over the folds of a cross-validation, which are surer than those of a few test nodes."""
-    scores = {name: value for name, value in folds.items() if isinstance(value, list)}
-    text = ", ".join(
-        f"{name.replace('_', ' ')} {mean:.3f} ± {spread:.3f}" for name, (mean, spread) in scores.items()
-    )
-    print(f"  cross-validated over {folds['folds']} folds, {folds['nodes']:,} labelled nodes: {text}")
-
-
 def _print_per_class(per_class: dict[str, dict[str, Any]]) -> None:
-    names = ("nodes", "predicted", "precision", "recall", "f1", "average_precision")
-    rows = [(name, *(scores[one] for one in names)) for name, scores in per_class.items()]
-    header = ("class", *(name.replace("_", " ") for name in names))
+    header, rows = per_class_table(per_class)
     print_table("scores per class", header, rows[:MOST_CLASSES])
 
 
 def _print_check(check: dict[str, Any]) -> None:
     """Print simple methods beside the model, and what to be careful about."""
-    names = ("method", "micro_f1", "macro_f1", "seconds")
-    rows = [
-        (*(one[name] for name in names[:3]), one["remark"] or f"{one['seconds']:.1f}")
-        for one in check["methods"]
-    ]
-    print_table(
-        "check: simple methods on the same test nodes", [name.replace("_", " ") for name in names], rows
-    )
+    header, rows = check_table(check)
+    print_table("check: simple methods on the same test nodes", header, rows)
     for sentence in check["warnings"]:
         print(f"  warning: {sentence}")

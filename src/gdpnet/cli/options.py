@@ -357,7 +357,8 @@ class GraphSource:
             role: tuple(name) if isinstance(name, list) else name for role, name in record["columns"].items()
         }
         if not same_graph:
-            return replace(self, directed=directed, weights=weights, columns=self.columns or columns)
+            inherited = columns | {"or_usual": True} if columns else columns
+            return replace(self, directed=directed, weights=weights, columns=self.columns or inherited)
         known_dir = None if record["data_dir"] is None else Path(record["data_dir"])
         drop = record.get("drop_unknown") if self.drop_unknown is None else self.drop_unknown
         known = self.columns or columns

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gdpnet._core.files import plain
-from gdpnet.config import METRICS
+from gdpnet._core.words import counted
+from gdpnet.config import METRICS, Config
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,12 +106,16 @@ def print_json(wanted: bool, record: dict[str, Any]) -> None:
         print(json.dumps(plain(record), allow_nan=False), flush=True)
 
 
-def print_graph(name: str, graph: Graph) -> None:
-    """Note the size of a graph, how it was read, and what becomes of its columns."""
-    wanted = f"{graph.num_classes} classes" if graph.targets is None else "numbers to predict"
+def print_graph(name: str, graph: Graph, settings: Config | None = None) -> None:
+    """Note the size of a graph, how it was read, and what becomes of its columns, with the settings of a model."""
+    if settings is not None:
+        from gdpnet.data.splits import with_encoding
+
+        graph = with_encoding(graph, settings.features)
+    wanted = counted(graph.num_classes, "class", "classes") if graph.targets is None else "numbers to predict"
     note(
-        f"{name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} directed edges, {graph.num_features:,} features, "
-        f"{wanted}; training {graph.nodes_in('train').numel():,}, "
+        f"{name}: {counted(graph.num_nodes, 'node')}, {counted(graph.num_edges, 'directed edge')}, "
+        f"{counted(graph.num_features, 'feature')}, {wanted}; training {graph.nodes_in('train').numel():,}, "
         f"validation {graph.nodes_in('validation').numel():,}, test {graph.nodes_in('test').numel():,}"
     )
     for one in graph.notes:

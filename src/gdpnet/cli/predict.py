@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from gdpnet._core.words import counted
 from gdpnet.cli import options as opt
 from gdpnet.cli.describe import print_metrics
 from gdpnet.cli.output import ShardProgress, print_graph
@@ -97,7 +98,7 @@ def predict(
     about = {"run": str(run), "graph": name, "out": str(out)}
     if pairs is not None or model.config_.task.kind == "links":
         count = _write_pairs(model, loaded, pairs, out)
-        print(f"{count:,} pairs written to {out}")
+        print(f"{counted(count, 'pair')} written to {out}")
         return about | {"pairs": count}
     asked = node_numbers(loaded, nodes, nodes_from)
     predictor = model.predictor(loaded)
@@ -110,7 +111,7 @@ def predict(
         probability = predictor.probabilities(asked)
         table |= {f"p_{label}": column for label, column in zip(model.classes_, probability.T, strict=True)}
     count = _write_nodes(loaded, asked, table, out)
-    print(f"{count:,} predictions written to {out}")
+    print(f"{counted(count, 'prediction')} written to {out}")
     return about | {"nodes": count}
 
 
@@ -150,7 +151,7 @@ def embed(
             loaded, asked, {f"h{place}": column for place, column in enumerate(values.T)}, out
         )
         written = {"nodes": count}
-    print(f"{count:,} embeddings of width {width} written to {out}")
+    print(f"{counted(count, 'embedding')} of width {width} written to {out}")
     return about | written
 
 
@@ -263,7 +264,7 @@ def _write_edges(
     )
     write_table(table, out)
     kept = int(cleaned.kept.sum())
-    print(f"{kept:,} of {graph.num_edges:,} directed edges kept; {len(table):,} written to {out}")
+    print(f"{kept:,} of {counted(graph.num_edges, 'directed edge')} kept; {len(table):,} written to {out}")
     print(cleaned.reason)
     return {"threshold": cleaned.threshold, "reason": cleaned.reason}, describe_cleaning(graph, cleaned)
 

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from gdpnet._core.words import counted
 from gdpnet.cli.options import GraphSource
 from gdpnet.cli.output import note
 from gdpnet.config import Config, toml_text
@@ -23,6 +24,7 @@ from gdpnet.data.datasets.known import DATASETS
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import Columns
 from gdpnet.data.io.open import open_graph
+from gdpnet.data.labels import check_classes
 from gdpnet.data.splits import ALL_TEST
 from gdpnet.data.validation import SPLITS, id_text
 from gdpnet.errors import ConfigError, GDPNetError
@@ -44,6 +46,14 @@ def open_named(graph: str, source: GraphSource, split: str, seed: int, task: str
         seed=seed,
         task=task,
     )
+
+
+def open_for(task: str | None, graph: str, source: GraphSource, split: str, seed: int) -> Graph:
+    """Open a graph for a task, classification by default; refuse numbers as classes, as training does."""
+    opened = open_named(graph, source, split, seed, task)
+    if task in (None, "classification") and opened.targets is None:
+        check_classes(opened)
+    return opened
 
 
 def open_as_trained(graph: str, source: GraphSource, about: Mapping[str, Any], task: str) -> Graph:
@@ -192,7 +202,7 @@ def part_to_score(graph: Graph, part: Graph, settings: Config, seed: int) -> Gra
         return graph
     train, validation = (part.nodes_in(name).numel() for name in ("train", "validation"))
     note(
-        f"  note: training uses a sampled part of {part.num_nodes:,} nodes, with {train:,} training and "
-        f"{validation:,} validation nodes (training.max_nodes)"
+        f"  note: training uses a sampled part of {counted(part.num_nodes, 'node')}, with {train:,} training and "
+        f"{counted(validation, 'validation node')} (training.max_nodes)"
     )
     return part_for_scoring(graph, settings.training.max_nodes, settings.training.part_fan_out, seed)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import torch
 
 from gdpnet._core.files import write_json
+from gdpnet._core.words import counted
 from gdpnet.cli.output import note
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
@@ -20,6 +21,10 @@ from gdpnet.estimator import GDPNet
 from gdpnet.inference.predictor import Predictor
 from gdpnet.training.checkpoint import RunFolder
 
+_SUSPECTED = (
+    "training label is suspected to be wrong and was not",
+    "training labels are suspected to be wrong and were not",
+)
 _SCORES = ("micro_f1", "macro_f1", "average_precision", "roc_auc")
 
 
@@ -81,7 +86,9 @@ def _check(
     from gdpnet.benchmark.sanity import check_model, verdict
 
     rows = check_model(model, predictor, "test", fit_seconds)
-    return {"methods": [asdict(row) for row in rows], "warnings": verdict(rows, metrics)}
+    metric = model.config_.training.metric
+    said = verdict(rows, metrics, metric)
+    return {"metric": metric, "methods": [asdict(row) for row in rows], "warnings": said}
 
 
 def _write_split(graph: Graph, run: RunFolder) -> None:
@@ -108,7 +115,7 @@ def _report_suspected(model: GDPNet, run: RunFolder) -> dict[str, int]:
     write_table(table, run.suspected)
     count = len(model.suspected_labels_)
     note(
-        f"note: {count:,} training labels are suspected to be wrong and were not used after the warm-up, see "
+        f"note: {counted(count, *_SUSPECTED)} used after the warm-up, see "
         f"{run.suspected} (training.label_error_gap)"
     )
     return {"suspected_labels": count}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from gdpnet.cli import options as opt
-from gdpnet.cli.describe import print_classes, print_metrics
+from gdpnet.cli.describe import print_classes, print_metrics, say_stopped
 from gdpnet.cli.output import EpochProgress, note, print_graph, print_table
 from gdpnet.config import Config
 from gdpnet.errors import ConfigError, RunFolderError
@@ -132,17 +132,14 @@ def train(
         run = create_run(
             out, settings, absolute_name(graph), loaded, seed, split or "paper", source.to_record()
         )
-    print_graph(graph, loaded)
+    print_graph(graph, loaded, settings)
     print_classes(loaded)
     scored = part_to_score(loaded, part, settings, seed)
     total, start = settings.training.warmup + settings.training.epochs, time.perf_counter()
     with EpochProgress(total) as progress:
         model.fit(part, callbacks=[Checkpoint(run), progress])
     if len(model.history_) < total:
-        note(
-            f"note: training stopped after epoch {len(model.history_)}: validation had not improved for "
-            f"{settings.training.patience} epochs (training.patience)"
-        )
+        say_stopped(len(model.history_), settings)
     seconds = time.perf_counter() - start
     folds = cross_validated(loaded, settings, seed, device) if check and has_few_labels(loaded) else {}
     metrics = save_run(model, scored, run, seconds if check else None, folds)

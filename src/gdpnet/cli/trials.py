@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gdpnet._core.words import counted
 from gdpnet.cli.options import GraphSource
 from gdpnet.cli.output import TrialProgress, note
 from gdpnet.config import Config
@@ -88,21 +89,22 @@ def say_left_alone(path: Path, contents: dict[str, str | None]) -> None:
     records = read_records(path)
     if other := len(records) - len(of_content(records, contents)):
         note(
-            f"note: {other:,} records in {path} are of another content of the same graph (other edges, features, "
-            "labels or split); they are left alone and not reported"
+            f"note: {path} has {counted(other, 'record')} of another content of the same graph (other edges, "
+            "features, labels or split), left alone and not reported"
         )
 
 
 def refuse_untrainable(cases: Iterable[tuple[Setting, ...]], device: str, *, scored: bool = False) -> None:
     """Refuse a missing device, and a graph that no method can be trained or ``scored`` on, before anything runs."""
     from gdpnet._core.device import pick_device
-    from gdpnet.benchmark.cases import open_case
+    from gdpnet.benchmark.cases import check_comparable, open_case
     from gdpnet.benchmark.evaluation import scored_nodes
     from gdpnet.training.data import cut_for_training
 
     pick_device(device)
     for setting, *_ in cases:
         graph = open_case(setting)
+        check_comparable(graph)
         cut_for_training(graph, setting.seed)
         if scored:
             scored_nodes(graph)

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from gdpnet._core.words import counted
 from gdpnet.cli import options as opt
 from gdpnet.cli.compare import Methods, Noise, Rates, methods_of, rates_of
 from gdpnet.cli.output import TrialProgress, note, print_table
@@ -128,7 +129,8 @@ def _tune_gdpnet(
     study = f"gdpnet on {name}, {settings[0].noise} {' '.join(str(one.rate) for one in settings)}"
     search = settings_search(model, trials=trials, seed=settings[0].seed, storage=storage, name=study)
     note(
-        f"{trials} choices of settings, {'by Optuna' if has_optuna() else 'at random'}, scored on validation nodes"
+        f"{counted(trials, 'choice')} of settings, {'by Optuna' if has_optuna() else 'at random'}, scored on "
+        "validation nodes"
     )
     search.fit([noisy_graph(one, device) for one in settings])
     best = config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,12 +14,17 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows, find_in_rows, offsets_of, owners_of, ranges
+from gdpnet.config import FeaturesSettings
 from gdpnet.data import validation
 from gdpnet.data.features import Features, SparseRows, take_rows
 from gdpnet.data.summary import summary_of
+from gdpnet.data.tables.encoding import DEFAULTS
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN, id_text
 from gdpnet.errors import GraphError
+
+_DECIMALS = re.compile(r"(-?\d+)\.0+")
+"""Whole numbers as files and frames with missing values write them."""
 
 _EDGES = 1 << 20
 """Edges that are searched at a time, which bounds the memory."""
@@ -60,6 +66,8 @@ class Graph:
     edge_features: Float[Tensor, "edges columns"] | None = None
     """One row per edge: numbers, and types as columns of zeros and ones; see `gdpnet.data.edge_features`."""
     edge_feature_names: tuple[str, ...] | None = None
+    encoding_settings: FeaturesSettings = DEFAULTS
+    """How columns are encoded when they are fitted to training nodes; a model that is trained sets its own."""
 
     @property
     def labelled(self) -> Bool[Tensor, "nodes"]:
@@ -192,8 +200,11 @@ class Graph:
         return int(self.numbers_of([node_id])[0])
 
     def numbers_of(self, node_ids: Sequence[Any]) -> Int[Tensor, "wanted"]:
-        """Return the numbers of nodes by their ids, in the order given."""
+        """Return the numbers of nodes by their ids, in the order given; 3.0 is 3 if no node is called 3.0."""
         known, wanted = id_text(self.node_ids), [str(node_id) for node_id in node_ids]
+        if any(_DECIMALS.fullmatch(name) for name in wanted):
+            names = set(known.tolist())
+            wanted = [name if name in names else _DECIMALS.sub(r"\1", name) for name in wanted]
         order = np.argsort(known)
         place = np.searchsorted(known, wanted, sorter=order) if wanted else np.zeros(0, dtype=np.int64)
         number = order[place.clip(max=order.size - 1)]
@@ -248,6 +259,15 @@ class Graph:
         codes = validation.checked_split(split, nodes)
         return cls(
             row_ptr, neighbour, rows, label, codes, ids, names, truth=truth, notes=notes, targets=numbers
+        )
+
+
+def check_graph(graph: Any) -> None:
+    """Refuse what is no graph."""
+    if not isinstance(graph, Graph):
+        raise GraphError(
+            f"the graph must be a gdpnet Graph, found {type(graph).__name__}: read_graph, from_pandas, from_pyg and "
+            "from_networkx make one"
         )
 
 

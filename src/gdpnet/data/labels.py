@@ -43,10 +43,13 @@ def label_warnings(graph: Graph) -> list[str]:
     said = [f"the class '{name}' may be '{other}' in another spelling" for name, other in typos]
     tiny = [name for name, count in zip(graph.class_names, counts, strict=True) if 0 < count < _TINY]
     if tiny:
-        names = ", ".join(f"'{name}'" for name in tiny[:5]) + (
-            f" and {len(tiny) - 5} more" if len(tiny) > 5 else ""
+        said.append(
+            f"fewer than {_TINY} nodes have the class {_listed(tiny)}: it can hardly be learned or scored"
         )
-        said.append(f"fewer than {_TINY} nodes have the class {names}: it can hardly be learned or scored")
+    rows = class_counts(graph)
+    unsure = [name for name, _, _, test, _ in rows if 0 < test < _TINY and name not in tiny]
+    if unsure:
+        said.append(f"fewer than {_TINY} test nodes have the class {_listed(unsure)}: its scores say little")
     if looks_like_quantity(graph):
         said.append(
             f"labels are {len(graph.class_names):,} different numbers, which looks like a quantity: "
@@ -55,24 +58,33 @@ def label_warnings(graph: Graph) -> list[str]:
     return said
 
 
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(f"'{name}'" for name in names[:5]) + more
+
+
 def check_classes(graph: Graph) -> None:
     """Refuse class names that are fractions, or many whole numbers of which most occur once."""
-    numbers = class_numbers(graph)
+    if found := quantity_found(graph):
+        raise GraphError(
+            f"{found}: use --task regression (GDPNet(task='regression') in Python) to predict numbers, or give "
+            "classes names"
+        )
+
+
+def quantity_found(graph: Graph) -> str:
+    """Return what says that labels are no classes but numbers; nothing if they may be classes."""
     if graph.targets is not None:
-        found = "the graph has numbers to predict"
-    elif numbers is None:
-        return
-    elif (numbers != np.round(numbers)).any():
+        return "the graph has numbers to predict"
+    numbers = class_numbers(graph)
+    if numbers is None:
+        return ""
+    if (numbers != np.round(numbers)).any():
         fraction = graph.class_names[int((numbers != np.round(numbers)).argmax())]
-        found = f"labels are fractions such as {fraction}"
-    elif len(numbers) > _MANY_CLASSES and len(numbers) > int(graph.labelled.sum()) / 2:
-        found = f"labels are {len(numbers):,} different numbers, of which most occur once"
-    else:
-        return
-    raise GraphError(
-        f"{found}: use --task regression (GDPNet(task='regression') in Python) to predict numbers, or give "
-        "classes names"
-    )
+        return f"labels are fractions such as {fraction}"
+    if len(numbers) > _MANY_CLASSES and len(numbers) > int(graph.labelled.sum()) / 2:
+        return f"labels are {len(numbers):,} different numbers, of which most occur once"
+    return ""
 
 
 def class_numbers(graph: Graph) -> np.ndarray | None:

@@ -23,18 +23,63 @@ def node_numbers(graph: Graph, nodes: Any = None) -> Int[Tensor, "*asked"]:
     - Whole numbers, one or a list, are ids if the ids of the graph are whole numbers, and node numbers otherwise.
     - Tensors and numpy arrays of whole numbers are node numbers. An array whose values are at the same time ids of
       other nodes is refused.
-    - Tensors and arrays of true and false have one value per node.
+    - Tensors, arrays, lists and pandas columns of true and false have one value per node.
     """
     if nodes is None:
         return torch.arange(graph.num_nodes)
     if isinstance(nodes, Tensor):
         return _masked_or_checked(graph, nodes.cpu())
+    nodes = _mask_array(nodes)
     if isinstance(nodes, np.ndarray) and nodes.dtype.kind in "biu":
         numbers = _masked_or_checked(graph, torch.from_numpy(np.array(nodes)))
         if nodes.dtype.kind != "b":
             _refuse_ambiguous(graph, nodes)
         return numbers
     return _by_word(graph, nodes)
+
+
+def _mask_array(nodes: Any) -> Any:
+    """Return a list or a pandas column of true and false as an array; anything else as it is."""
+    if isinstance(nodes, list | tuple):
+        return np.array(nodes) if nodes and all(isinstance(node, bool) for node in nodes) else nodes
+    is_column = hasattr(nodes, "to_numpy") and str(getattr(nodes, "dtype", "")) in ("bool", "boolean")
+    return nodes.to_numpy(dtype=bool) if is_column else nodes
+
+
+def pair_numbers(graph: Graph, pairs: Any) -> Int[Tensor, "2 pairs"]:
+    """Return the numbers of pairs of nodes, as two rows.
+
+    Tuples are pairs: one, or a list of them. Other lists, arrays and tensors have two rows, sources and targets, or
+    one row per pair; two by two values are two rows. A frame has one row per pair.
+    """
+    if hasattr(pairs, "to_numpy") and getattr(pairs, "ndim", 0) == 2:
+        pairs = [tuple(row) for row in pairs.to_numpy().tolist()]
+    if not hasattr(pairs, "shape"):
+        pairs = list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, str | tuple) else pairs
+        pairs = [pairs] if _is_pair(pairs) else pairs
+        if isinstance(pairs, list) and pairs and all(_is_pair(one) for one in pairs):
+            pairs = [[one[0] for one in pairs], [one[1] for one in pairs]]
+    shape = tuple(pairs.shape) if hasattr(pairs, "shape") else _shape_of(pairs)
+    if len(shape) != 2 or 2 not in shape:
+        raise GraphError(
+            "pairs must be two rows of nodes, one row per pair, or a list of tuples of two nodes, found shape "
+            f"{shape}"
+        )
+    numbers = node_numbers(graph, pairs if hasattr(pairs, "shape") else [list(row) for row in pairs])
+    return numbers if shape[0] == 2 else numbers.T.contiguous()
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and not any(np.ndim(one) for one in value)
+
+
+def _shape_of(rows: Any) -> tuple[int, ...]:
+    """Return the shape of nested lists, without a second number if their lengths differ."""
+    if not isinstance(rows, list | tuple):
+        return ()
+    lengths = {len(row) if isinstance(row, list | tuple) else -1 for row in rows}
+    width = lengths.pop() if len(lengths) == 1 else -1
+    return (len(rows),) if width < 0 else (len(rows), width)
 
 
 def has_whole_number_ids(graph: Graph) -> bool:

@@ -13,15 +13,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from gdpnet._core.words import counted
 from gdpnet.config import Config
 from gdpnet.data.edge_features import column_of_feature, is_binary, without_edge_features
-from gdpnet.data.features import Features, SparseRows
+from gdpnet.data.features import Features, SparseRows, to_numpy
 from gdpnet.data.graph import Graph, with_features
 from gdpnet.data.structural_features import WIDTH, structural_rows
-from gdpnet.data.tables.encoding import Encoding, middle_and_spread, squashed
+from gdpnet.data.tables.decoding import decoded
+from gdpnet.data.tables.encoding import DEFAULTS, Encoding, middle_and_spread, squashed
 from gdpnet.data.tables.node_table import NodeTable, array_columns, places
 from gdpnet.data.validation import id_text
 from gdpnet.errors import GraphError, nearest
+
+_BOUND_BEFORE = 3.0
+"""The bound of numbers of edges in model files that do not name it."""
 
 OWN, ONE_HOT, STRUCTURAL = "own", "one-hot", "structural"
 """Kinds of feature columns."""
@@ -36,14 +41,26 @@ def as_read(graph: Graph, config: Config) -> Graph:
 def encoded_as(graph: Graph, encoding: Encoding | None) -> Graph:
     """Return a graph with the features that an encoding makes of its table; columns are found by name.
 
-    Features that came as an array are its columns, if every column of the encoding becomes one feature.
+    Features that came as an array are its columns, if every column of the encoding becomes one feature. Features
+    that another encoding made, and whose columns are not at hand, are turned back first.
     """
     table = graph.table
+    if table is not None and table.columns is None and table.encoding != encoding:
+        return _encoded_again(graph, table.encoding, encoding)
     if encoding is not None and encoding.scaled and table is None and encoding.is_one_to_one:
         return _array_encoded(graph, encoding)
     if encoding is None or table is None or table.columns is None or table.encoding == encoding:
         return graph
     return graph.with_table(NodeTable(encoding, table.columns, table.kinds))
+
+
+def _encoded_again(graph: Graph, own: Encoding, encoding: Encoding | None) -> Graph:
+    """Return a graph, whose features ``own`` made, with those of another encoding, or with its numbers if None."""
+    if own.feature_names != graph.feature_names or (encoding is None and not own.scaled):
+        return graph
+    columns = decoded(own, to_numpy(graph.features))
+    encoding = Encoding.unchanged(columns.column_names) if encoding is None else encoding
+    return graph.with_table(NodeTable(encoding, columns))
 
 
 def _array_encoded(graph: Graph, encoding: Encoding) -> Graph:
@@ -99,7 +116,7 @@ class Columns:
             return _in_order(graph, names, self.names)
         elif not same_width:
             raise GraphError(
-                f"the model was trained on {self.width} features, this graph has {graph.num_features}"
+                f"the model was trained on {counted(self.width, 'feature')}, this graph has {graph.num_features}"
             )
         return graph
 
@@ -139,7 +156,7 @@ def _checksum_of_ids(graph: Graph) -> str:
 class EdgeColumns:
     """The edge features that a model reads, found by name, and how numbers are scaled.
 
-    A number x becomes z = (x - centre) / scale and then z / sqrt(1 + (z / 3)^2); types stay zero or one.
+    A number x becomes z = (x - centre) / scale and then z / sqrt(1 + (z / bound)^2); types stay zero or one.
     """
 
     names: tuple[str, ...] | None
@@ -147,6 +164,7 @@ class EdgeColumns:
     binary: tuple[bool, ...]
     centre: tuple[float, ...]
     scale: tuple[float, ...]
+    bound: float = DEFAULTS.edge_bound
 
     @classmethod
     def of(cls, graph: Graph) -> EdgeColumns | None:
@@ -160,7 +178,7 @@ class EdgeColumns:
             for one, column in zip(binary, rows.T, strict=True)
         ]
         centre, scale = zip(*found, strict=True)
-        return cls(graph.edge_feature_names, binary, centre, scale)
+        return cls(graph.edge_feature_names, binary, centre, scale, graph.encoding_settings.edge_bound)
 
     @property
     def width(self) -> int:
@@ -182,7 +200,7 @@ class EdgeColumns:
         if self.names is None or found is None:
             if graph.edge_features.shape[1] != self.width:
                 raise GraphError(
-                    f"the model was trained with {self.width} edge features, this graph has "
+                    f"the model was trained with {counted(self.width, 'edge feature')}, this graph has "
                     f"{graph.edge_features.shape[1]}"
                 )
             return
@@ -207,7 +225,8 @@ class EdgeColumns:
         for place, picked in enumerate(self._places(graph.edge_feature_names)):
             column = rows[:, picked].max(axis=1, initial=0.0) if self.binary[place] else rows[:, picked[0]]
             if not self.binary[place]:
-                column = squashed((column.astype(np.float64) - self.centre[place]) / self.scale[place])
+                number = (column.astype(np.float64) - self.centre[place]) / self.scale[place]
+                column = squashed(number, self.bound)
             scaled[:, place] = column
         return replace(graph, edge_features=torch.from_numpy(scaled), edge_feature_names=self.names)
 
@@ -246,6 +265,7 @@ class EdgeColumns:
             tuple(bool(one) for one in values["binary"]),
             tuple(float(one) for one in values["centre"]),
             tuple(float(one) for one in values["scale"]),
+            float(values.get("bound", _BOUND_BEFORE)),
         )
 
 

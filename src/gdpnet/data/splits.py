@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from numbers import Real
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from gdpnet.config import FeaturesSettings
 from gdpnet.data.features import SparseRows
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, check_graph
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
@@ -45,18 +47,32 @@ def parse_shares(text: str) -> tuple[float, float, float]:
     return train, validation, test
 
 
+def checked_shares(shares: Sequence[float]) -> tuple[float, float, float]:
+    """Return three shares that sum to one."""
+    good = isinstance(shares, Sequence) and len(shares) == 3 and all(isinstance(one, Real) for one in shares)
+    if not good or min(shares) < 0 or abs(sum(shares) - 1.0) > 1e-6:
+        raise ConfigError(
+            "a split must be shares of training, validation and test nodes that sum to 1, such as (0.6, 0.2, 0.2), "
+            f"found {shares!r}"
+        )
+    train, validation, test = shares
+    return train, validation, test
+
+
 def has_split(graph: Graph) -> bool:
     """Return whether some node is in a split."""
     return bool(graph.split.any())
 
 
-def with_split(graph: Graph, shares: tuple[float, float, float] = USUAL_SHARES, seed: int = 0) -> Graph:
+def with_split(graph: Graph, shares: tuple[float, float, float] | str = USUAL_SHARES, seed: int = 0) -> Graph:
     """Return the graph with its labelled nodes divided into training, validation and test nodes.
 
     Every class, or every tenth of the numbers to predict, is divided by itself. A class of one node trains, one of
-    two trains and tests.
+    two trains and tests. Shares are of training, validation and test nodes: ``(0.6, 0.2, 0.2)`` or ``60/20/20``.
     """
-    split = _codes_by_class(_strata(graph), seed, lambda count: _codes(count, shares))
+    check_graph(graph)
+    parts = parse_shares(shares) if isinstance(shares, str) else checked_shares(shares)
+    split = _codes_by_class(_strata(graph), seed, lambda count: _codes(count, parts))
     return fit_columns(replace(graph, split=split), split)
 
 
@@ -70,25 +86,34 @@ def fit_columns(graph: Graph, split: Int[Tensor, "nodes"]) -> Graph:
         return _fit_array(graph, training)
     if graph.table.columns is None or not graph.table.encoding.used:
         return graph
-    return graph.with_table(graph.table.refit(training))
+    return graph.with_table(graph.table.refit(training, graph.encoding_settings))
+
+
+def with_encoding(graph: Graph, settings: FeaturesSettings) -> Graph:
+    """Return a graph whose columns are encoded as some settings say, fitted to its training nodes."""
+    changed = replace(graph, encoding_settings=settings)
+    if graph.encoding_settings == settings or graph.table is None:
+        return changed
+    return fit_columns(changed, graph.split)
 
 
 def _fit_array(graph: Graph, training: Bool[np.ndarray, "nodes"]) -> Graph:
     if isinstance(graph.features, SparseRows) or graph.features.numel() > MOST_VALUES:
         return graph
-    table = NodeTable.of_array(graph.features.numpy(), graph.feature_names, training)
+    values, settings = graph.features.numpy(), graph.encoding_settings
+    table = NodeTable.of_array(values, graph.feature_names, training, settings)
     return graph if table is None else graph.with_table(table).with_notes(ARRAY_NOTE)
 
 
 def cross_validation_splits(graph: Graph, folds: int, seed: int = 0) -> list[Int[Tensor, "nodes"]]:
     """Return one split per fold: its nodes test, those of the next fold validate, all others train."""
+    if folds < 2:
+        raise GraphError(f"there must be at least 2 folds, found {folds}")
     strata = _strata(graph)
     known = strata[strata != UNKNOWN]
     smallest = torch.bincount(known).max().item() if known.numel() else 0
-    if not 2 <= folds <= smallest:
-        raise GraphError(
-            f"there must be at least {max(folds, 2)} labelled nodes of some class, found {smallest}"
-        )
+    if folds > smallest:
+        raise GraphError(f"there must be at least {folds} labelled nodes of some class, found {smallest}")
     fold = _codes_by_class(strata, seed, lambda count: np.arange(count) % folds, none=-1)
     splits = []
     for number in range(folds):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from gdpnet._core.words import counted
 from gdpnet.data.features import SparseRows
 from gdpnet.data.validation import SPLITS, UNKNOWN
 
@@ -17,8 +18,9 @@ _MOST_NAMED = 10
 
 def summary_of(graph: Graph) -> str:
     """Return the size of a graph, its features, classes and split, and its notes, one line each."""
+    nodes = counted(graph.num_nodes, "node")
     weighted = "" if graph.edge_weight is None else ", weighted"
-    lines = [f"Graph of {graph.num_nodes:,} nodes and {graph.num_edges:,} directed edges{weighted}"]
+    lines = [f"Graph of {nodes} and {counted(graph.num_edges, 'directed edge')}{weighted}"]
     lines.append(f"features: {_features(graph)}")
     lines.append(f"classes: {_classes(graph)}")
     split = torch.bincount(graph.split.long(), minlength=len(SPLITS)).tolist()
@@ -43,7 +45,7 @@ def _classes(graph: Graph) -> str:
     parts = [f"{name} {count:,}" for name, count in zip(graph.class_names, counts, strict=True)]
     unlabelled = graph.num_nodes - known.numel()
     return f"{graph.num_classes}{_named(parts)}" + (
-        f"; {unlabelled:,} nodes without a label" if unlabelled else ""
+        f"; {counted(unlabelled, 'node')} without a label" if unlabelled else ""
     )
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of
+from gdpnet._core.words import counted
 from gdpnet.data.features import Features, SparseRows, stored_values
 from gdpnet.errors import GraphError
 
@@ -24,6 +25,21 @@ SPLIT_RULE = "the split must hold one code per node: 0 none, 1 train, 2 validati
 
 MOST_NODES = 3_037_000_499
 """Nodes of a graph in memory: the largest number whose square, the key of an edge, fits 64 bits."""
+
+
+_LOOPS = (
+    "self-loop was removed: a node is always part of its own mean",
+    "self-loops were removed: a node is always part of its own mean",
+)
+_DUPLICATES = ("duplicate edge was merged", "duplicate edges were merged")
+_BOTH_WAYS = (
+    "edge is given in both directions and counts once",
+    "edges are given in both directions and count once",
+)
+_ALONE = (
+    "node has no neighbour and is represented by its own features",
+    "nodes have no neighbour and are represented by their own features",
+)
 
 
 def id_text(node_ids: np.ndarray) -> np.ndarray:
@@ -158,8 +174,10 @@ def checked_ids(node_ids: Any, nodes: int) -> np.ndarray:
     if values.size != nodes:
         first = int((counts > 1).argmax())
         others = int((counts > 1).sum()) - 1
-        more = f" and {others:,} other ids more than once" if others else ""
-        raise GraphError(f"node ids must be unique, found '{values[first]}' {counts[first]} times{more}")
+        more = f" and {counted(others, 'other id')} more than once" if others else ""
+        raise GraphError(
+            f"node ids must be unique, found '{values[first]}' {counts[first]} times{more}: keep one row per node"
+        )
     return ids
 
 
@@ -186,12 +204,12 @@ def checked_edges(
     mutual = 0 if directed else distinct - key.numel() // 2
     degree = torch.bincount(target, minlength=nodes)
     counts = (
-        (int(loops.sum()), "self-loops were removed: a node is always part of its own mean"),
-        (given - distinct, "duplicate edges were merged"),
-        (mutual, "edges are given in both directions and count once"),
-        (int((degree == 0).sum()), "nodes have no neighbour and are represented by their own features"),
+        (int(loops.sum()), _LOOPS),
+        (given - distinct, _DUPLICATES),
+        (mutual, _BOTH_WAYS),
+        (int((degree == 0).sum()), _ALONE),
     )
-    notes = tuple(f"{count:,} {note}" for count, note in counts if count)
+    notes = tuple(counted(count, *words) for count, words in counts if count)
     return offsets_of(degree), source, ~genuine, notes
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,8 +114,10 @@ class TrainedModel:
         """Return the threshold of the cleaned graph and the reason for it: as asked, or as chosen on validation."""
         if asked is None:
             return self.threshold.threshold, self.threshold.reason
-        if not 0.0 <= asked <= 1.0:
-            raise ConfigError(f"the threshold of a keep probability must lie between 0 and 1, found {asked}")
+        if not isinstance(asked, Real) or not 0.0 <= asked <= 1.0:
+            raise ConfigError(
+                f"the threshold of a keep probability must lie between 0 and 1, found {asked!r}"
+            )
         return asked, f"threshold {asked:g}, as asked for"
 
     def about(self) -> dict[str, Any]:

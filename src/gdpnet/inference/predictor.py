@@ -15,7 +15,7 @@ from torch import Tensor
 from gdpnet._core.random import Key
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import check_mutual, split_links
-from gdpnet.data.node_numbers import node_numbers
+from gdpnet.data.node_numbers import node_numbers, pair_numbers
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
@@ -117,7 +117,7 @@ class Predictor:
         raise self._refusal("class probabilities")
 
     def link_probabilities(self, ends: Any) -> np.ndarray:
-        """Return the probability that each pair of nodes, two rows of node numbers, is linked."""
+        """Return the probability that each pair of nodes is linked; pairs are two rows or a list of tuples."""
         kind = self.model.config.task.kind
         raise ConfigError(f"links are predicted by a model of task links, found {kind}")
 
@@ -207,11 +207,9 @@ class LinksPredictor(Predictor):
         return embed_links(link_predictor, self.graph, weight, model.config)
 
     def link_probabilities(self, ends: Any) -> np.ndarray:
-        """Return the probability that each pair of nodes, two rows of node numbers, is linked."""
+        """Return the probability that each pair of nodes is linked; pairs are two rows or a list of tuples."""
         check_mutual(self.graph)
-        pairs = self._numbers(ends)
-        if pairs.dim() != 2 or pairs.shape[0] != 2:
-            raise GraphError(f"pairs must be two rows of nodes, found shape {tuple(pairs.shape)}")
+        pairs = pair_numbers(self.graph, ends).to(self.model.device)
         return torch.sigmoid(inner_products(self._embedded, pairs)).cpu().numpy()
 
     def evaluate(self, split: str = "test") -> dict[str, Any]:

@@ -65,13 +65,13 @@ def test_spaces_around_ids_are_removed_and_leading_zeros_stay(tmp_path):
     graph = read_graph(folder(tmp_path, "source,target\n003, 3\n 3 ,b b\n", "id,f\n003 ,1\n3,2\nb b,3\n"))
     assert graph.node_ids.tolist() == ["003", "3", "b b"]
     assert graph.num_edges == 4
-    assert "spaces around 1 ids in column 'id' of nodes.csv were removed" in graph.notes
-    assert "spaces around 1 ids in column 'target' of edges.csv were removed" in graph.notes
+    assert "spaces around 1 id in column 'id' of nodes.csv were removed" in graph.notes
+    assert "spaces around 1 id in column 'target' of edges.csv were removed" in graph.notes
 
 
 def test_duplicate_node_ids_are_refused_with_their_number(tmp_path):
     path = folder(tmp_path, "source,target\n", "id,f\na,1\nb,1\na,2\nb,2\na,3\nc,1\n")
-    with pytest.raises(GraphError, match="found 'a' 3 times and 1 other ids more than once"):
+    with pytest.raises(GraphError, match="found 'a' 3 times and 1 other id more than once"):
         read_graph(path)
 
 
@@ -104,11 +104,11 @@ def test_unknown_and_missing_ids_are_dropped_on_request_and_counted(tmp_path):
 def test_feature_values_of_unknown_nodes_are_dropped_on_request(tmp_path):
     path = folder(tmp_path, "source,target\na,b\n", "id\na\nb\n")
     (path / "features.tsv").write_text("ID\tfeature\tvalue\na\t0\t1\nzz\t1\t1\nb\t1\t2\n")
-    with pytest.raises(GraphError, match="found 1 rows that do not, such as 'zz' in row 2; --drop-unknown"):
+    with pytest.raises(GraphError, match="found 1 row that does not, such as 'zz' in row 2; --drop-unknown"):
         read_graph(path)
     graph = read_graph(path, drop_unknown=True)
     assert graph.features.to_scipy().toarray().tolist() == [[1.0, 0.0], [0.0, 2.0]]
-    assert "1 rows of features.tsv with an unknown node were dropped (--drop-unknown)" in graph.notes
+    assert "1 row of features.tsv with an unknown node was dropped (--drop-unknown)" in graph.notes
 
 
 # --- duplicates and weights ---
@@ -120,8 +120,8 @@ def test_duplicate_edges_are_merged_and_their_weights_added_up(tmp_path):
     assert (weight_of(graph, "a", "b"), weight_of(graph, "b", "a")) == (3.0, 5.0)
     assert weight_of(graph, "b", "c") == weight_of(graph, "c", "b") == 1.0
     for note in (
-        "1 self-loops were removed: a node is always part of its own mean",
-        "1 duplicate edges were merged",
+        "1 self-loop was removed: a node is always part of its own mean",
+        "1 duplicate edge was merged",
         "2 edges are given in both directions and count once",
         "the weights of duplicate edges were added up",
     ):
@@ -161,8 +161,8 @@ def test_weights_of_one_are_none_and_other_constants_are_said(tmp_path):
 @pytest.mark.parametrize(
     ("second", "sentence"),
     [
-        ("-2", "must hold numbers above zero .*, found 1 others, such as -2 in row 2; --no-weights"),
-        ("0", "must hold numbers above zero .*, found 1 others, such as 0 in row 2; --no-weights"),
+        ("-2", "must hold numbers above zero .*, found 1 other, such as -2 in row 2; --no-weights"),
+        ("0", "must hold numbers above zero .*, found 1 other, such as 0 in row 2; --no-weights"),
         ("", "must hold a finite number in every row, found nothing in row 2; --no-weights"),
         ("strong", "must hold numbers, found 'strong' in row 2; --no-weights"),
         ("2e6", "edge weights must be at most 1,000,000"),
@@ -211,7 +211,7 @@ def test_a_table_of_nodes_is_no_graph(tmp_path):
 
 
 def test_edges_alone_must_be_complete_and_some(tmp_path):
-    with pytest.raises(GraphError, match="found 1 edges without one of their ids"):
+    with pytest.raises(GraphError, match="found 1 edge without one of its ids"):
         read_graph(folder(tmp_path, "source,target\na,b\na,\n", nodes=None))
     assert read_graph(tmp_path, drop_unknown=True).num_edges == 2
     with pytest.raises(GraphError, match="must name the nodes of the graph"):

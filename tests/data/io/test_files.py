@@ -384,13 +384,13 @@ def test_features_in_two_places_are_refused(tmp_path):
         (
             NODES,
             EDGES + "c,zz\n",
-            "both ends of every edge in {edges} must be nodes of nodes.csv, found 1 edges with 1 unknown ids, such "
+            "both ends of every edge in {edges} must be nodes of nodes.csv, found 1 edge with 1 unknown id, such "
             "as 'zz' (first in row 3); --drop-unknown (in Python drop_unknown=True) leaves them out",
         ),
         (
             NODES,
             "source,target\na,b\n,c\n",
-            "both ends of every edge in {edges} must be nodes of nodes.csv, found 1 edges without one of their ids "
+            "both ends of every edge in {edges} must be nodes of nodes.csv, found 1 edge without one of its ids "
             "(first in row 2); --drop-unknown (in Python drop_unknown=True) leaves them out",
         ),
         (
@@ -401,7 +401,7 @@ def test_features_in_two_places_are_refused(tmp_path):
         (
             "id,f\na,1\nb,2\na,3\nc,4\n",
             EDGES,
-            "{nodes} does not hold usable nodes: node ids must be unique, found 'a' 2 times",
+            "{nodes} does not hold usable nodes: node ids must be unique, found 'a' 2 times: keep one row per node",
         ),
         (
             "id,f\n",
@@ -540,7 +540,7 @@ def test_a_long_feature_table_must_name_known_nodes_features_and_numbers(tmp_pat
     path.write_text("node,feature,value\nq,0,1\n")
     refused(
         tmp_path,
-        f"column 'node' of {path} must name nodes of nodes.csv, found 1 rows that do not, such as 'q' in row 1; "
+        f"column 'node' of {path} must name nodes of nodes.csv, found 1 row that does not, such as 'q' in row 1; "
         "--drop-unknown (in Python drop_unknown=True) leaves them out",
     )
     path.write_text("node,feature,value\na,,1\n")

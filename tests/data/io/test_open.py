@@ -96,7 +96,7 @@ def test_a_printed_graph_is_a_short_summary():
     assert repr(small().with_notes("read by hand")).splitlines() == [
         "Graph of 3 nodes and 4 directed edges",
         "  features: 2, dense (age, income)",
-        "  classes: 2 (red 1, blue 1); 1 nodes without a label",
+        "  classes: 2 (red 1, blue 1); 1 node without a label",
         "  split: none 1, train 1, validation 1",
         "  note: read by hand",
     ]

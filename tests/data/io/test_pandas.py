@@ -44,8 +44,8 @@ def test_frames_are_checked_as_tables_are():
     with pytest.raises(GraphError) as refusal:
         from_pandas(nodes, edges.replace("cid", "dan"))
     assert str(refusal.value).startswith(
-        "both ends of every edge in the edges frame must be nodes of the nodes frame, found 1 edges with 1 unknown "
-        "ids, such as 'dan' (first in row 2)"
+        "both ends of every edge in the edges frame must be nodes of the nodes frame, found 1 edge with 1 unknown "
+        "id, such as 'dan' (first in row 2)"
     )
 
 
@@ -89,3 +89,25 @@ def test_decisions_on_edges_become_a_frame():
         ["bob", "cid"],
     ]
     assert found["kept"].tolist() == [True, True, False, False]
+
+
+def test_frames_keep_edge_features_and_types():
+    nodes, edges = frames()
+    edges = edges.assign(relation=["friend", "colleague"], hours=[2.5, 7.0])
+    graph = from_pandas(nodes, edges)
+    again = from_pandas(*to_pandas(graph))
+    assert graph.edge_feature_names == ("relation=colleague", "relation=friend", "hours")
+    assert (again.edge_feature_names, again.edge_weight.tolist()) == (
+        graph.edge_feature_names,
+        graph.edge_weight.tolist(),
+    )
+    assert torch.equal(again.edge_features, graph.edge_features)
+
+
+@pytest.mark.parametrize("wrong", [{"id": ["ann"]}, [["ann"]], None, np.zeros((2, 2)), "nodes.csv"])
+@pytest.mark.parametrize("role", ["nodes", "edges"])
+def test_what_is_no_frame_is_refused_in_one_sentence(wrong, role):
+    nodes, edges = frames()
+    given = (wrong, edges) if role == "nodes" else (nodes, wrong)
+    with pytest.raises(GraphError, match=f"{role} must be a pandas DataFrame, found {type(wrong).__name__}"):
+        from_pandas(*given)

@@ -52,13 +52,13 @@ def test_a_stray_text_among_numbers_counts_as_missing_and_is_said() -> None:
     column = find_kind("age", pa.array([str(number) for number in range(40)] + ["abc"]))
     assert column.kind == NUMERIC
     assert column.values.null_count == 1
-    assert column.remark == "1 values cannot be read and count as missing"
+    assert column.remark == "1 value cannot be read and counts as missing"
 
 
 def test_infinite_numbers_count_as_missing_and_nan_is_missing() -> None:
     column = find_kind("x", pa.array([1.0, float("inf"), float("nan"), 2.0]))
     assert column.values.to_pylist() == [1.0, None, None, 2.0]
-    assert column.remark == "1 values are infinite and count as missing"
+    assert column.remark == "1 value is infinite and counts as missing"
 
 
 def test_a_long_text_column_names_the_option_that_reads_it() -> None:

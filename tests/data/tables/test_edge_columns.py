@@ -56,7 +56,7 @@ def test_many_distinct_texts_identifiers_and_columns_that_gdpnet_wrote_are_left_
         "edge column comment is left out: 100 distinct texts are too many for types",
         "edge column edge_id is left out: an identifier: another whole number in every row",
         "edge column spurious is left out: gdpnet wrote it",
-        "edge column nothing is left out: values of type null",
+        "edge column nothing is left out: no value",
     )
 
 

@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gdpnet.data.tables.encoding import MOST_CATEGORIES, Encoding
+from gdpnet.config import FeaturesSettings
+from gdpnet.data.tables.encoding import Encoding
 from gdpnet.errors import GraphError
 
 TABLE = pa.table(
@@ -78,7 +79,7 @@ def test_rare_categories_share_a_feature() -> None:
     towns = [f"town {number % 40}" for number in range(400)]
     encoding = Encoding.fit(pa.table({"town": towns}), np.ones(400, dtype=bool))
     features = encoding.transform(pa.table({"town": towns}))
-    assert features.shape == (400, MOST_CATEGORIES + 1)
+    assert features.shape == (400, 30 + 1)
     assert features.sum(axis=1).tolist() == [1.0] * 400
 
 
@@ -142,3 +143,32 @@ def test_features_are_always_finite(values: list[float | None]) -> None:
     )
     features = Encoding.fit(table, np.ones(len(values), dtype=bool)).transform(table)
     assert np.isfinite(features).all()
+
+
+def test_a_setting_says_how_many_categories_have_a_feature() -> None:
+    table = pa.table({"town": [f"town {number % 40}" for number in range(400)]})
+    encoding = Encoding.fit(table, np.ones(400, dtype=bool), settings=FeaturesSettings(max_categories=5))
+    assert encoding.transform(table).shape == (400, 6)
+    assert encoding.columns[0].remark == "5 of 40 categories, the others together"
+
+
+def test_a_setting_says_how_many_words_have_a_feature() -> None:
+    table = pa.table({"title": [f"graph protein word{number}" for number in range(30)]})
+    fitted = Encoding.fit(table, np.ones(30, dtype=bool), {"title": "text"}, FeaturesSettings(max_words=2))
+    assert fitted.feature_names == ("title:graph", "title:protein")
+
+
+@pytest.mark.parametrize(
+    ("settings", "scaled"),
+    [({}, True), ({"unlike_spread": 30.0}, False), ({"unlike_spread": 30.0, "off_centre": 0.01}, True)],
+)
+def test_settings_say_when_columns_are_of_unlike_scale(settings, scaled) -> None:
+    table = pa.table({"small": [-1.0, 1.0, 0.5, -0.5], "large": [-20.0, 20.0, 11.0, -8.0]})
+    assert Encoding.fit(table, ALL, settings=FeaturesSettings(**settings)).scaled == scaled
+
+
+def test_a_setting_bounds_scaled_numbers() -> None:
+    table = pa.table({"small": [0.1, 0.2, 0.3, 0.2], "large": [1e3, 2e3, 3e3, 1e9]})
+    found = Encoding.fit(table, ALL, settings=FeaturesSettings(bound=0.5))
+    assert found.bound == 0.5
+    assert abs(found.transform(table)).max() <= 0.5

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from gdpnet.errors import GraphError
+from gdpnet.errors import GraphError, nearest
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,30 @@ class Columns:
     category: tuple[str, ...] = ()
     edge_features: bool = True
     dropped_edge_columns: tuple[str, ...] = ()
+    or_usual: bool = False
+    """Whether a column that a table lacks may have its usual name; names that come from a run are meant so."""
+
+    @classmethod
+    def of(cls, given: Any) -> Columns:
+        """Return columns, from a dictionary of names too."""
+        if isinstance(given, Columns):
+            return given
+        if not isinstance(given, Mapping):
+            raise GraphError(
+                f"columns must be Columns, or a dictionary from role to name, found {type(given).__name__}"
+            )
+        roles = [item.name for item in fields(cls)]
+        for role in given:
+            if role not in roles:
+                raise GraphError(f"there is no column role '{role}'{nearest(str(role), roles)}")
+        lists = ("features", "drop", "text", "category", "dropped_edge_columns")
+        each = {
+            role: [name] if role in lists and isinstance(name, str) else name for role, name in given.items()
+        }
+        roles_of: dict[str, Any] = {
+            role: tuple(name) if isinstance(name, list) else name for role, name in each.items()
+        }
+        return cls(**roles_of)
 
 
 USUAL_COLUMNS = Columns()
@@ -63,6 +87,7 @@ _WEIGHTS = (("weight",),)
 def find_edge_columns(columns: Columns, names: Sequence[str], where: str) -> tuple[Columns, tuple[str, ...]]:
     """Return the columns with the names that an edge table has for the ends and the weight, and notes on them."""
     notes: list[str] = []
+    columns = _softened(columns, names, ("source", "target", "weight"))
     given = columns.source, columns.target
     if given == (USUAL_COLUMNS.source, USUAL_COLUMNS.target) and not set(given) & set(names):
         spelled = _by_meaning(names)
@@ -89,6 +114,7 @@ def find_node_columns(columns: Columns, names: Sequence[str], where: str) -> tup
 
     A column ``y`` beside a column ``x`` is a coordinate, and not taken for the label.
     """
+    columns = _softened(columns, names, ("node", "label", "split"))
     taken = {columns.split, *(columns.features or ())}
     free = [name for name in names if name not in taken]
     node = _find(columns, "node", free, _IDS, where)
@@ -96,6 +122,14 @@ def find_node_columns(columns: Columns, names: Sequence[str], where: str) -> tup
     label = _find(columns, "label", [name for name in free if name != node], labels, where)
     split = _find(columns, "split", names, _SPLITS, where)
     return _renamed(columns, node=node, label=label, split=split, where=where)
+
+
+def _softened(columns: Columns, names: Sequence[str], roles: Iterable[str]) -> Columns:
+    """Return the columns with the usual names of those that a table lacks, if they may have these."""
+    if not columns.or_usual:
+        return columns
+    usual = {role: getattr(USUAL_COLUMNS, role) for role in roles if getattr(columns, role) not in names}
+    return replace(columns, **usual)
 
 
 def find_column(name: str, names: Sequence[str], others: Iterable[str] = ()) -> str:

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from pyarrow import csv
 
 from gdpnet._core.files import atomic_path
+from gdpnet._core.words import counted
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError, nearest
 
@@ -20,6 +21,9 @@ SUFFIXES = (".csv", ".parquet")
 """File suffixes of tables that are written; `gdpnet.data.io.table_file` reads more."""
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+
+NO_LABELS = ("n/a", "na", "#n/a", "<na>", "nan", "null")
+"""Texts that stand for no label, in lower case."""
 
 _SPLIT_CODES = {
     **{name: code for code, name in enumerate(SPLITS) if name != "none"},
@@ -72,22 +76,38 @@ def read_numbers(table: Any, name: str, path: Path, ids: Any = None) -> Float[np
 
 
 def read_targets(table: Any, name: str, path: Path) -> Float[np.ndarray, "nodes"]:
-    """Return a column of numbers to predict; empty rows are NaN."""
-    value = _as_double(column_of(table, name, path), name, path)
+    """Return a column of numbers to predict; empty rows, and n/a, are NaN."""
+    column = column_of(table, name, path)
+    if is_text(column.type):
+        low = pc.utf8_lower(pc.utf8_trim_whitespace(column))
+        column = pc.if_else(pc.is_in(low, value_set=pa.array(NO_LABELS)), None, column)
+    value = _as_double(column, name, path)
     return np.array(value.to_numpy(zero_copy_only=False), dtype=np.float32)
 
 
 def code_labels(values: Any, where: str) -> tuple[Int[np.ndarray, "nodes"], tuple[str, ...]]:
-    """Return class codes and sorted class names of an Arrow column; null and blank are unknown.
+    """Return class codes and sorted class names of an Arrow column; null, blank and n/a are unknown.
 
     Classes are sorted as numbers if all of them are whole numbers, else as text.
     """
     text = _text_or_null(values, where)
+    text = pc.if_else(pc.is_in(pc.utf8_lower(text), value_set=pa.array(NO_LABELS)), None, text)
     names = sorted(pc.unique(text).drop_null().to_pylist())
     if all(_is_whole_number(name) for name in names):
         names.sort(key=int)
     codes = pc.fill_null(pc.index_in(text, value_set=pa.array(names, pa.string())), UNKNOWN)
     return np.array(codes, dtype=np.int64), tuple(names)
+
+
+def missing_labels_note(values: Any, where: str) -> tuple[str, ...]:
+    """Return a note on labels that stand for none, if there are any."""
+    text = _text_or_null(values, where)
+    marked = text.filter(pc.is_in(pc.utf8_lower(text), value_set=pa.array(NO_LABELS)))
+    if not len(marked):
+        return ()
+    words = ", ".join(f"'{word}'" for word in sorted(pc.unique(marked).to_pylist()))
+    one, many = f"label {words} of {where} counts as unknown", f"labels {words} of {where} count as unknown"
+    return (counted(len(marked), one, many),)
 
 
 def code_split(values: Any, where: str) -> Int[np.ndarray, "nodes"]:

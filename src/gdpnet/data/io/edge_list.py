@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Bool, Float, Int
 
+from gdpnet._core.words import counted
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns, find_edge_columns
@@ -86,7 +87,9 @@ def match_edges(rows: EdgeRows, ids: Any, known_in: str, *, weights: bool, drop_
         place, mended = find_places(end, ids)
         places.append(place)
         if mended:
-            notes.append(f"{mended:,} ids like 1.0 in column '{name}' of {rows.path.name} are read as 1")
+            verb = "is" if mended == 1 else "are"
+            said = f"like 1.0 in column '{name}' of {rows.path.name} {verb} read as 1"
+            notes.append(f"{counted(mended, 'id')} {said}")
     ends = np.stack(places)
     table, known = rows.table, np.all(ends >= 0, axis=0)
     if not known.all():
@@ -146,8 +149,8 @@ def _read_weights(
         first = int(bad.argmax())
         raise GraphError(
             f"column '{name}' of {rows.path} must hold numbers above zero (leave out an edge that should not count), "
-            f"found {int(bad.sum()):,} others, such as {weight[first]:g} in row {np.flatnonzero(known)[first] + 1}; "
-            f"{_WEIGHT_HINT}"
+            f"found {counted(int(bad.sum()), 'other')}, such as {weight[first]:g} in row "
+            f"{np.flatnonzero(known)[first] + 1}; {_WEIGHT_HINT}"
         )
     return weight
 
@@ -179,20 +182,29 @@ class _Lost:
             names |= dict.fromkeys(str(one) for one in pc.unique(end.filter(pa.array(some))).to_pylist())
         return cls(int(edges.sum()), list(names), int(gaps.sum()), int(lost.argmax()) + 1)
 
+    @property
+    def _edges(self) -> str:
+        return counted(self.unknown, "edge")
+
+    @property
+    def _gaps(self) -> str:
+        return counted(self.absent, "edge without one of its ids", "edges without one of their ids")
+
     def sentence(self, path: Path, known_in: str) -> str:
         found = []
         if self.unknown:
             found.append(
-                f"{self.unknown:,} edges with {len(self.names):,} unknown ids, such as '{self.names[0]}'"
+                f"{self._edges} with {counted(len(self.names), 'unknown id')}, such as '{self.names[0]}'"
             )
         if self.absent:
-            found.append(f"{self.absent:,} edges without one of their ids")
+            found.append(self._gaps)
         return (
             f"both ends of every edge in {path} must be nodes of {known_in}, found {' and '.join(found)} (first in "
             f"row {self.row}); {DROP_HINT}"
         )
 
     def note(self, path: Path) -> str:
-        parts = [f"{self.unknown:,} edges with {len(self.names):,} unknown ids"] if self.unknown else []
-        parts += [f"{self.absent:,} edges without one of their ids"] if self.absent else []
-        return f"{' and '.join(parts)} were dropped from {path.name} (--drop-unknown)"
+        parts = [f"{self._edges} with {counted(len(self.names), 'unknown id')}"] if self.unknown else []
+        parts += [self._gaps] if self.absent else []
+        verb = "was" if self.unknown + self.absent == 1 else "were"
+        return f"{' and '.join(parts)} {verb} dropped from {path.name} (--drop-unknown)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from gdpnet.errors import GraphError
 def read_graph(
     path: Path | str,
     *,
-    columns: Columns = USUAL_COLUMNS,
+    columns: Columns | Mapping[str, Any] = USUAL_COLUMNS,
     directed: bool = False,
     weights: bool = True,
     drop_unknown: bool = False,
@@ -44,12 +45,15 @@ def read_graph(
 
     Args:
         path: the folder or file.
-        columns: the names of the columns, if they are not the usual ones.
+        columns: the names of the columns, if they are not the usual ones; ``{"node": "account"}`` works too.
         directed: keep the direction of edges.
         weights: read the weights of edges, if the table of edges has a column for them.
         drop_unknown: leave out edges, and feature values, of nodes that are not in the table of nodes.
         task: for ``regression`` the label column holds the numbers to predict, in place of classes.
     """
+    if not isinstance(path, str | PathLike):
+        raise GraphError(f"the graph must be the path of a file or folder, found {type(path).__name__}")
+    columns = Columns.of(columns)
     path, reading = Path(path), Reading(columns, directed, weights, drop_unknown, task)
     if not path.exists():
         raise GraphError(f"there is no file or folder {path}")
@@ -82,7 +86,7 @@ def write_tables(
     folder = Path(folder)
     if f".{format}" not in SUFFIXES:
         raise GraphError(f"the format of tables must be csv or parquet, found '{format}'")
-    tables = {"nodes": node_table(graph), "edges": _full_edge_table(graph, extra_edge_columns or {})}
+    tables = {"nodes": node_table(graph), "edges": full_edge_table(graph, extra_edge_columns or {})}
     of_table = graph.table is not None and graph.table.columns is not None
     if isinstance(graph.features, SparseRows) and not of_table:
         tables["features"] = _long_table(graph, graph.features)
@@ -141,7 +145,8 @@ def node_table(graph: Graph) -> Any:
     return pa.table(table)
 
 
-def _full_edge_table(graph: Graph, extra: Mapping[str, np.ndarray]) -> Any:
+def full_edge_table(graph: Graph, extra: Mapping[str, np.ndarray]) -> Any:
+    """Return an Arrow table of the edges with their weights and features, and further columns."""
     table = edge_table(graph)
     if graph.edge_weight is not None:
         table = table.append_column("weight", pa.array(graph.edge_weight.numpy()))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
+from gdpnet._core.words import counted
 from gdpnet.data.io.column_names import find_column
 from gdpnet.data.io.csv_parquet import column_of, read_numbers
 from gdpnet.data.io.node_ids import DROP_HINT, find_places, id_column
@@ -29,12 +30,14 @@ def read_long_features(
     row, _ = find_places(named, ids)
     if unknown := int((row < 0).sum()):
         if not drop_unknown:
-            first = int((row < 0).argmax())
+            first, lost = int((row < 0).argmax()), counted(unknown, "row that does not", "rows that do not")
             raise GraphError(
-                f"column '{node}' of {path} must name nodes of {node_path.name}, found {unknown:,} rows that do not, "
+                f"column '{node}' of {path} must name nodes of {node_path.name}, found {lost}, "
                 f"such as {_shown(named[first].as_py())} in row {first + 1}; {DROP_HINT}"
             )
-        more = (*more, f"{unknown:,} rows of {path.name} with an unknown node were dropped (--drop-unknown)")
+        verb = "was" if unknown == 1 else "were"
+        lines = f"{counted(unknown, 'row')} of {path.name} with an unknown node {verb} dropped"
+        more = (*more, f"{lines} (--drop-unknown)")
         table, row = table.filter(pa.array(row >= 0)), row[row >= 0]
     number = read_numbers(table, value, path)
     column, width, names = _feature_numbers(column_of(table, feature, path), path)

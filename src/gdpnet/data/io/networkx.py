@@ -15,7 +15,7 @@ import torch
 from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, check_graph
 from gdpnet.data.io.column_names import USUAL_COLUMNS
 from gdpnet.data.io.csv_parquet import code_labels, code_split
 from gdpnet.data.io.node_columns import encode_columns
@@ -46,6 +46,8 @@ def from_networkx(
             unknown.
         directed: False to read a directed graph as undirected; an undirected graph stays undirected.
     """
+    if not is_networkx(network):
+        raise GraphError(f"the graph must be a NetworkX graph, found {type(network).__name__}")
     nodes = list(network.nodes)
     follow = network.is_directed() and directed is not False
     place = {node: number for number, node in enumerate(nodes)}
@@ -68,6 +70,11 @@ def from_networkx(
         graph = with_edge_features(graph, edge_index, found.values, found.names, directed=follow)
     weights = None if weight is None else _weights(network, weight)
     return with_weights(graph, edge_index, weights, directed=follow)
+
+
+def is_networkx(network: Any) -> bool:
+    """Return whether an object is a NetworkX graph, or one like it."""
+    return all(hasattr(network, name) for name in ("nodes", "is_directed", "adjacency"))
 
 
 def _encoded(graph: Graph, network: Any, names: str | Sequence[str]) -> Graph:
@@ -113,6 +120,7 @@ def to_networkx(graph: Graph) -> Any:
     """
     import networkx as nx
 
+    check_graph(graph)
     ids = graph.node_ids.tolist()
     network = nx.Graph() if _is_mutual(graph) else nx.DiGraph()
     network.graph["num_features"] = graph.num_features

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int
 
+from gdpnet._core.words import counted
 from gdpnet.data.io.csv_parquet import column_of, is_text
 from gdpnet.errors import GraphError
 
@@ -37,7 +38,9 @@ def id_column(table: Any, name: str, path: Path, role: str | None = None) -> tup
     trimmed = pc.utf8_trim_whitespace(given)
     changed = pc.sum(pc.not_equal(trimmed, given)).as_py()
     notes = (
-        (f"spaces around {changed:,} ids in column '{name}' of {path.name} were removed",) if changed else ()
+        (f"spaces around {counted(changed, 'id')} in column '{name}' of {path.name} were removed",)
+        if changed
+        else ()
     )
     return pc.if_else(pc.equal(trimmed, ""), None, trimmed), notes
 

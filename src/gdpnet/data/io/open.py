@@ -12,7 +12,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
 from gdpnet.data.io.files import read_graph
-from gdpnet.data.io.networkx import from_networkx, usual_attributes
+from gdpnet.data.io.networkx import from_networkx, is_networkx, usual_attributes
 from gdpnet.data.io.pyg import from_pyg
 from gdpnet.data.splits import ALL_TEST, USUAL_SHARES, fit_columns, has_split, parse_shares, with_split
 from gdpnet.errors import GraphError
@@ -66,7 +66,8 @@ def _split_by(graph: Graph, shares: tuple[float, float, float], seed: int) -> Gr
     split = with_split(graph, shares, seed)
     counts = ", ".join(f"{split.nodes_in(part).numel():,} {part}" for part in ("train", "validation", "test"))
     text = "/".join(f"{100 * share:g}" for share in shares)
-    return split.with_notes(f"split {text} of the labelled nodes, class by class, with seed {seed}: {counts}")
+    how = "class by class" if graph.targets is None else "evenly over the numbers"
+    return split.with_notes(f"split {text} of the labelled nodes, {how}, with seed {seed}: {counts}")
 
 
 def as_graph(graph: Any) -> Graph:
@@ -81,7 +82,7 @@ def as_graph(graph: Any) -> Graph:
         known = str(graph) in DATASETS or str(graph) == "synthetic"
         # no split is drawn: a graph that was read with `read_graph` and its path must be the same graph
         return open_graph(str(graph)) if known else read_graph(graph)
-    if hasattr(graph, "nodes") and hasattr(graph, "is_directed") and hasattr(graph, "adjacency"):
+    if is_networkx(graph):
         found, notes = usual_attributes(graph)
         return from_networkx(graph, **found).with_notes(*notes)
     if hasattr(graph, "edge_index") or hasattr(graph, "edge_types"):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from gdpnet.data.features import SparseRows
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, check_graph
 from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
-from gdpnet.data.io.files import edge_table, node_table
+from gdpnet.data.io.files import edge_table, full_edge_table, node_table
 from gdpnet.data.io.read_tables import Reading, graph_of_tables
 from gdpnet.data.io.table_file import TableInMemory
 from gdpnet.errors import GraphError
@@ -25,14 +26,14 @@ class Frames(NamedTuple):
     nodes: Any
     """One row per node: id, label, split and a column per feature."""
     edges: Any
-    """One row per directed edge: source, target and weight."""
+    """One row per directed edge: source, target, weight and a column per edge feature."""
 
 
 def from_pandas(
     nodes: Any,
     edges: Any,
     *,
-    columns: Columns = USUAL_COLUMNS,
+    columns: Columns | Mapping[str, Any] = USUAL_COLUMNS,
     directed: bool = False,
     weights: bool = True,
     drop_unknown: bool = False,
@@ -50,6 +51,9 @@ def from_pandas(
         drop_unknown: leave out edges of nodes that are not in the frame of nodes.
         task: for ``regression`` the label column holds the numbers to predict, in place of classes.
     """
+    columns = Columns.of(columns)
+    for frame, role in ((nodes, "nodes"), (edges, "edges")):
+        _check_frame(frame, role)
     if columns.node not in nodes.columns:
         nodes = nodes.rename_axis(columns.node).reset_index()
     return graph_of_tables(
@@ -57,6 +61,23 @@ def from_pandas(
         _in_memory(_EDGES, edges),
         Reading(columns, directed, weights, drop_unknown, task),
     )
+
+
+def _check_frame(frame: Any, role: str) -> None:
+    """Refuse what is no pandas frame."""
+    if not isinstance(frame, _pandas().DataFrame):
+        raise GraphError(
+            f"{role} must be a pandas DataFrame, found {type(frame).__name__}; pandas.DataFrame(...) makes one of "
+            "lists, dictionaries and arrays"
+        )
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise GraphError(f"the {role} frame must have one column '{twice[0]}', found several")
+    if frame.index.nlevels > 1 and role == "nodes":
+        raise GraphError(
+            f"the nodes frame must have ids in one column or in a plain index, found an index of "
+            f"{frame.index.nlevels} levels: reset_index() makes columns of them"
+        )
 
 
 def _in_memory(path: Path, frame: Any) -> TableInMemory:
@@ -68,19 +89,17 @@ def to_pandas(graph: Graph) -> Frames:
     """Return the nodes and the edges of a graph as pandas frames; `from_pandas` reads them again.
 
     Sparse features become sparse columns; one-hot features, which stand for none, are left out. Every edge has a row
-    in its direction: read a graph with one-way edges as directed.
+    in its direction, with its weight and features: read a graph with one-way edges as directed.
     """
     pandas = _pandas()
+    check_graph(graph)
     nodes, features = node_table(graph).to_pandas(), graph.features
     has_columns = not {"id", "label", "split"}.issuperset(nodes.columns)
     if isinstance(features, SparseRows) and graph.has_features and not has_columns:
         names = graph.feature_names or [f"f{place}" for place in range(graph.num_features)]
         wide = pandas.DataFrame.sparse.from_spmatrix(features.to_scipy(), columns=list(names))
         nodes = pandas.concat([nodes, wide], axis=1)
-    edges = edge_frame(graph)
-    return Frames(
-        nodes, edges if graph.edge_weight is None else edges.assign(weight=graph.edge_weight.numpy())
-    )
+    return Frames(nodes, full_edge_table(graph, {}).to_pandas())
 
 
 def edge_frame(graph: Graph) -> Any:

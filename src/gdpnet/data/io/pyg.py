@@ -17,7 +17,7 @@ from torch import Tensor
 from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, check_graph
 from gdpnet.data.tables.encoding import Encoding
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN
@@ -87,6 +87,7 @@ def to_pyg(graph: Graph) -> Any:
     """
     from torch_geometric.data import Data
 
+    check_graph(graph)
     data = Data(x=_torch_features(graph.features), edge_index=graph.edge_index)
     if graph.targets is not None:
         data.y = graph.targets.clone()
@@ -134,7 +135,12 @@ def from_scipy(
 
     Every non-zero value is an edge; the values are not used as weights.
     """
-    matrix = sp.coo_matrix(adjacency)
+    try:
+        matrix = sp.coo_matrix(adjacency)
+    except (TypeError, ValueError) as error:
+        raise GraphError(
+            f"the adjacency matrix must be a matrix of numbers, found {type(adjacency).__name__}"
+        ) from error
     if matrix.shape[0] != matrix.shape[1]:
         raise GraphError(f"the adjacency matrix must be square, found shape {matrix.shape}")
     rows = SparseRows.identity(matrix.shape[0]) if features is None else features

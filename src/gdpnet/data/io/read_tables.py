@@ -12,7 +12,13 @@ from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.features import ONE_HOT_NOTE, SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns, find_edge_columns, find_node_columns
-from gdpnet.data.io.csv_parquet import code_labels, code_split, column_of, read_targets
+from gdpnet.data.io.csv_parquet import (
+    code_labels,
+    code_split,
+    column_of,
+    missing_labels_note,
+    read_targets,
+)
 from gdpnet.data.io.edge_list import (
     EdgeList,
     match_edges,
@@ -65,6 +71,7 @@ def graph_of_tables(
         targets = read_targets(nodes, columns.label, node_path)
     elif label is not None:
         labels, names = code_labels(*label)
+        notes = (*notes, *missing_labels_note(*label))
     codes = None if split is None else code_split(*split)
     table = choose_columns(nodes, columns, node_path)
     features, feature_names, more = _read_features(long_path, table, ids, node_path, how.drop_unknown)

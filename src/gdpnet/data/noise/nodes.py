@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from gdpnet._core.words import counted
 from gdpnet.data.features import (
     Features,
     SparseRows,
@@ -154,8 +155,8 @@ def _labelled_training_nodes(graph: Graph, kind: str) -> Int[Tensor, "train"]:
     train = train[graph.labels[train] != UNKNOWN]
     if train.numel() == 0 or graph.num_classes < 2:
         raise GraphError(
-            f"{kind} needs labelled training nodes and two classes or more, found {train.numel():,} such nodes "
-            f"and {graph.num_classes} classes"
+            f"{kind} needs labelled training nodes and two classes or more, found "
+            f"{counted(train.numel(), 'such node')} and {counted(graph.num_classes, 'class', 'classes')}"
         )
     return train
 

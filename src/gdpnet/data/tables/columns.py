@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gdpnet._core.words import counted
+
 NUMERIC, BOOLEAN, CATEGORY, DATE, TEXT, LEFT_OUT = (
     "numeric",
     "boolean",
@@ -40,6 +42,9 @@ _IDENTIFIER = re.compile(r"(^|[_ .-])(id|uuid|guid|key|index|idx|rowid)$", re.IG
 
 _LARGEST = float(np.finfo(np.float32).max) / 2
 """Larger numbers are infinite for a network."""
+
+_INFINITE = ("value is infinite and counts as missing", "values are infinite and count as missing")
+_UNREADABLE = ("value cannot be read and counts as missing", "values cannot be read and count as missing")
 
 MOSTLY = 0.95
 """A column of text is of a kind if at least this share of its values can be read so; the others count as missing."""
@@ -103,6 +108,8 @@ def _of_type(name: str, values: Any) -> Column:
         return Column(name, BOOLEAN, read_as(BOOLEAN, values))
     if _is_time(values.type):
         return Column(name, DATE, read_as(DATE, values))
+    if pa.types.is_null(values.type):
+        return Column(name, LEFT_OUT, None, "no value")
     if not is_number(values.type):
         return Column(name, LEFT_OUT, None, f"values of type {values.type}")
     if pa.types.is_integer(values.type) and _is_identifier(name, values):
@@ -110,7 +117,7 @@ def _of_type(name: str, values: Any) -> Column:
     read = read_as(NUMERIC, values)
     missing = pc.sum(pc.is_null(values, nan_is_null=True)).as_py()
     infinite = read.null_count - missing
-    remark = f"{infinite:,} values are infinite and count as missing" if infinite else ""
+    remark = counted(infinite, *_INFINITE) if infinite else ""
     return Column(name, NUMERIC, read, remark)
 
 
@@ -132,12 +139,12 @@ def _of_text(name: str, values: Any) -> Column:
         read = read_as(kind, text)
         lost = present - len(read) + read.null_count
         if lost <= (1.0 - MOSTLY) * present:
-            return Column(
-                name, kind, read, f"{lost:,} values cannot be read and count as missing" if lost else ""
-            )
+            return Column(name, kind, read, counted(lost, *_UNREADABLE) if lost else "")
     distinct = pc.count_distinct(text).as_py()
     if distinct > max(20, present // 2):
-        return Column(name, LEFT_OUT, None, f"{distinct:,} distinct texts; --text {name} uses their words")
+        return Column(
+            name, LEFT_OUT, None, f"{counted(distinct, 'distinct text')}; --text {name} uses their words"
+        )
     return Column(name, CATEGORY, text)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Float
 
+from gdpnet._core.words import counted
 from gdpnet.data.edge_features import MISSING
 from gdpnet.data.tables.columns import CATEGORY, LEFT_OUT, Column, expand_vectors, find_kind, read_as
 
@@ -50,7 +51,7 @@ def read_edge_columns(table: Any, used: Iterable[str] = ()) -> EdgeTable:
         block, found = _types(column) if column.kind == CATEGORY else _numbers(column)
         blocks.append(block)
         names += found
-        columns.append(f"{name} ({len(found)} types)" if column.kind == CATEGORY else name)
+        columns.append(f"{name} ({counted(len(found), 'type')})" if column.kind == CATEGORY else name)
     if not blocks:
         return EdgeTable(np.zeros((table.num_rows, 0), dtype=np.float32), (), tuple(notes))
     shown = ", ".join(columns) if len(columns) <= 5 else f"{columns[0]} to {columns[-1]} ({len(columns):,})"

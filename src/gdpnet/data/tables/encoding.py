@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 from jaxtyping import Bool, Float
 
+from gdpnet.config import FeaturesSettings
 from gdpnet.data.tables.columns import (
     BOOLEAN,
     CATEGORY,
@@ -27,16 +28,13 @@ from gdpnet.data.tables.columns import (
 )
 from gdpnet.errors import GraphError, nearest
 
-MOST_CATEGORIES = 30
-"""A category that is not among this many most frequent ones of its column shares a column with others like it."""
+DEFAULTS = FeaturesSettings()
+"""The settings of an encoding that is fitted before a model asks for others."""
 
-MOST_WORDS = 2000
-"""Words per text column, the most frequent ones."""
+_BOUND_BEFORE = 3.0
+"""The bound of scaled numbers in files that do not name it."""
 
 _WIDEST_DENSE = 1024
-_SQUASH = 3.0
-_UNLIKE = 10.0
-_OFF_CENTRE = 3.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class ColumnEncoding:
     """What stands for a missing number: the median."""
     centre: float = 0.0
     scale: float = 1.0
-    """A number x becomes z = (x - centre) / scale, and z / sqrt(1 + (z / 3)^2) if the table is scaled."""
+    """A number x becomes z = (x - centre) / scale, and z / sqrt(1 + (z / bound)^2) if the table is scaled."""
     has_missing: bool = False
     """Whether a further feature says that the value is missing."""
     words: tuple[str, ...] = ()
@@ -78,12 +76,16 @@ class Encoding:
     columns: tuple[ColumnEncoding, ...]
     scaled: bool
     """Whether numbers are centred and scaled by column; word counts and columns of like scale are not."""
-    bound: float = _SQUASH
+    bound: float = DEFAULTS.bound
     """The bound of scaled numbers, saved with the model."""
 
     @classmethod
     def fit(
-        cls, table: Any, rows: Bool[np.ndarray, "nodes"], given: Mapping[str, str] | None = None
+        cls,
+        table: Any,
+        rows: Bool[np.ndarray, "nodes"],
+        given: Mapping[str, str] | None = None,
+        settings: FeaturesSettings = DEFAULTS,
     ) -> Encoding:
         """Find the kind of every column that is not given, and fit its encoding on some rows, the training nodes."""
         table, given = expand_vectors(table), given or {}
@@ -96,13 +98,14 @@ class Encoding:
             column if column.values is None else replace(column, values=column.values.filter(chosen))
             for column in read
         ]
-        scaled = _is_mixed(read, fitted) or need_scaling(_numbers(fitted))
+        scaled = _is_mixed(read, fitted) or need_scaling(_numbers(fitted), settings)
         plain = [
             is_number(values.type) and not read_as(NUMERIC, values).null_count for values in table.columns
         ]
         if not scaled and all(plain) and not given:
             return cls.unchanged(table.column_names)  # constant ones too: all columns are alike
-        return cls(tuple(_fit_column(*pair, scaled) for pair in zip(read, fitted, strict=True)), scaled)
+        columns = (_fit_column(*pair, scaled, settings) for pair in zip(read, fitted, strict=True))
+        return cls(tuple(columns), scaled, settings.bound)
 
     @classmethod
     def unchanged(cls, names: Iterable[str]) -> Encoding:
@@ -152,7 +155,7 @@ class Encoding:
         for value in values["columns"]:
             lists = {name: tuple(value[name]) for name in ("words", "weights")}
             columns.append(ColumnEncoding(**{**value, **lists}))
-        return cls(tuple(columns), bool(values["scaled"]), float(values["bound"]))
+        return cls(tuple(columns), bool(values["scaled"]), float(values.get("bound", _BOUND_BEFORE)))
 
     def summary(self) -> list[tuple[str, str, str]]:
         """Return one row per kind of column: the kind, the columns, and what becomes of them."""
@@ -189,7 +192,7 @@ def _numbers(fitted: list[Column]) -> list[Float[np.ndarray, "rows"]]:
     return [np.asarray(one.values) for one in fitted if one.kind == NUMERIC and len(one.values)]
 
 
-def need_scaling(columns: list[Float[np.ndarray, "rows"]]) -> bool:
+def need_scaling(columns: list[Float[np.ndarray, "rows"]], settings: FeaturesSettings = DEFAULTS) -> bool:
     """Return whether columns of numbers must be scaled by column.
 
     They are left as they are if they are counts (at least zero, and mostly zero), or have like spread and are near
@@ -206,12 +209,12 @@ def need_scaling(columns: list[Float[np.ndarray, "rows"]]) -> bool:
     if not alive.any():
         return False
     return bool(
-        spread[alive].max() > _UNLIKE * spread[alive].min()
-        or (away[alive] > _OFF_CENTRE * spread[alive]).any()
+        spread[alive].max() > settings.unlike_spread * spread[alive].min()
+        or (away[alive] > settings.off_centre * spread[alive]).any()
     )
 
 
-def _fit_column(read: Column, fitted: Column, scaled: bool) -> ColumnEncoding:
+def _fit_column(read: Column, fitted: Column, scaled: bool, settings: FeaturesSettings) -> ColumnEncoding:
     if read.kind == LEFT_OUT:
         return ColumnEncoding(read.name, LEFT_OUT, remark=read.remark)
     has_missing = read.kind != TEXT and read.values.null_count > 0
@@ -219,13 +222,13 @@ def _fit_column(read: Column, fitted: Column, scaled: bool) -> ColumnEncoding:
     if len(values) == 0:
         return ColumnEncoding(read.name, LEFT_OUT, remark="no value among the training nodes")
     if read.kind == TEXT:
-        return _fit_words(read.name, values)
+        return _fit_words(read.name, values, settings.max_words)
     if read.kind == CATEGORY:
         counts = pc.value_counts(values).to_pylist()
         ranked = sorted(counts, key=lambda one: (-one["counts"], one["values"]))
-        words = tuple(one["values"] for one in ranked[:MOST_CATEGORIES])
+        words = tuple(one["values"] for one in ranked[: settings.max_categories])
         known = len(pc.unique(read.values.drop_null()))
-        remark = f"{MOST_CATEGORIES} of {known} categories, the others together" if known > len(words) else ""
+        remark = f"{len(words)} of {known} categories, the others together" if known > len(words) else ""
         return ColumnEncoding(
             read.name, CATEGORY, words=words, other=known > len(words), has_missing=has_missing, remark=remark
         )
@@ -252,16 +255,16 @@ def middle_and_spread(number: Float[np.ndarray, "n"]) -> tuple[float, float]:
     return float(middle), float(spread) if spread > np.finfo(np.float32).tiny else 1.0
 
 
-def squashed(number: Float[np.ndarray, "n"], bound: float = _SQUASH) -> Float[np.ndarray, "n"]:
+def squashed(number: Float[np.ndarray, "n"], bound: float) -> Float[np.ndarray, "n"]:
     """Return z / sqrt(1 + (z / bound)^2), which bounds outliers."""
     return number / np.sqrt(1.0 + np.square(number / bound))
 
 
-def _fit_words(name: str, values: Any) -> ColumnEncoding:
+def _fit_words(name: str, values: Any, most: int) -> ColumnEncoding:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     try:
-        fitted = TfidfVectorizer(max_features=MOST_WORDS, stop_words="english", sublinear_tf=True).fit(
+        fitted = TfidfVectorizer(max_features=most, stop_words="english", sublinear_tf=True).fit(
             values.to_pylist()
         )
     except ValueError:  # no word is left

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Bool, Float, Int
 
+from gdpnet.config import FeaturesSettings
 from gdpnet.data.tables.columns import BOOLEAN, NUMERIC
-from gdpnet.data.tables.encoding import Encoding, need_scaling
+from gdpnet.data.tables.encoding import DEFAULTS, Encoding, need_scaling
 
 MARK = b"gdpnet"
 """The key of a Parquet file's metadata that says that its columns are features already, and their encoding."""
@@ -32,11 +33,15 @@ class NodeTable:
 
     @classmethod
     def fit(
-        cls, columns: Any, rows: Bool[np.ndarray, "nodes"], kinds: Mapping[str, str] | None = None
+        cls,
+        columns: Any,
+        rows: Bool[np.ndarray, "nodes"],
+        kinds: Mapping[str, str] | None = None,
+        settings: FeaturesSettings = DEFAULTS,
     ) -> NodeTable:
         """Fit the encoding on some rows, the training nodes, or on all if there are none."""
         rows = rows if rows.any() else np.ones_like(rows)
-        return cls(Encoding.fit(columns, rows, kinds), columns, kinds or {})
+        return cls(Encoding.fit(columns, rows, kinds, settings), columns, kinds or {})
 
     @classmethod
     def of_array(
@@ -44,6 +49,7 @@ class NodeTable:
         values: Float[np.ndarray, "nodes columns"],
         names: Sequence[str] | None,
         rows: Bool[np.ndarray, "nodes"],
+        settings: FeaturesSettings = DEFAULTS,
     ) -> NodeTable | None:
         """Return a table of an array's columns if some rows, the training nodes, ask for scaling; else None.
 
@@ -51,15 +57,15 @@ class NodeTable:
         """
         seen = values[rows] if rows.any() else values
         binary = ((seen == 0) | (seen == 1)).all(axis=0)
-        if not need_scaling([column.astype(np.float64) for column in seen.T[~binary]]):
+        if not need_scaling([column.astype(np.float64) for column in seen.T[~binary]], settings):
             return None
         names = names or places(values.shape[1])
         kinds = {name: BOOLEAN if flag else NUMERIC for name, flag in zip(names, binary, strict=True)}
-        return cls.fit(array_columns(values, names), rows, kinds)
+        return cls.fit(array_columns(values, names), rows, kinds, settings)
 
-    def refit(self, rows: Bool[np.ndarray, "nodes"]) -> NodeTable:
-        """Fit the encoding anew, on other rows."""
-        return NodeTable.fit(self.columns, rows, self.kinds)
+    def refit(self, rows: Bool[np.ndarray, "nodes"], settings: FeaturesSettings = DEFAULTS) -> NodeTable:
+        """Fit the encoding anew, on other rows or with other settings."""
+        return NodeTable.fit(self.columns, rows, self.kinds, settings)
 
     def take(self, nodes: Int[np.ndarray, "kept"]) -> NodeTable:
         """Return the rows of some nodes."""
