@@ -198,12 +198,12 @@ class HopwiseSettings(Section):
         "fit the head, and add it to the ensemble if that improves accuracy on nodes held out of training",
     )
     dropout: float = setting(0.5, "dropout rate of inputs and hidden units", high=0.99)
-    learning_rate: float = setting(0.005, "learning rate")
+    learning_rate: float = setting(0.01, "learning rate")
     weight_decay: float = setting(5e-5, "L2 penalty")
     batch_size: int = setting(1024, "nodes per step")
-    steps: int = setting(1000, "maximum number of steps")
-    evaluate_every: int = setting(50, "steps between two evaluations on held-out nodes")
-    patience: int = setting(250, "steps without improvement before fitting stops")
+    steps: int = setting(400, "maximum number of steps")
+    evaluate_every: int = setting(10, "steps between two evaluations on held-out nodes")
+    patience: int = setting(50, "steps without improvement before fitting stops")
     margin_alone: float = setting(
         2.0, "standard deviations by which the head must beat the aggregator to replace it"
     )
@@ -260,6 +260,7 @@ class ThresholdSettings(Section):
     margin: float = setting(1.0, "standard deviations by which a threshold must beat keeping every edge")
     penalty: float = setting(1e-3, "L2 penalty of the linear classifier that scores a threshold")
     steps: int = setting(60, "L-BFGS iterations of that classifier")
+    max_targets: int = setting(4096, "maximum number of training nodes that it is fitted to")
 
 
 @dataclass(frozen=True)
@@ -270,7 +271,7 @@ class TrainingSettings(Section):
     warmup: int = setting(10, "epochs of the aggregator on all neighbours before the policy starts", low=0)
     settle: int = setting(0, "epochs of the policy before one may be chosen as the best", low=0)
     patience: int = setting(
-        20, "epochs without improvement, in validation F1 or injected-edge AUC, before training stops"
+        10, "epochs without improvement, in validation F1 or injected-edge AUC, before training stops"
     )
     injected: float = setting(
         0.5,
@@ -306,7 +307,7 @@ class TrainingSettings(Section):
         (256, 4), "neighbours sampled per node for that part, in the first and in the second hop"
     )
     validation_episodes: int = setting(
-        8, "maximum number of sampled episodes per validation node in an epoch; see inference.episodes"
+        2, "maximum number of sampled episodes per validation node in an epoch; see inference.episodes"
     )
     selection: bool = setting(True, "train the policy; if false, all neighbours are kept")
     metric: str = setting(

@@ -160,7 +160,7 @@ def test_the_classifier_learns_linearly_separable_classes():
     rows = torch.tensor([[0.0, 1.0], [1.0, 1.0], [4.0, 1.0], [5.0, 1.0]])
     asked = torch.tensor([[-1.0, 1.0], [2.0, 1.0], [3.0, 1.0]])
     labels = torch.tensor([1, 1, 0, 0])
-    found = threshold._probabilities(rows, labels, asked, 2, CLASSIFICATION, ThresholdSettings())
+    found = threshold._Probe(labels, 2, 2, CLASSIFICATION, ThresholdSettings()).fit(rows, asked)
     assert found.argmax(dim=1).tolist() == [1, 1, 0]
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from gdpnet._core.csr import owners_of, sum_by_owner
 from gdpnet.config import ThresholdSettings
+from gdpnet.data.neighbour_sums import mix_dense
 from gdpnet.data.prepare import Prepared
 from gdpnet.inference.select import Selected
 from gdpnet.inference.threshold import KEEP_ALL, Choice, edge_weights
@@ -49,20 +49,16 @@ def choose_threshold(
         )
         for chosen in (train, whole)
     ]
+    targets = _some_targets(data.targets, settings.max_targets)
+    probe = _Probe(data.labels[targets].cpu(), aggregators.width, aggregators.classes, data.task, settings)
     scores, found = [], {}
     for threshold in (KEEP_ALL, *settings.candidates):
         train_rows, whole_rows = (
             _propagate(rows, prepared, edge_weights(probability, threshold) * prepared.linked)
             for prepared, rows, probability in graphs
         )
-        probabilities = _probabilities(
-            train_rows[data.targets],
-            data.labels[data.targets],
-            whole_rows[data.validation],
-            aggregators.classes,
-            data.task,
-            settings,
-        )
+        fitted = probe.fit(train_rows[targets].cpu(), whole_rows[data.validation].cpu())
+        probabilities = fitted.to(data.validation.device)
         scores.append((threshold, data.task.quality(probabilities, data.validation_labels)))
         found[threshold] = probabilities
     best = max(scores, key=lambda pair: (pair[1], -pair[0]))[0]
@@ -72,47 +68,64 @@ def choose_threshold(
     return Choice(best if is_better else KEEP_ALL, tuple(scores), metric)
 
 
+def _some_targets(targets: Int[Tensor, "targets"], most: int) -> Int[Tensor, "some"]:
+    """Return at most this many of the targets, evenly spread."""
+    step = max(1, -(-targets.numel() // most))
+    return targets[::step]
+
+
 def _propagate(
     rows: Float[Tensor, "nodes width"], prepared: Prepared, weight: Float[Tensor, "edges"]
 ) -> Float[Tensor, "nodes width"]:
     """Return the weighted mean over each node and its neighbours, taken twice."""
     weight = prepared.weighed(weight)
-    owner = owners_of(prepared.row_ptr.diff())
-    whole = 1.0 + sum_by_owner(weight, owner, prepared.num_nodes)
     for _ in range(2):
-        message = rows.index_select(0, prepared.neighbour) * weight[:, None]
-        rows = (rows + sum_by_owner(message, owner, prepared.num_nodes)) / whole[:, None]
+        rows = mix_dense(rows, rows, prepared.row_ptr, prepared.neighbour, weight)
     return rows
 
 
-@torch.enable_grad()
-def _probabilities(
-    rows: Float[Tensor, "train width"],
-    labels: Shaped[Tensor, "train *any"],
-    asked: Float[Tensor, "asked width"],
-    classes: int,
-    task: Task,
-    settings: ThresholdSettings,
-) -> Float[Tensor, "asked classes"]:
-    """Fit a linear model (softmax regression for classes); return its predictions for ``asked``."""
-    centre, scale = rows.mean(dim=0), rows.std(dim=0).clamp(min=1e-6)
-    inputs = ((rows - centre) / scale).detach()
-    everyone = torch.ones(len(rows), 1, dtype=torch.bool, device=rows.device)
-    weight = torch.zeros(rows.shape[1], classes, device=rows.device, requires_grad=True)
-    bias = torch.zeros(classes, device=rows.device, requires_grad=True)
-    optimiser = torch.optim.LBFGS([weight, bias], max_iter=settings.steps, line_search_fn="strong_wolfe")
+class _Probe:
+    """A linear model (softmax regression for classes), fitted on the host; each fit starts from the one before."""
 
-    def loss() -> Tensor:
-        optimiser.zero_grad()
-        logits = inputs @ weight + bias
+    def __init__(
+        self,
+        labels: Shaped[Tensor, "train *any"],
+        width: int,
+        classes: int,
+        task: Task,
+        settings: ThresholdSettings,
+    ) -> None:
+        self.labels, self.task, self.settings = labels, task, settings
+        self.weight = torch.zeros(width, classes, requires_grad=True)
+        self.bias = torch.zeros(classes, requires_grad=True)
+
+    @torch.enable_grad()
+    def fit(
+        self, rows: Float[Tensor, "train width"], asked: Float[Tensor, "asked width"]
+    ) -> Float[Tensor, "asked classes"]:
+        """Fit the model to some rows; return its predictions for ``asked``."""
+        centre, scale = rows.mean(dim=0), rows.std(dim=0).clamp(min=1e-6)
+        inputs = ((rows - centre) / scale).detach()
+        optimiser = torch.optim.LBFGS(
+            [self.weight, self.bias],
+            max_iter=self.settings.steps,
+            tolerance_grad=1e-5,
+            line_search_fn="strong_wolfe",
+        )
+
+        def loss() -> Tensor:
+            optimiser.zero_grad()
+            value = self._loss(inputs) + self.settings.penalty * self.weight.square().sum()
+            value.backward()
+            return value
+
+        optimiser.step(loss)
+        scores = (((asked - centre) / scale) @ self.weight + self.bias).detach()
+        return torch.softmax(scores, dim=1) if self.task.exclusive else torch.sigmoid(scores)
+
+    def _loss(self, inputs: Float[Tensor, "train width"]) -> Float[Tensor, ""]:
+        logits, task = inputs @ self.weight + self.bias, self.task
         if isinstance(task, Classification) and task.class_weights is None:
-            fit = F.cross_entropy(logits, labels)
-        else:
-            fit = task.loss(logits[:, None], labels, everyone)
-        value = fit + settings.penalty * weight.square().sum()
-        value.backward()
-        return value
-
-    optimiser.step(loss)
-    scores = (((asked - centre) / scale) @ weight + bias).detach()
-    return torch.softmax(scores, dim=1) if task.exclusive else torch.sigmoid(scores)
+            return F.cross_entropy(logits, self.labels)
+        everyone = torch.ones(len(logits), 1, dtype=torch.bool)
+        return task.loss(logits[:, None], self.labels, everyone)
