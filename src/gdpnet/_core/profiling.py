@@ -1,7 +1,7 @@
 """Measure where the time of a run goes: named phases, nested, as a table and as a trace that a browser opens.
 
 Code marks its phases with `phase`, which costs about a microsecond while nobody measures. Within `Profile.measure`
-every phase is timed; on a GPU its beginning and end wait for the device, so that work is counted where it is launched.
+every phase is timed; on a GPU its beginning and end wait for the device, so that work counts where it is launched.
 """
 
 from __future__ import annotations

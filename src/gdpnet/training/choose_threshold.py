@@ -13,6 +13,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from gdpnet._core.csr import owners_of, sum_by_owner
+from gdpnet._core.progress import advance, is_time_up
 from gdpnet.config import ThresholdSettings
 from gdpnet.data.prepare import Prepared
 from gdpnet.inference.select import Selected
@@ -50,7 +51,10 @@ def choose_threshold(
         for chosen in (train, whole)
     ]
     scores, found = [], {}
-    for threshold in (KEEP_ALL, *settings.candidates):
+    every = (KEEP_ALL, *settings.candidates)
+    for number, threshold in enumerate(every):
+        if number and is_time_up():
+            break
         train_rows, whole_rows = (
             _propagate(rows, prepared, edge_weights(probability, threshold) * prepared.linked)
             for prepared, rows, probability in graphs
@@ -65,6 +69,7 @@ def choose_threshold(
         )
         scores.append((threshold, data.task.quality(probabilities, data.validation_labels)))
         found[threshold] = probabilities
+        advance(number + 1, len(every))
     best = max(scores, key=lambda pair: (pair[1], -pair[0]))[0]
     lead = compare(data.task, found[best], found[KEEP_ALL], data.validation_labels)
     is_better = lead.exceeds(settings.margin)

@@ -56,6 +56,8 @@ class TrainingState:
     """Set by a callback to end training after this epoch."""
     best_suggested: Tensor | None = None
     """``suggested`` in the best epoch."""
+    seconds: float = 0.0
+    """Time until the last epoch ended, with that of the runs before it was resumed."""
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights of policy and aggregators, by name."""
