@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from gdpnet._core.progress import part
 from gdpnet.benchmark.baselines.methods import run_method
 from gdpnet.config import Config
 from gdpnet.data.features import to_numpy
@@ -53,12 +54,14 @@ def check_model(
     nodes = graph.nodes_in(split)
     nodes = nodes[graph.labels[nodes] != UNKNOWN]
     truth = graph.labels[nodes].numpy()
-    for name, fit in _methods(model, graph):
+    methods = list(_methods(model, graph))
+    for number, (name, fit) in enumerate(methods):
         begun = time.perf_counter()
         if begun - start > budget * fit_seconds:
             rows.append(Row(name, None, None, 0.0, "left out to save time"))
             continue
-        found = fit()
+        with part(number, len(methods)):
+            found = fit()
         spent = time.perf_counter() - begun
         if found is None:
             rows.append(Row(name, None, None, 0.0, "left out: too many features"))

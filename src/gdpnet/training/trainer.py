@@ -124,7 +124,8 @@ def measure_injected_auc(state: TrainingState, data: TrainingData, config: Confi
     all_nodes = torch.arange(perturbed.train.num_nodes, device=perturbed.train.device)
     probability, _ = play_once(state, perturbed, config, all_nodes, key)
     on_edges = perturbed.train.on_edges(perturbed.train.symmetrise(probability))
-    return float(roc_auc_score(data.held_out_graph.genuine.cpu(), on_edges.cpu()))
+    with phase("ROC AUC"):
+        return float(roc_auc_score(data.held_out_graph.genuine.cpu(), on_edges.cpu()))
 
 
 def settled(config: Config) -> int:
