@@ -281,7 +281,7 @@ def test_a_run_does_not_continue_with_another_graph_or_other_settings(base, tmp_
     words = [*train_words(base, base / "run"), "--resume"]
     assert refuse(capsys, *words, "--set", "ppo.discount=0.5") == (
         "with --resume, ppo.discount must be that of the run, 0.95, found 0.5; only training.epochs and "
-        "leave the setting out or choose another --out"
+        "training.seconds may be larger: leave the setting out or choose another --out"
     )
     assert "training.epochs must be that of the run, 2, found 1" in refuse(
         capsys, *words, "--set", "training.epochs=1"

@@ -25,6 +25,7 @@ from gdpnet.training.data import split_for_training
 WIDEST_TREES = 512
 """Boosted trees are left out for more features than this, and for sparse ones."""
 
+_BUDGET = 0.2
 _NEARLY = 0.02
 _SURELY_BEHIND = 0.01
 _LEAST_VARIANCE = 0.01
@@ -44,7 +45,7 @@ class Row:
 
 
 def check_model(
-    model: GDPNet, predictor: Predictor, split: str, fit_seconds: float, budget: float = 0.2
+    model: GDPNet, predictor: Predictor, split: str, fit_seconds: float, budget: float = _BUDGET
 ) -> list[Row]:
     """Score simple methods beside a trained model; none is started once they took ``budget`` times the fit.
 
@@ -107,6 +108,7 @@ def _without_selection(model: GDPNet, graph: Graph) -> Scores:
     """Fit the same model with all neighbours kept, at less cost: no folds, whose scores only rewards need."""
     config: Config = model.config_
     training = replace(config.training, selection=False, epochs=min(30, config.training.epochs), patience=10)
+    training = replace(training, seconds=_BUDGET * training.seconds)
     changed = replace(config, training=training, reward=replace(config.reward, folds=1))
     changed = replace(changed, hopwise=replace(config.hopwise, use=False))
     graph = with_features(graph, graph.features)  # encoded as they are

@@ -6,6 +6,7 @@ was said for a few seconds, so that short work says nothing and long work is nev
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from gdpnet._core.progress import watch
+from gdpnet._core.progress import seconds_left, watch
 from gdpnet.cli.output import is_quiet, note, text_of
 from gdpnet.config import METRICS
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _BAR = 16
 """Width of the bar."""
 
-_TIMES = 20
+_TIMES = 19
 """Columns beside the bar that share and time need at least."""
 
 _EVERY = 5.0
@@ -46,6 +47,8 @@ class Display:
     def __init__(self, label: str, console: Console | None = None) -> None:
         self.label, self.console = label, console
         self.share, self.start, self.said = 0.0, time.perf_counter(), time.perf_counter()
+        self.end = math.inf
+        """When the work must end at the latest."""
         self.details: Callable[[int], str] = lambda room: self._times("  ")
         self.bar: Progress | None = None
         self.ended, self.thread = threading.Event(), threading.Thread(target=self._write_lines, daemon=True)
@@ -72,7 +75,7 @@ class Display:
     def update(self, share: float) -> None:
         """Set the share of the work that is done; it never shrinks."""
         if share > self.share:
-            self.share = share
+            self.share, self.end = share, time.perf_counter() + seconds_left()
             if self.bar is not None:
                 self.bar.update(self.task, completed=share, total=1.0)
 
@@ -122,7 +125,8 @@ class Display:
         passed = time.perf_counter() - self.start
         if self.share <= 0:
             return f"{clock(passed)} so far"
-        return f"{self.share:.0%}{between}{clock(passed * (1 - self.share) / self.share)} left"
+        left = min(passed * (1 - self.share) / self.share, max(0.0, self.end - time.perf_counter()))
+        return f"{100 * self.share:.0f} %{between}{clock(left)} left"
 
     def _write_lines(self) -> None:
         while not self.ended.wait(min(0.1, _EVERY)):

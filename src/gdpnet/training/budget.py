@@ -20,10 +20,10 @@ from gdpnet.training.trainer import settled, train_epochs
 _RESERVED_SHARE = 0.3
 """Share of the time that is kept for the steps after the epochs."""
 
-_RESERVED_EPOCHS = 3.0
-"""So many epochs of the policy are kept at least; deciding on every edge takes about one or two."""
+_RESERVED_EPOCHS = 2.0
+"""The time of so many epochs of the policy is kept at least: deciding on every edge takes about one."""
 
-_FIRST_EPOCH = 5.0
+_FIRST_EPOCH = 4.0
 """How many epochs of the warm-up the first epoch of the policy is expected to take."""
 
 

@@ -36,9 +36,9 @@ def fit_model(
     callbacks: Iterable[Callback | Callable[[Epoch], object]] = (),
 ) -> TrainedModel:
     """Train a model for the configured task; see `gdpnet.GDPNet.fit`."""
+    budget = Budget(config)
     edges = EdgeColumns.of(graph) if config.training.selection else None
     graph = read_edges(fit_columns(graph, split_for_training(graph, seed)), edges)
-    budget = Budget(config)
     each = [one if isinstance(one, Callback) else OnEpoch(one) for one in callbacks]
     steps, key = Steps(each), Key.of(seed)
     with steps.run("data", "preparing the graph") as step:

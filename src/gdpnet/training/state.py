@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.inference.ensemble import HeadWeights
@@ -89,6 +90,7 @@ class Finalised:
     """The validation score of the final model, if it differs from that of the best epoch."""
 
 
+@phase("networks")
 def begin_training(
     data: TrainingData, outputs: int, config: Config, key: Key, device: torch.device
 ) -> TrainingState:

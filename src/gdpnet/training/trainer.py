@@ -68,8 +68,9 @@ def train_epochs(
         state.history.append(asdict(epoch))
         if state.epoch > settled(config) and (data.validation.numel() == 0 or is_best(state.history, config)):
             state.remember_best(epoch.validation_f1)
-        for callback in callbacks:
-            callback.on_epoch_end(state, epoch)
+        with phase("callbacks"):
+            for callback in callbacks:
+                callback.on_epoch_end(state, epoch)
     for callback in callbacks:
         callback.on_train_end(state)
 
