@@ -6,7 +6,6 @@ so that they are in the cache.
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
@@ -25,16 +24,26 @@ COMMANDS: dict[str, tuple[list[str], int]] = {
 """Arguments of Python, and the exit code."""
 
 
+RUNNER = """
+import os, sys
+null = os.open(os.devnull, os.O_WRONLY)
+given = [(os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
+pid = os.posix_spawn(sys.executable, [sys.executable, *sys.argv[1:]], os.environ, file_actions=given)
+_, status, used = os.wait4(pid, 0)
+print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+"""
+"""Runs Python in a fresh process. A process inherits the peak of the one that starts it, so that one must be small."""
+
+
 def measure(words: list[str], code: int) -> tuple[float, float]:
     """Run Python in a fresh process; return its CPU seconds and its peak memory in MiB."""
-    process = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != code:
-        raise SystemExit(
-            f"the command {words} ended with {process.returncode}, expected {code}; is gdpnet installed?"
-        )
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    answer = subprocess.run(
+        [sys.executable, "-S", "-c", RUNNER, *words], capture_output=True, text=True, check=True
+    )
+    ended, seconds, peak = answer.stdout.split()
+    if int(ended) != code:
+        raise SystemExit(f"the command {words} ended with {ended}, expected {code}; is gdpnet installed?")
+    return float(seconds), float(peak)
 
 
 def main() -> None:
