@@ -32,7 +32,7 @@ pid = os.posix_spawn(sys.executable, [sys.executable, *sys.argv[1:]], os.environ
 _, status, used = os.wait4(pid, 0)
 print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 """
-"""Runs Python in a fresh process. A process inherits the peak of the one that starts it, so that one must be small."""
+"""Runs Python in a fresh process, whose peak begins with that of the process that starts it: this one is small."""
 
 
 def measure(words: list[str], code: int) -> tuple[float, float]:
