@@ -273,6 +273,11 @@ class TrainingSettings(Section):
     patience: int = setting(
         10, "epochs without improvement, in validation F1 or injected-edge AUC, before training stops"
     )
+    seconds: float = setting(
+        0.0,
+        "seconds after which a fit ends with the best model so far; 0 for no limit; a resumed run counts its earlier "
+        "epochs",
+    )
     injected: float = setting(
         0.5,
         "random edges injected into a copy of the training graph, as a share of its edges; the policy is trained on "

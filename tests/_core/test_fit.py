@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gdpnet._core.fit import Fitted, Score, fit
+from gdpnet._core.fit import Fitted, Score, fit, fit_each
+from gdpnet._core.progress import limit, seconds_left, watch
 
 
 class Counter(nn.Module):
@@ -110,3 +111,37 @@ def test_a_step_may_have_a_loss_per_batch():
         module, optimiser, lambda: (module.loss() for _ in range(3)), lambda: (float(module.weight),), steps=2
     )
     assert int(module.weight) == 6
+
+
+# --- time and progress ---
+
+
+def test_a_fit_whose_time_is_up_evaluates_its_last_step_and_keeps_the_best():
+    with limit(0.0) as limited:
+        run = Run([(0.5,)], steps=1000, evaluate_every=50)
+    assert run.evaluated == [1]
+    assert run.fitted == Fitted(score=(0.5,), best_step=1, steps=1)
+    assert limited.was_reached
+
+
+def test_a_limit_that_is_not_reached_changes_nothing():
+    scores = [(0.1,), (0.7,), (0.5,), (0.6,)]
+    with limit(1000.0) as limited:
+        run = Run(scores, steps=4)
+    assert run.fitted == Run(scores, steps=4).fitted
+    assert not limited.was_reached
+
+
+def test_a_fit_says_how_many_of_its_steps_are_done():
+    told: list[float] = []
+    with watch(told.append):
+        Run([(1.0,)] + [(0.0,)] * 9, steps=4)
+    assert told == [0.25, 0.5, 0.75, 1.0]
+
+
+def test_fits_one_after_the_other_share_progress_and_time():
+    told: list[float] = []
+    with watch(told.append), limit(10.0):
+        left = fit_each([seconds_left, seconds_left])
+    assert left == [pytest.approx(5.0, abs=0.5), pytest.approx(10.0, abs=0.5)]
+    assert told == [0.5, 1.0]

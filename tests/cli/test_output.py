@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from gdpnet.cli.app import app
-from gdpnet.cli.output import EpochProgress
+from gdpnet.cli.progress import EpochProgress
 from gdpnet.training.state import Epoch
 from helpers.commands import call, train_words
 from helpers.small import FAST

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gdpnet.cli.output import EpochProgress
+from gdpnet.cli.progress import EpochProgress
 from gdpnet.config import read_config
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.io.files import read_graph
@@ -280,8 +280,8 @@ def test_a_run_does_not_continue_with_another_graph_or_other_settings(base, tmp_
     assert said.startswith("the run was trained on another graph than this one")
     words = [*train_words(base, base / "run"), "--resume"]
     assert refuse(capsys, *words, "--set", "ppo.discount=0.5") == (
-        "with --resume, ppo.discount must be that of the run, 0.95, found 0.5; only training.epochs may be larger: "
-        "leave the setting out or choose another --out"
+        "with --resume, ppo.discount must be that of the run, 0.95, found 0.5; only training.epochs and "
+        "training.seconds may be larger: leave the setting out or choose another --out"
     )
     assert "training.epochs must be that of the run, 2, found 1" in refuse(
         capsys, *words, "--set", "training.epochs=1"

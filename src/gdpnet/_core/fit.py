@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from gdpnet._core.progress import advance, is_time_up, part
+
+T = TypeVar("T")
 Score = tuple[float, ...]
 """Compared from left to right: later entries break ties."""
 
@@ -37,7 +41,8 @@ def fit(
     A step may have several losses, one per batch, that are minimised one after the other.
     A score is greater if it is better. It is computed without gradients after every ``evaluate_every`` steps and
     after the last one. The fit stops once ``patience`` steps passed without a better one, which is looked at every
-    ``check_every`` steps; without a patience it never stops early.
+    ``check_every`` steps; without a patience it never stops early. It also stops, after one step at least, when the
+    time that it was given is up (`gdpnet._core.progress.limit`).
     """
     best: Score | None = None
     best_step, step, weights = 0, 0, _copy(module)
@@ -47,16 +52,28 @@ def fit(
             optimiser.zero_grad(set_to_none=True)
             value.backward()
             optimiser.step()
-        if step % evaluate_every and step < steps:
+        advance(step, steps)
+        is_last = step == steps or is_time_up()
+        if step % evaluate_every and not is_last:
             continue
         with torch.no_grad():
             score = evaluate()
         if best is None or score > best:
             best, best_step, weights = score, step, _copy(module)
-        if patience is not None and step % check_every == 0 and step - best_step >= patience:
+        has_waited = patience is not None and step % check_every == 0 and step - best_step >= patience
+        if has_waited or is_last:
             break
     module.load_state_dict(weights)
     return Fitted(best or (), best_step, step)
+
+
+def fit_each(fits: Sequence[Callable[[], T]]) -> list[T]:
+    """Run some fits one after the other; if time is limited, each has an equal share of it."""
+    found = []
+    for number, run in enumerate(fits):
+        with part(number, len(fits)):
+            found.append(run())
+    return found
 
 
 def _copy(module: nn.Module) -> dict[str, Tensor]:

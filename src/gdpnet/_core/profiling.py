@@ -1,7 +1,7 @@
 """Measure where the time of a run goes: named phases, nested, as a table and as a trace that a browser opens.
 
 Code marks its phases with `phase`, which costs about a microsecond while nobody measures. Within `Profile.measure`
-every phase is timed; on a GPU its beginning and end wait for the device, so that work counts where it was launched.
+every phase is timed; on a GPU its beginning and end wait for the device, so that work counts where it is launched.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
+
+from gdpnet._core.files import write_text
+from gdpnet._core.profile_page import HEADER, cells_of, page_of
 
 _SEPARATOR = " / "
 
@@ -35,6 +39,18 @@ class Row(NamedTuple):
     seconds: float
     own_seconds: float
     """Seconds outside the phases within it."""
+    share: float = 0.0
+    """Share of the seconds of the phase ``fit`` or, without one, of all outermost phases."""
+
+    @property
+    def depth(self) -> int:
+        """Return the number of phases that it lies within."""
+        return self.phase.count(_SEPARATOR)
+
+    @property
+    def name(self) -> str:
+        """Return its name without those of the phases around it."""
+        return self.phase.rpartition(_SEPARATOR)[2]
 
 
 @dataclass
@@ -78,9 +94,16 @@ class Profile:
         for path, took in seconds.items():
             if path[:-1] in within:
                 within[path[:-1]] += took
+        total = seconds.get(("fit",)) or sum(took for path, took in seconds.items() if len(path) == 1) or 1.0
         order = sorted(seconds, key=lambda path: [first[path[: end + 1]] for end in range(len(path))])
         return [
-            Row(_SEPARATOR.join(path), calls[path], seconds[path], seconds[path] - within[path])
+            Row(
+                _SEPARATOR.join(path),
+                calls[path],
+                seconds[path],
+                seconds[path] - within[path],
+                seconds[path] / total,
+            )
             for path in order
         ]
 
@@ -91,6 +114,22 @@ class Profile:
             for path, start, took in sorted(self.events, key=lambda event: (event.start, -event.seconds))
         ]
         return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
+
+    def __str__(self) -> str:
+        """Return the table as text."""
+        lines = [HEADER, *map(cells_of, self.rows())]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines
+        )
+
+    def save(self, folder: str | Path, title: str = "Profile of a fit") -> list[Path]:
+        """Write ``profile.html``, a page with timeline and table, and ``profile.json``, the trace; return both."""
+        content = {"html": page_of(title, self.events, self.rows()), "json": self.trace()}
+        paths = [Path(folder) / f"profile.{suffix}" for suffix in content]
+        for path, text in zip(paths, content.values(), strict=True):
+            write_text(path, text)
+        return paths
 
     def _now(self) -> float:
         if torch.cuda.is_initialized():

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from gdpnet._core.progress import part
 from gdpnet.benchmark.ablations import variant_of
 from gdpnet.benchmark.baselines.fitting import make_task
 from gdpnet.benchmark.baselines.methods import run_method, run_task
@@ -27,13 +28,18 @@ def run_demo(
     """Return the trained model, the F1 of all methods, and how much of the known noise they removed."""
     model = GDPNet.from_config(config, seed=seed, device=device).fit(graph, callbacks=[on_epoch])
     with Steps([OnEpoch(on_epoch)]).run("comparison", "fitting the methods to compare with"):
-        everything = variant_of(config, "gdpnet:keep-everything")
-        all_neighbours = GDPNet.from_config(everything, seed=seed, device=device).fit(graph)
+        everything, parts = variant_of(config, "gdpnet:keep-everything"), 2 + len(DEFENCES)
+        with part(0, parts):
+            all_neighbours = GDPNet.from_config(everything, seed=seed, device=device).fit(graph)
         metrics = evaluate(model.predictor(graph))
         metrics["micro_f1_all_neighbours"] = all_neighbours.score(graph)
         metrics["micro_f1_logistic_regression"] = f1_on_test(graph, run_method("lr", graph, seed).logits)
-        metrics["defences"] = {name: _baseline(name, graph, seed, model.device_) for name in DEFENCES}
-        cleaned = run_task("gcn", make_task(graph, seed, model.denoise), seed, model.device_)
+        metrics["defences"] = {}
+        for number, name in enumerate(DEFENCES, start=1):
+            with part(number, parts):
+                metrics["defences"][name] = _baseline(name, graph, seed, model.device_)
+        with part(parts - 1, parts):
+            cleaned = run_task("gcn", make_task(graph, seed, model.denoise), seed, model.device_)
         metrics["micro_f1_gcn_on_cleaned"] = f1_on_test(graph, cleaned.logits)
     return model, metrics
 

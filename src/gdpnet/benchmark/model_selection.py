@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from gdpnet._core.log import LOGGER
+from gdpnet._core.progress import part
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.open import as_graph
 from gdpnet.data.splits import cross_validation_splits
@@ -82,9 +83,10 @@ def cross_validate(
     rows = []
     for repeat in range(repeats):
         for fold, split in enumerate(cross_validation_splits(graph, folds, seed + repeat)):
-            start, part = time.perf_counter(), replace(graph, split=split)
-            fitted = clone(model).fit(part)
-            scores = dict(zip(names, _scores_of(fitted, part, wanted), strict=True))
+            start, one = time.perf_counter(), replace(graph, split=split)
+            with part(repeat * folds + fold, repeats * folds):
+                fitted = clone(model).fit(one)
+            scores = dict(zip(names, _scores_of(fitted, one, wanted), strict=True))
             about = {"repeat": repeat, "fold": fold, "validation": fitted.validation_f1_}
             rows.append(about | scores | {"seconds": round(time.perf_counter() - start, 2)})
             LOGGER.info("repeat %d, fold %d of %d: %s", repeat + 1, fold + 1, folds, scores)
@@ -170,8 +172,10 @@ class Search:
     def try_all(self, graph: Any, choices: Iterable[dict[str, Any]]) -> None:
         """Try some choices of settings on a graph, or on a list of graphs whose mean score counts."""
         graphs = self.start(graph)
-        for settings in choices:
-            self.try_settings(graphs, settings)
+        every = list(choices)
+        for number, settings in enumerate(every):
+            with part(number, len(every)):
+                self.try_settings(graphs, settings)
 
     def start(self, graph: Any) -> list[Graph]:
         """Forget earlier results and return the graphs."""
@@ -187,7 +191,8 @@ class Search:
         start, models = time.perf_counter(), []
         for place, graph in enumerate(graphs):
             model = clone(self.model).set_params(**settings)
-            models.append(model.fit(graph, callbacks=callbacks if place == 0 else ()))
+            with part(place, len(graphs)):
+                models.append(model.fit(graph, callbacks=callbacks if place == 0 else ()))
         score = float(np.mean([model.validation_f1_ for model in models]))
         if math.isnan(score):
             raise GraphError("a search needs labelled validation nodes, found none")

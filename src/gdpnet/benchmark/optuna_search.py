@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from itertools import count
 from typing import Any
 
+from gdpnet._core.progress import part
 from gdpnet.benchmark.model_selection import SPACE, RandomSearch, Range, Search, Space
 from gdpnet.errors import ConfigError
 from gdpnet.estimator import GDPNet
@@ -78,10 +80,12 @@ class OptunaSearch(Search):
             else optuna.pruners.NopPruner(),
         )
         left = self.trials - len(self.study_.get_trials(states=_ended(optuna)))
+        numbers = count()
 
         def objective(trial: Any) -> float:
             settings = {name: _suggest(trial, name, one) for name, one in self.space.items()}
-            return self.try_settings(graphs, settings, [_Pruning(trial, optuna)])
+            with part(next(numbers), left):
+                return self.try_settings(graphs, settings, [_Pruning(trial, optuna)])
 
         self.study_.optimize(objective, n_trials=max(left, 0))
         if self.study_.best_value > self.best_score_:  # an earlier session found it

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from gdpnet._core.device import pick_device
+from gdpnet._core.progress import part
 from gdpnet.benchmark.ablations import CLEANED, VARIANTS, cleaner_of, is_apart, variant_of
 from gdpnet.benchmark.baselines.fitting import Settings, Task, make_task
 from gdpnet.benchmark.baselines.methods import METHODS, run_method, run_task
@@ -80,12 +81,18 @@ class Trial:
 
     def run(self) -> list[Record]:
         """Return one record per method."""
+        parts = 1 + len(self.methods)
         try:
-            graph = noisy_graph(self.setting, self.device)
-            measures = _measures_of(self, graph)
+            with part(0, parts):
+                graph = noisy_graph(self.setting, self.device)
+                measures = _measures_of(self, graph)
         except FAILURES as error:
             return [failure_of(self.stub_of(name), self.device, error) for name in self.methods]
-        return [record_of(self.stub_of(name), self.device, measure) for name, measure in measures.items()]
+        records = []
+        for number, (name, measure) in enumerate(measures.items(), start=1):
+            with part(number, parts):
+                records.append(record_of(self.stub_of(name), self.device, measure))
+        return records
 
 
 def baseline_names() -> list[str]:

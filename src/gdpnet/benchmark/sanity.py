@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from gdpnet._core.progress import part
 from gdpnet._core.words import counted
 from gdpnet.benchmark.baselines.methods import run_method
 from gdpnet.config import METRICS, Config
@@ -29,6 +30,7 @@ _SUSPECTED = (
     "training label is suspected to be wrong: look at it first",
     "training labels are suspected to be wrong: look at them first",
 )
+_BUDGET = 0.2
 _NEARLY = 0.02
 _SURELY_BEHIND = 0.01
 _LEAST_VARIANCE = 0.01
@@ -53,7 +55,7 @@ class Row:
 
 
 def check_model(
-    model: GDPNet, predictor: Predictor, split: str, fit_seconds: float, budget: float = 0.2
+    model: GDPNet, predictor: Predictor, split: str, fit_seconds: float, budget: float = _BUDGET
 ) -> list[Row]:
     """Score simple methods beside a trained model; none is started once they took ``budget`` times the fit.
 
@@ -63,13 +65,14 @@ def check_model(
     nodes = graph.nodes_in(split)
     nodes = nodes[graph.labels[nodes] != UNKNOWN]
     truth = graph.labels[nodes].numpy()
-    metric = model.config_.training.metric
-    for name, fit in _methods(model, graph):
+    metric, methods = model.config_.training.metric, list(_methods(model, graph))
+    for number, (name, fit) in enumerate(methods):
         begun = time.perf_counter()
         if begun - start > budget * fit_seconds:
             rows.append(Row(name, None, None, 0.0, "left out to save time"))
             continue
-        found = fit()
+        with part(number, len(methods)):
+            found = fit()
         spent = time.perf_counter() - begun
         if found is None:
             rows.append(Row(name, None, None, 0.0, "left out: too many features"))
@@ -126,6 +129,7 @@ def _without_selection(model: GDPNet, graph: Graph) -> Scores:
     """Fit the same model with all neighbours kept, at less cost: no folds, whose scores only rewards need."""
     config: Config = model.config_
     training = replace(config.training, selection=False, epochs=min(30, config.training.epochs), patience=10)
+    training = replace(training, seconds=_BUDGET * training.seconds)
     changed = replace(config, training=training, reward=replace(config.reward, folds=1))
     changed = replace(changed, hopwise=replace(config.hopwise, use=False))
     graph = with_features(graph, graph.features)  # encoded as they are

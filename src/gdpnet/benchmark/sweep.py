@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from gdpnet._core.files import plain
+from gdpnet._core.progress import part
 from gdpnet.benchmark.baselines.registry import load_plugins
 from gdpnet.benchmark.records import Record, append_record, make_record, read_records
 from gdpnet.errors import GDPNetError, WorkError
@@ -120,10 +121,17 @@ def run_all(
     trials: list[AnyTrial], path: Path, jobs: int, on_records: Callable[[list[Record]], None]
 ) -> None:
     """Run trials, ``jobs`` at a time, and append their records to a file as they come."""
-    for records in (trial.run() for trial in trials) if jobs <= 1 else _side_by_side(trials, jobs):
+    for records in _one_by_one(trials) if jobs <= 1 else _side_by_side(trials, jobs):
         for record in records:
             append_record(path, record)
         on_records(records)
+
+
+def _one_by_one(trials: Sequence[Trial]) -> Iterator[list[Record]]:
+    for number, trial in enumerate(trials):
+        with part(number, len(trials)):
+            records = trial.run()
+        yield records
 
 
 def _side_by_side(trials: Iterable[Trial], jobs: int) -> Iterator[list[Record]]:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from gdpnet._core.device import pick_device
+from gdpnet._core.fit import fit_each
 from gdpnet.benchmark.ablations import CLEANED, cleaner_of, variant_of
 from gdpnet.benchmark.baselines.fitting import Settings, Task, make_task
 from gdpnet.benchmark.baselines.methods import METHODS, method_of, run_task
@@ -170,7 +171,7 @@ def search_tasks(
     scored = list(known)
     while new := _left(scored):
         # one task after the other: scores of its edges are computed once
-        each = [[score(candidate) for candidate in new] for score in scorers]
+        each = fit_each([partial(fit_each, [partial(score, one) for one in new]) for score in scorers])
         scored += [(one, sum(scores) / len(scorers)) for one, *scores in zip(new, *each, strict=True)]
     tried = tuple(one for candidate in _wanted(scored) for one in scored if one[0] == candidate)
     return replace(method.settings, **_best_of(tried)), tried

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from gdpnet.cli import options as opt
-from gdpnet.cli.output import TrialProgress, print_scores, print_table
+from gdpnet.cli.output import print_scores, print_table
+from gdpnet.cli.progress import TrialProgress
 from gdpnet.cli.trials import (
     asked_of,
     cases_of,
@@ -193,8 +194,8 @@ def tasks(
             ],
             records,
         )
-        progress = TrialProgress(len(left))
-        run_all(left, records, jobs, progress)
+        with TrialProgress(len(left)) as progress:
+            run_all(left, records, jobs, progress)
         counts = progress.counts
     found = unsupervised.summarise(of_content(read_records(records), asked))
     graphs = [some[0].to_record()["graph"] for some in cases.values()]

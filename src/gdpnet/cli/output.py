@@ -1,4 +1,4 @@
-"""Print results, notes and progress.
+"""Print results and notes.
 
 Results go to standard output. Notes and progress go to standard error, and --quiet leaves them out. With --json the
 record is all that standard output gets.
@@ -10,8 +10,6 @@ import json
 import math
 import os
 import sys
-import time
-from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from contextvars import ContextVar
@@ -20,19 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gdpnet._core.files import plain
 from gdpnet._core.words import counted
-from gdpnet.config import METRICS, Config
+from gdpnet.config import Config
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress
-
     from gdpnet.data.graph import Graph
-    from gdpnet.training.callbacks import Step
-    from gdpnet.training.state import Epoch
 
-
-_BAR = 16
-"""Width of the bar among the epochs."""
 
 _QUIET = ContextVar("quiet", default=False)
 
@@ -55,6 +45,11 @@ def results_to(as_json: bool, quiet: bool) -> Iterator[None]:
             yield
     finally:
         _QUIET.set(before)
+
+
+def is_quiet() -> bool:
+    """Return whether notes and progress are left out."""
+    return _QUIET.get()
 
 
 def note(text: str) -> None:
@@ -151,131 +146,3 @@ def print_scores(title: str, rows: list[Any], order: Iterable[str], measure: str
     methods = [name for name in order if any(row.method == name for row in rows)]
     lines = [(name, *(cell(name, rate) for rate in rates)) for name in methods]
     print_table(f"{title} (* best)", ("method", *(f"rate {rate:g}" for rate in rates)), lines)
-
-
-class EpochProgress:
-    """Show a training: a progress bar of epochs on a terminal, one line per epoch elsewhere; one line per step.
-
-    The line of a step begins when the step does, and ends with its result and its time.
-
-    The bar shows epoch, validation score and time left, and more where the terminal is wide enough.
-    """
-
-    def __init__(self, total: int, console: Console | None = None) -> None:
-        self.total = total
-        self.console = console
-        self.bar: Progress | None = None
-        self.ends: deque[float] = deque(maxlen=6)
-
-    def __enter__(self) -> EpochProgress:
-        self.ends.append(time.perf_counter())
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop_bar()
-
-    def _stop_bar(self) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-            self.bar = None
-
-    def _start_bar(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        columns = (
-            TextColumn("epoch {task.completed}/{task.total}"),
-            BarColumn(bar_width=_BAR),
-            TextColumn("{task.description}"),
-        )
-        self.bar = Progress(*columns, console=self.console or Console(stderr=True))
-        self.task = self.bar.add_task("", total=self.total)
-        self.bar.start()
-
-    def __call__(self, epoch: Epoch) -> None:
-        """Show one epoch."""
-        found = -epoch.validation_f1 if epoch.metric == "log_loss" else epoch.validation_f1
-        score = f"validation {METRICS.get(epoch.metric, epoch.metric)} {text_of(found)}"
-        rest = [f"reward {epoch.reward:+.4f}", f"kept {epoch.kept_share:.2f}", f"KL {epoch.kl:.4f}"]
-        if epoch.injected_auc is not None:
-            rest.append(f"injected-edge AUC {epoch.injected_auc:.3f}")
-        if self.bar is None and not _QUIET.get() and (self.console is not None or sys.stderr.isatty()):
-            self._start_bar()
-        self.ends.append(time.perf_counter())
-        if self.bar is None:
-            score = f"aggregator alone, {score}"
-            note("  ".join([f"epoch {epoch.epoch}/{self.total}", f"loss {epoch.loss:.3f}", score, *rest]))
-            return
-        room = self.bar.console.width - len(f"epoch {self.total}/{self.total}") - _BAR - 2
-        parts = [score, f"{self._time_left(epoch.epoch)} left", f"loss {epoch.loss:.3f}", *rest]
-        while len("  ".join(parts)) > room and len(parts) > 2:
-            parts.pop()
-        self.bar.update(self.task, completed=epoch.epoch, description="  ".join(parts))
-
-    def _time_left(self, epoch: int) -> str:
-        """Return the time that the remaining epochs take if they are as fast as the last ones."""
-        each = (self.ends[-1] - self.ends[0]) / max(1, len(self.ends) - 1)
-        minutes, seconds = divmod(round(each * (self.total - epoch)), 60)
-        return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
-
-    def on_step(self, step: Step) -> None:
-        """Say that a step begins, or how it ended."""
-        self._stop_bar()
-        if step.result is not None:
-            note(f"{step.result} ({step.seconds or 0.0:.1f} s)")
-        elif not _QUIET.get():
-            print(f"{step.doing} ... ", end="", file=sys.stderr, flush=True)
-
-
-class TrialProgress:
-    """Note the result of each finished trial and the estimated time left, and count the trials that failed."""
-
-    def __init__(self, units: int) -> None:
-        self.units, self.done, self.start = units, 0, time.perf_counter()
-        self.records, self.failures = 0, list[str]()
-
-    def __call__(self, records: list[dict[str, Any]]) -> None:
-        """Note the records of one finished unit of work."""
-        self.done += 1
-        self.records += len(records)
-        self.failures += [one["metrics"]["error"] for one in records if "error" in one["metrics"]]
-        left = (time.perf_counter() - self.start) / self.done * (self.units - self.done)
-        for record in records:
-            noise = f" {record['noise']}" if "noise" in record else ""
-            rate = f" {record['rate']:g}" if "rate" in record else ""
-            note(
-                f"[{self.done}/{self.units}, about {left / 60:.0f} min left] {record['graph']}{noise}{rate} "
-                f"seed {record['seed']} {record['method']}: {_outcome(record['metrics'])}"
-            )
-
-    @property
-    def counts(self) -> dict[str, Any]:
-        """Return the number of trials that were run, and why some failed."""
-        return {"trials": self.records, "failures": self.failures}
-
-
-class ShardProgress:
-    """Note the number of finished shards, at most every ten seconds."""
-
-    def __init__(self) -> None:
-        self.last = time.perf_counter()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """Note that a shard is finished."""
-        if time.perf_counter() - self.last > 10.0:
-            self.last = time.perf_counter()
-            note(f"{what}: shard {done} of {total}")
-
-
-def _outcome(metrics: dict[str, Any]) -> str:
-    """Return the test score, the best validation score of a search, or the error."""
-    if "error" in metrics:
-        return f"failed: {metrics['error']}"
-    if "candidates" in metrics:
-        return f"validation {max(metrics['validation_f1']):.4f}"
-    known = [
-        f"{metrics[name]:.4f}"
-        for name in ("micro_f1", "roc_auc", "average_precision", "nmi")
-        if name in metrics
-    ]
-    return " ".join(known) or "done"

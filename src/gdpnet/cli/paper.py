@@ -10,7 +10,8 @@ import typer
 
 from gdpnet.cli import completion
 from gdpnet.cli import options as opt
-from gdpnet.cli.output import TrialProgress, print_table
+from gdpnet.cli.output import print_table
+from gdpnet.cli.progress import TrialProgress
 from gdpnet.cli.trials import cases_of, contents_of, refuse_untrainable, run_trials
 from gdpnet.data.datasets.known import DATASETS
 from gdpnet.errors import ConfigError, nearest
@@ -101,8 +102,8 @@ def _run(
         first, path = [some[0] for some in clean([0]).values()], results / "portraits.jsonl"
         drawn = [*METHODS_DRAWN, CLAIMS]
         left = artefacts_left(first, drawn, configs, device, path, searched_settings(tuned))
-        progress = TrialProgress(len(left))
-        run_all(left, path, jobs, progress)
+        with TrialProgress(len(left)) as progress:
+            run_all(left, path, jobs, progress)
         variants = [f"gdpnet:discount-{value}" for value in figures.DISCOUNTS]
         variants += [f"gdpnet:epochs-{value}" for value in figures.EPOCHS]
         counts += [progress.counts, run_trials(clean(range(figure_trials)), variants, *trial_options)]

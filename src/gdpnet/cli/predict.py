@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gdpnet._core.words import counted
 from gdpnet.cli import options as opt
 from gdpnet.cli.describe import print_metrics
-from gdpnet.cli.output import ShardProgress, print_graph
+from gdpnet.cli.output import print_graph
+from gdpnet.cli.progress import ShardProgress, doing
 from gdpnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def evaluate(
     shares, part = (split, "test") if opt.is_shares(split) else (None, split)
     model, loaded, name = model_and_graph(run, graph, device, source, shares, scored=True)
     print_graph(name, loaded)
-    metrics = evaluate_model(model.predictor(loaded), part)
+    with doing("scoring the model"):
+        metrics = evaluate_model(model.predictor(loaded), part)
     print_metrics(metrics)
     return {"run": str(run), "graph": name} | metrics
 
@@ -102,11 +104,12 @@ def predict(
         return about | {"pairs": count}
     asked = node_numbers(loaded, nodes, nodes_from)
     predictor = model.predictor(loaded)
-    if isinstance(predictor, RegressionPredictor):
-        low, high = predictor.interval(asked).T
-        table = {"prediction": predictor.predict(asked), "low": low, "high": high}
-    else:
-        table = {"predicted": predictor.predict(asked)}
+    with doing("predicting"):
+        if isinstance(predictor, RegressionPredictor):
+            low, high = predictor.interval(asked).T
+            table = {"prediction": predictor.predict(asked), "low": low, "high": high}
+        else:
+            table = {"predicted": predictor.predict(asked)}
     if model.config_.task.kind in ("classification", "multi-label"):
         probability = predictor.probabilities(asked)
         table |= {f"p_{label}": column for label, column in zip(model.classes_, probability.T, strict=True)}
@@ -139,13 +142,15 @@ def embed(
     model, loaded, name = model_and_graph(run, graph, device, source, split)
     about = {"run": str(run), "graph": name, "out": str(out)}
     if shards:
-        written = embed_to(
-            model.trained_, loaded, out, edges_per_shard=edges_per_shard, progress=ShardProgress()
-        )
+        with ShardProgress() as progress:
+            written = embed_to(
+                model.trained_, loaded, out, edges_per_shard=edges_per_shard, progress=progress
+            )
         count, width = written["nodes"], written["width"]
     else:
         asked = node_numbers(loaded, nodes, nodes_from)
-        values = model.embed(loaded, asked)
+        with doing("embedding"):
+            values = model.embed(loaded, asked)
         width = values.shape[1]
         count = _write_nodes(
             loaded, asked, {f"h{place}": column for place, column in enumerate(values.T)}, out
@@ -190,9 +195,10 @@ def denoise(
     about = {"run": str(run), "graph": name, "out": str(out)}
     options: dict[str, Any] = {"threshold": threshold, "symmetric": not one_way, "all_edges": all_edges}
     if shards:
-        metrics = denoise_to(
-            model.trained_, loaded, out, **options, edges_per_shard=edges_per_shard, progress=ShardProgress()
-        )
+        with ShardProgress() as progress:
+            metrics = denoise_to(
+                model.trained_, loaded, out, **options, edges_per_shard=edges_per_shard, progress=progress
+            )
     else:
         chosen, metrics = _write_edges(model, loaded, out, **options)
         about |= chosen
@@ -234,11 +240,13 @@ def explain(
         opt.check_table_file(out)
     model, loaded, name = model_and_graph(run, graph, device, source, split)
     if out is None:
-        found = model.explain(loaded, str(node))
+        with doing("explaining"):
+            found = model.explain(loaded, str(node))
         print_explanation(found)
         return found.to_dict()
     asked = node_numbers(loaded, nodes, nodes_from)
-    count, rows = write_explanations(model.explain_nodes(loaded, asked), out)
+    with doing("explaining"):
+        count, rows = write_explanations(model.explain_nodes(loaded, asked), out)
     print(f"explanations of {count:,} nodes written to {out}, in {rows:,} rows")
     return {"run": str(run), "graph": name, "out": str(out), "nodes": count, "rows": rows}
 
@@ -254,7 +262,8 @@ def _write_edges(
     from gdpnet.data.io.files import edge_table
     from gdpnet.inference.streaming import decided_edges
 
-    cleaned = model.denoise(graph, threshold=threshold, symmetric=symmetric)
+    with doing("deciding on every edge"):
+        cleaned = model.denoise(graph, threshold=threshold, symmetric=symmetric)
     weight = None
     if graph.edge_weight is not None:
         weight = np.zeros(graph.num_edges, dtype=np.float32)
@@ -279,7 +288,8 @@ def _write_pairs(model: GDPNet, graph: Graph, pairs: Path | None, out: Path) -> 
     if pairs is None:
         raise ConfigError("a model of task links predicts edges: name a table of node pairs with --pairs")
     ends = read_ends(pairs, graph)
-    probability = model.predict_links(graph, ends)
+    with doing("predicting"):
+        probability = model.predict_links(graph, ends)
     source, target = _writable(graph.node_ids[ends.numpy()])
     write_table(pa.table({"source": source, "target": target, "probability": probability}), out)
     return len(probability)

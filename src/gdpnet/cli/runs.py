@@ -19,6 +19,7 @@ from torch import Tensor
 from gdpnet._core.words import counted
 from gdpnet.cli.options import GraphSource
 from gdpnet.cli.output import note
+from gdpnet.cli.progress import doing
 from gdpnet.config import Config, toml_text
 from gdpnet.data.datasets.known import DATASETS
 from gdpnet.data.graph import Graph
@@ -31,21 +32,23 @@ from gdpnet.errors import ConfigError, GDPNetError
 from gdpnet.estimator import GDPNet
 from gdpnet.training.checkpoint import RunFolder, check_same_graph, extend_run, is_same_graph, open_run
 from gdpnet.training.data import part_for_scoring
+from gdpnet.training.registry import TASKS
 
 
 def open_named(graph: str, source: GraphSource, split: str, seed: int, task: str | None = None) -> Graph:
     """Open a graph as the options say; for the task regression labels are numbers."""
-    return open_graph(
-        graph,
-        data_dir=source.data_dir,
-        columns=Columns(**source.columns),
-        directed=bool(source.directed),
-        weights=source.weights is not False,
-        drop_unknown=bool(source.drop_unknown),
-        split=split,
-        seed=seed,
-        task=task,
-    )
+    with doing("reading the graph"):
+        return open_graph(
+            graph,
+            data_dir=source.data_dir,
+            columns=Columns(**source.columns),
+            directed=bool(source.directed),
+            weights=source.weights is not False,
+            drop_unknown=bool(source.drop_unknown),
+            split=split,
+            seed=seed,
+            task=task,
+        )
 
 
 def open_for(task: str | None, graph: str, source: GraphSource, split: str, seed: int) -> Graph:
@@ -156,7 +159,7 @@ def continue_run(
     """Open a run to continue and its graph; return both with the settings and the seed.
 
     ``settings_from`` returns the settings that are asked for, from those of the run. They must be the run's, except
-    for more epochs; so must the ``given`` seed and split, if they are not None.
+    for more epochs or more time; so must the ``given`` seed and split, if they are not None.
     """
     run, own, about = open_run(out)
     asked = settings_from(own)
@@ -176,15 +179,16 @@ def continue_run(
 
 
 def _check_same_settings(own: Config, asked: Config) -> None:
-    """Refuse settings that differ from those of a run; more epochs are allowed."""
+    """Refuse settings that differ from those of a run; more epochs and more time are allowed."""
     for section, values in asked.to_dict().items():
         for key, value in values.items():
             name, known = f"{section}.{key}", own.to_dict()[section][key]
-            if value == known or (name == "training.epochs" and value > known):
+            longer = value > known or value == 0 if name == "training.seconds" and known else False
+            if value == known or longer or (name == "training.epochs" and value > known):
                 continue
             raise ConfigError(
                 f"with --resume, {name} must be that of the run, {toml_text(known)}, found {toml_text(value)}; only "
-                "training.epochs may be larger: leave the setting out or choose another --out"
+                "training.epochs and training.seconds may be larger: leave the setting out or choose another --out"
             )
 
 
@@ -194,6 +198,11 @@ def finished_metrics(run: RunFolder) -> dict[str, Any] | None:
         return None
     metrics: dict[str, Any] = json.loads(run.metrics.read_text(encoding="utf-8"))
     return metrics
+
+
+def part_to_train(graph: Graph, settings: Config, seed: int) -> Graph:
+    """Return the part of a graph that the task trains on; refuse a graph that it cannot be learned on."""
+    return TASKS[settings.task.kind].part_of(graph, settings, seed)
 
 
 def part_to_score(graph: Graph, part: Graph, settings: Config, seed: int) -> Graph:

@@ -12,6 +12,7 @@ import torch
 from gdpnet._core.files import write_json
 from gdpnet._core.words import counted
 from gdpnet.cli.output import note
+from gdpnet.cli.progress import doing
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.csv_parquet import write_table
@@ -45,7 +46,8 @@ def cross_validated(graph: Graph, settings: Config, seed: int, device: str) -> d
         return {}
     note(f"few test nodes: training {folds} more models, to score all labelled nodes by cross-validation ...")
     model = GDPNet.from_config(settings, seed=seed, device=device)
-    scores = cross_validate(model, graph, folds=folds, scoring=_SCORES, seed=seed)
+    with doing("cross-validating"):
+        scores = cross_validate(model, graph, folds=folds, scoring=_SCORES, seed=seed)
     both = {name: [scores.mean[name], scores.deviation[name]] for name in _SCORES}
     return {"cross_validation": {"folds": folds, "nodes": int(graph.labelled.sum()), **both}}
 
@@ -64,17 +66,20 @@ def save_run(
     from gdpnet.benchmark.evaluation import evaluate
     from gdpnet.benchmark.figures import draw_run
 
-    note("scoring the model and drawing its figures ...")
-    model.save(run.model)
+    with doing("saving the model"):
+        model.save(run.model)
     kind, predictor = model.config_.task.kind, model.predictor(graph)
     metrics: dict[str, Any] = {"best_epoch": model.best_epoch_} | _validation_score(model)
     metrics |= _report_suspected(model, run) | (more or {})
     if kind in ("links", "clusters") or bool(graph.labelled[graph.nodes_in("test")].any()):
-        metrics |= evaluate(predictor)
+        with doing("scoring the model"):
+            metrics |= evaluate(predictor)
         if kind == "classification" and fit_seconds is not None:
-            metrics["check"] = _check(model, predictor, metrics, fit_seconds)
+            with doing("scoring simple methods beside the model"):
+                metrics["check"] = _check(model, predictor, metrics, fit_seconds)
     _write_split(graph, run)
-    draw_run(predictor, run.figures)
+    with doing("drawing figures"):
+        draw_run(predictor, run.figures)
     write_json(run.metrics, metrics)  # last: a run with its metrics is finished
     return metrics
 

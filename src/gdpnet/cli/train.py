@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-import time
+import re
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from gdpnet.cli import options as opt
-from gdpnet.cli.describe import print_classes, print_metrics, say_stopped
-from gdpnet.cli.output import EpochProgress, note, print_graph, print_table
+from gdpnet.cli.describe import print_classes, print_metrics
+from gdpnet.cli.output import note, print_graph, print_table
+from gdpnet.cli.progress import EpochProgress, doing
 from gdpnet.config import Config
 from gdpnet.errors import ConfigError, RunFolderError
+
+
+def seconds_of(text: str) -> float:
+    """Return a time such as 60s, 2m, 1.5h or 90 in seconds."""
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+) *(s|m|min|h|)", text.strip().lower())
+    seconds = float(found[1]) * {"m": 60.0, "min": 60.0, "h": 3600.0}.get(found[2], 1.0) if found else 0.0
+    if not seconds > 0:
+        raise ConfigError(f"--budget must be a time above zero such as 60s, 2m or 1.5h, found '{text}'")
+    return seconds
+
+
+def _check_budget(text: str | None) -> str | None:
+    if text is not None:
+        seconds_of(text)
+    return text
 
 
 def demo(
@@ -40,7 +57,8 @@ def demo(
         model, metrics = run_demo(graph, settings, seed, device, progress)
     model.save(out / "model.safetensors")
     write_json(out / "metrics.json", metrics)
-    figures = draw_run(model.predictor(graph), out / "figures")
+    with doing("drawing figures"):
+        figures = draw_run(model.predictor(graph), out / "figures")
     rows = _demo_rows(metrics)
     best = max(row[1] for row in rows)
     print_table(
@@ -62,6 +80,15 @@ def train(
     hops: opt.Hops = None,
     class_weight: opt.ClassWeightOption = None,
     metric: opt.MetricOption = None,
+    budget: Annotated[
+        str | None,
+        opt.model(
+            "--budget TIME",
+            "End the fit after this time, such as 60s, 2m or 1.5h, with the best model so far.",
+            callback=_check_budget,
+            show_default="setting training.seconds: no limit",
+        ),
+    ] = None,
     config: opt.ConfigFile = None,
     overrides: opt.Overrides = None,
     out: opt.RunFolderOut,
@@ -70,7 +97,7 @@ def train(
         opt.flag(
             opt.OUTPUT,
             "--resume",
-            "Continue the run in --out, or go on with more epochs after it is finished.",
+            "Continue the run in --out, or go on with more epochs or more time after it is finished.",
         ),
     ] = False,
     check: Annotated[
@@ -81,33 +108,42 @@ def train(
             "Score simple methods beside the model, in up to 20 % of its time.",
         ),
     ] = True,
+    profile: Annotated[
+        bool,
+        opt.flag(
+            opt.OUTPUT,
+            "--profile",
+            "Print where the time goes, and write profile.html, a page with a timeline, and profile.json to --out.",
+        ),
+    ] = False,
     seed: opt.RunSeed = None,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
     """Train a model on a graph and save it in a run folder, with its settings, history, scores and figures.
 
-    Interrupted training continues with the same command and --resume. With a larger training.epochs a finished run
-    goes on too.
+    Interrupted training continues with the same command and --resume. With a larger training.epochs or --budget a
+    finished run goes on too.
     """
     changes: dict[str, dict[str, Any]] = {} if hops is None else {"policy": {"hops": hops}}
     changes |= {} if source.missing is None else {"features": {"missing": source.missing}}
     changes |= {} if class_weight is None else {"task": {"class_weight": class_weight}}
-    changes |= {} if metric is None else {"training": {"metric": metric}}
+    training = {"metric": metric, "seconds": None if budget is None else seconds_of(budget)}
+    changes["training"] = {name: value for name, value in training.items() if value is not None}
     settings_from = partial(opt.config_of, graph, config, overrides, task, changes)
     settings = Config() if resume and opt.check_run(out) else settings_from()
 
     from gdpnet._core.device import pick_device
+    from gdpnet.cli.fitting import Profile, fit_and_save, print_profile
     from gdpnet.cli.runs import (
         absolute_name,
         continue_run,
         finished_metrics,
         open_named,
         part_to_score,
+        part_to_train,
     )
-    from gdpnet.cli.saving import cross_validated, has_few_labels, save_run
     from gdpnet.estimator import GDPNet
-    from gdpnet.training.checkpoint import Checkpoint, create_run
-    from gdpnet.training.registry import TASKS
+    from gdpnet.training.checkpoint import create_run
 
     pick_device(device)
     if resume:
@@ -127,7 +163,7 @@ def train(
             )
     model = GDPNet.from_config(settings, seed=seed, device=device)
     # may refuse the graph, so it comes before a folder is made
-    part = TASKS[settings.task.kind].part_of(loaded, settings, seed)
+    part = part_to_train(loaded, settings, seed)
     if not resume:
         run = create_run(
             out, settings, absolute_name(graph), loaded, seed, split or "paper", source.to_record()
@@ -135,15 +171,11 @@ def train(
     print_graph(graph, loaded, settings)
     print_classes(loaded)
     scored = part_to_score(loaded, part, settings, seed)
-    total, start = settings.training.warmup + settings.training.epochs, time.perf_counter()
-    with EpochProgress(total) as progress:
-        model.fit(part, callbacks=[Checkpoint(run), progress])
-    if len(model.history_) < total:
-        say_stopped(len(model.history_), settings)
-    seconds = time.perf_counter() - start
-    folds = cross_validated(loaded, settings, seed, device) if check and has_few_labels(loaded) else {}
-    metrics = save_run(model, scored, run, seconds if check else None, folds)
-    return _print_run(run.path, graph, seed, metrics)
+    measured = Profile() if profile else None
+    with nullcontext() if measured is None else measured.measure():
+        metrics = fit_and_save(model, part, loaded, scored, run, check=check)
+    record = _print_run(run.path, graph, seed, metrics)
+    return record if measured is None else record | print_profile(measured, run.path, graph)
 
 
 def _print_run(

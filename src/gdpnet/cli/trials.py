@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gdpnet._core.words import counted
 from gdpnet.cli.options import GraphSource
-from gdpnet.cli.output import TrialProgress, note
+from gdpnet.cli.output import note
+from gdpnet.cli.progress import TrialProgress
 from gdpnet.config import Config
 from gdpnet.data.datasets.known import DATASETS, check_name
 
@@ -132,6 +133,6 @@ def run_trials(
         graph = some[0].to_record()["graph"]
         searched = {method: one for (place, method), one in found.items() if place == graph}
         units += plan(some, methods, configs[name], device, records, searched)
-    progress = TrialProgress(len(units))
-    run_all(units, records, jobs, progress)
+    with TrialProgress(len(units)) as progress:
+        run_all(units, records, jobs, progress)
     return progress.counts

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gdpnet._core.words import counted
 from gdpnet.cli import options as opt
 from gdpnet.cli.compare import Methods, Noise, Rates, methods_of, rates_of
-from gdpnet.cli.output import TrialProgress, note, print_table
+from gdpnet.cli.output import note, print_table
+from gdpnet.cli.progress import TrialProgress, doing
 from gdpnet.cli.trials import (
     asked_of,
     cases_of,
@@ -88,8 +89,8 @@ def tune(
         return {"settings": ours}
     asked = [(some, opt.config_of(name)) for name, some in cases.items()]
     left = searches_left(asked, wanted, device, records)
-    progress = TrialProgress(len(left))
-    run_all(left, records, jobs, progress)
+    with TrialProgress(len(left)) as progress:
+        run_all(left, records, jobs, progress)
     graphs = {some[0].to_record()["graph"] for some in cases.values()}
     found = {key: one for key, one in searched_settings(records, contents).items() if key[0] in graphs}
     columns = ("graph", "method", "dropout", "weight decay", "learning rate", "width", "layers")
@@ -132,7 +133,8 @@ def _tune_gdpnet(
         f"{counted(trials, 'choice')} of settings, {'by Optuna' if has_optuna() else 'at random'}, scored on "
         "validation nodes"
     )
-    search.fit([noisy_graph(one, device) for one in settings])
+    with doing("trying settings"):
+        search.fit([noisy_graph(one, device) for one in settings])
     best = config
     for setting, value in search.best_settings_.items():
         section, key = setting_place(setting)

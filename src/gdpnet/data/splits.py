@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from gdpnet._core.profiling import phase
 from gdpnet.config import FeaturesSettings
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph, check_graph
@@ -76,6 +77,7 @@ def with_split(graph: Graph, shares: tuple[float, float, float] | str = USUAL_SH
     return fit_columns(replace(graph, split=split), split)
 
 
+@phase("columns")
 def fit_columns(graph: Graph, split: Int[Tensor, "nodes"]) -> Graph:
     """Return a graph with its table, if it has one, encoded as the training nodes of a split ask for.
 

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import ranges
+from gdpnet._core.progress import advance, part
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.prepare import Prepared, with_neighbourhoods
@@ -69,7 +70,7 @@ def _batches(
     degree = prepared.row_ptr[targets + 1] - prepared.row_ptr[targets]
     part = (degree.cumsum(0) - 1).clamp(min=0) // most
     sizes = torch.unique_consecutive(part, return_counts=True)[1].tolist() if targets.numel() else []
-    for some in torch.arange(targets.numel(), device=targets.device).split(sizes):
+    for number, some in enumerate(torch.arange(targets.numel(), device=targets.device).split(sizes), start=1):
         episodes = begin_episodes(
             prepared.row_ptr,
             prepared.neighbour,
@@ -80,6 +81,7 @@ def _batches(
             **{name: column[some] for name, column in columns.items()},
         )
         yield from split_episodes(episodes, 2 * most)
+        advance(number, len(sizes))
 
 
 def _in_halves(
@@ -145,9 +147,11 @@ def select(
     """
     if policy is None:
         return keep_all(prepared)
-    first, prepared = select_context(policy, aggregators, prepared, targets, config, key, fold_model)
+    with part(0, 2):
+        first, prepared = select_context(policy, aggregators, prepared, targets, config, key, fold_model)
     seed = key.fold_in("decide").seed32
-    chosen = decide(policy, aggregators, prepared, targets, config, seed, fold_model)
+    with part(1, 2):
+        chosen = decide(policy, aggregators, prepared, targets, config, seed, fold_model)
     if first is None or not config.inference.symmetrise:
         return chosen
     return chosen.averaged_with_reverse(first.probability)

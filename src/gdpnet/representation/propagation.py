@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from gdpnet._core.progress import advance, is_time_up
 from gdpnet.config import ClustersSettings, PropagationSettings
 from gdpnet.data.features import Features, project
 from gdpnet.representation.gcn import NormalisedAdjacency
@@ -120,4 +121,7 @@ def fit_encoder(
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         optimiser.step()
+        advance(step + 1, settings.steps)
+        if is_time_up():
+            break
     return encoder.requires_grad_(False)

@@ -12,11 +12,14 @@ from typing import Any
 
 from gdpnet._core.log import LOGGER
 from gdpnet._core.profiling import phase
+from gdpnet._core.progress import limit, seconds_left, watch
 from gdpnet.config import METRICS, Config
 from gdpnet.errors import ConfigError, nearest
 from gdpnet.training.state import Epoch, TrainingState
 
 _SMALLER_IS_BETTER = ("loss", "kl")
+_TELL_EVERY = 0.1
+"""Least seconds between two reports of how far a step is."""
 
 
 def score_text(value: float, config: Config) -> str:
@@ -39,6 +42,8 @@ class Step:
     """Validation score of the model after the step, if the step has one."""
     seconds: float | None = None
     """How long the step took."""
+    done: float | None = None
+    """The share of the step that is done while it runs; None if it is not known."""
 
 
 class Callback:
@@ -56,9 +61,12 @@ class Callback:
     def on_step(self, step: Step) -> None:
         """Run as a step before or after the epochs begins, and again with its result."""
 
+    def on_progress(self, step: Step) -> None:
+        """Run now and then while a step goes on, with the share that is done."""
+
 
 class OnEpoch(Callback):
-    """Call a function with every epoch and, if it has a method ``on_step``, that one with every step."""
+    """Call a function with every epoch and, if it has methods ``on_step`` and ``on_progress``, those with steps."""
 
     def __init__(self, function: Callable[[Epoch], object]) -> None:
         self.function = function
@@ -70,6 +78,12 @@ class OnEpoch(Callback):
     def on_step(self, step: Step) -> None:
         """Call the function's own ``on_step``."""
         told = getattr(self.function, "on_step", None)
+        if told is not None:
+            told(step)
+
+    def on_progress(self, step: Step) -> None:
+        """Call the function's own ``on_progress``."""
+        told = getattr(self.function, "on_progress", None)
         if told is not None:
             told(step)
 
@@ -88,14 +102,41 @@ class Steps:
         self.callbacks = callbacks
 
     @contextmanager
-    def run(self, name: str, doing: str) -> Iterator[Running]:
-        """Report that a step begins and, unless it fails, what it found and how long it took."""
+    def run(self, name: str, doing: str, *, share: float = 1.0) -> Iterator[Running]:
+        """Report that a step begins, how far it is and, unless it fails, what it found and how long it took.
+
+        If the time of the fit is limited, the step may take a ``share`` of what is left.
+        """
         step, running, start = Step(name, doing), Running(), perf_counter()
         self._report(step)
-        with phase(name):
+        with phase(name), watch(self._teller(step)), limit(share * seconds_left()) as limited:
             yield running
+        result = running.result + ("; cut short, as the time was up" if limited.was_reached else "")
         seconds = perf_counter() - start
-        self._report(replace(step, result=running.result, score=running.score, seconds=seconds))
+        self._report(replace(step, result=result, score=running.score, seconds=seconds))
+
+    def skips(self, name: str, doing: str) -> bool:
+        """Return whether no time is left for a step, which is reported as left out then."""
+        if seconds_left() > 0:
+            return False
+        self._report(Step(name, doing))
+        self._report(Step(name, doing, result="left out, as the time is up", seconds=0.0))
+        return True
+
+    def _teller(self, step: Step) -> Callable[[float], None]:
+        """Return a function that reports how far a step is, not too often."""
+        last = perf_counter()
+
+        def tell(done: float) -> None:
+            nonlocal last
+            now = perf_counter()
+            if now - last >= _TELL_EVERY:
+                last = now
+                for callback in self.callbacks:
+                    callback.on_progress(replace(step, done=done, seconds=now - start))
+
+        start = last
+        return tell
 
     def _report(self, step: Step) -> None:
         for callback in self.callbacks:

@@ -100,7 +100,7 @@ def check_same_graph(about: dict[str, Any], graph: Graph) -> None:
 
 
 _OPTIMISERS = ("policy_optimiser", "optimiser")
-_PROGRESS = ("epoch", "best_f1", "best_epoch", "history")
+_PROGRESS = ("epoch", "best_f1", "best_epoch", "history", "seconds")
 _FOUND = ("truth", "suggested", "best_suggested")
 """Labels found during training; each may be missing."""
 
@@ -138,7 +138,7 @@ class Checkpoint(Callback):
         for name in _FOUND:
             setattr(state, name, tensors[name].to(device) if name in tensors else None)
         for name in _PROGRESS:
-            setattr(state, name, about[name])
+            setattr(state, name, about.get(name, getattr(state, name)))  # older ones have no seconds
 
     def on_epoch_end(self, state: TrainingState, epoch: Epoch) -> None:
         """Write the training state and the history so far."""

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from gdpnet._core.progress import advance, is_time_up
 from gdpnet.config import ThresholdSettings
 from gdpnet.data.neighbour_sums import mix_dense
 from gdpnet.data.prepare import Prepared
@@ -52,7 +53,10 @@ def choose_threshold(
     targets = _some_targets(data.targets, settings.max_targets)
     probe = _Probe(data.labels[targets].cpu(), aggregators.width, aggregators.classes, data.task, settings)
     scores, found = [], {}
-    for threshold in (KEEP_ALL, *settings.candidates):
+    every = (KEEP_ALL, *settings.candidates)
+    for number, threshold in enumerate(every):
+        if number and is_time_up():
+            break
         train_rows, whole_rows = (
             _propagate(rows, prepared, edge_weights(probability, threshold) * prepared.linked)
             for prepared, rows, probability in graphs
@@ -61,6 +65,7 @@ def choose_threshold(
         probabilities = fitted.to(data.validation.device)
         scores.append((threshold, data.task.quality(probabilities, data.validation_labels)))
         found[threshold] = probabilities
+        advance(number + 1, len(every))
     best = max(scores, key=lambda pair: (pair[1], -pair[0]))[0]
     lead = compare(data.task, found[best], found[KEEP_ALL], data.validation_labels)
     is_better = lead.exceeds(settings.margin)

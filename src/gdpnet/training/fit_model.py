@@ -17,12 +17,12 @@ from gdpnet.data.splits import fit_columns
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.networks import build_networks
 from gdpnet.representation.tasks import CLASSIFICATION, Task
+from gdpnet.training.budget import Budget, train_in_time
 from gdpnet.training.callbacks import Callback, OnEpoch, Steps, score_text
 from gdpnet.training.data import split_for_training
 from gdpnet.training.label_noise import name_suspected, without_suspected
 from gdpnet.training.registry import TASKS
 from gdpnet.training.state import Epoch, TrainingState, begin_training
-from gdpnet.training.trainer import train_epochs
 
 
 def fit_model(
@@ -36,6 +36,7 @@ def fit_model(
     callbacks: Iterable[Callback | Callable[[Epoch], object]] = (),
 ) -> TrainedModel:
     """Train a model for the configured task; see `gdpnet.GDPNet.fit`."""
+    budget = Budget(config)
     edges = EdgeColumns.of(graph) if config.training.selection else None
     graph = read_edges(fit_columns(graph, split_for_training(graph, seed)), edges)
     each = [one if isinstance(one, Callback) else OnEpoch(one) for one in callbacks]
@@ -46,15 +47,20 @@ def fit_model(
         targets, validation = data.targets.numel(), data.validation.numel()
         step.result = f"{targets:,} training and {validation:,} validation nodes"
     state = begin_training(data, len(task.class_names), config, key, device)
-    train_epochs(state, data, config, key, each, task.update_targets)
-    _report_best(state, config, steps)
+    train_in_time(budget, state, data, key, each, task.update_targets)
+    budget.report(state, steps)
+    has_policy = _has_policy(state, config)
+    if not has_policy:
+        config, edges = config.with_values({"training": {"selection": False}}), None
+    _report_best(state, config, steps, has_policy=has_policy)
     weights = state.best or state.weights()
     width = 0 if edges is None else edges.width
     networks = build_networks(config, weights, exclusive=data.task.exclusive, edge_columns=width).to(device)
     if task.basis is not None:
         networks.basis = task.basis.to(device)
     trusted = without_suspected(data, state.best_suggested)
-    found = task.finalise(networks, trusted, key, steps)
+    with budget.limit_rest():
+        found = task.finalise(networks, trusted, key, steps)
     score = state.best_f1 if found.score is None else found.score
     has_labels = config.task.kind not in ("links", "clusters")
     if has_labels:
@@ -78,13 +84,20 @@ def fit_model(
     )
 
 
-def _report_best(state: TrainingState, config: Config, steps: Steps) -> None:
+def _has_policy(state: TrainingState, config: Config) -> bool:
+    """Return whether the policy was trained, if it was to be: training may have ended within the warm-up."""
+    return not config.training.selection or (state.best_epoch or state.epoch) > config.training.warmup
+
+
+def _report_best(state: TrainingState, config: Config, steps: Steps, *, has_policy: bool) -> None:
     """Report which epoch's weights are used, and what they score before any head is fitted."""
     with steps.run("best epoch", "choosing the epoch") as step:
         step.result = f"the weights of epoch {state.best_epoch or state.epoch} of {state.epoch} are used"
         if state.best and isfinite(state.best_f1):
             step.score = state.best_f1
             step.result += f"; aggregator alone: {score_text(state.best_f1, config)}"
+        if not has_policy:
+            step.result += "; training ended before the policy was trained, so that all neighbours are kept"
 
 
 def _report_ensemble(heads: str, score: float, config: Config, steps: Steps) -> None:

@@ -38,7 +38,7 @@ class Heads:
         return self._add_gcn(self._add_hopwise(Finalised(self._choose_threshold())))
 
     def _choose_threshold(self) -> Choice:
-        with self.steps.run("threshold", "choosing the threshold of the cleaned graph") as step:
+        with self.steps.run("threshold", "choosing the threshold of the cleaned graph", share=0.3) as step:
             given = (self.networks.aggregators, self.data, self.train, self.whole, self.config.threshold)
             choice = choose_threshold(*given, selection=self.networks.policy is not None)
             scores = ", ".join(f"{threshold:g}: {score:.3f}" for threshold, score in choice.scores)
@@ -48,9 +48,10 @@ class Heads:
     def _add_hopwise(self, done: Finalised) -> Finalised:
         """Fit the hop-wise head, and give it a share of the aggregator's weight if it is better."""
         networks, data, config = self.networks, self.data, self.config
-        if not is_worth_hopwise(data, networks.aggregators, config):
+        about = "hop-wise head", "fitting the hop-wise head"
+        if not is_worth_hopwise(data, networks.aggregators, config) or self.steps.skips(*about):
             return done
-        with self.steps.run("hop-wise head", "fitting the hop-wise head") as step:
+        with self.steps.run(*about, share=0.5) as step:
             key = self.key.fold_in("hopwise")
             found = fit_hopwise(networks.aggregators, data, self.train, self.whole, config, key)
             best = found.best
@@ -68,9 +69,10 @@ class Heads:
     def _add_gcn(self, done: Finalised) -> Finalised:
         """Fit the GCN head to the cleaned graph, and give it a weight if the ensemble gets no worse."""
         data, config, threshold = self.data, self.config, done.threshold.threshold
-        if not is_worth_gcn(data, config):
+        about = "GCN head", "fitting the GCN head"
+        if not is_worth_gcn(data, config) or self.steps.skips(*about):
             return done
-        with self.steps.run("GCN head", "fitting the GCN head") as step:
+        with self.steps.run(*about) as step:
             ensemble, weight = Ensemble(self.networks, done.weights, threshold), config.gcn.weight
             edge_weight = self.whole.weight(config.inference.mode)
             before = ensemble.local(self.whole.prepared, data.validation, edge_weight)[1]

@@ -7,6 +7,7 @@ all edges alike is the other candidate. Validation pairs choose between them.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import sum_by_owner
-from gdpnet._core.fit import fit
+from gdpnet._core.fit import fit, fit_each
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
@@ -106,10 +107,12 @@ def fit_link_predictor(
     candidates = [(False, torch.ones(graph.num_edges))]
     if probability is not None:
         candidates.append((True, probability))
-    found = [
-        _fit(make_link_graph(graph, weight.to(device), config, device), pairs, config, key, selects=selects)
-        for selects, weight in candidates
-    ]
+
+    def fit_one(selects: bool, weight: Float[Tensor, "edges"]) -> FittedLinkPredictor:
+        link_graph = make_link_graph(graph, weight.to(device), config, device)
+        return _fit(link_graph, pairs, config, key, selects=selects)
+
+    found = fit_each([partial(fit_one, *candidate) for candidate in candidates])
     return max(found, key=lambda one: one.score)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.inference.ensemble import HeadWeights
@@ -56,6 +57,8 @@ class TrainingState:
     """Set by a callback to end training after this epoch."""
     best_suggested: Tensor | None = None
     """``suggested`` in the best epoch."""
+    seconds: float = 0.0
+    """Time until the last epoch ended, with that of the runs before it was resumed."""
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights of policy and aggregators, by name."""
@@ -87,6 +90,7 @@ class Finalised:
     """The validation score of the final model, if it differs from that of the best epoch."""
 
 
+@phase("networks")
 def begin_training(
     data: TrainingData, outputs: int, config: Config, key: Key, device: torch.device
 ) -> TrainingState:

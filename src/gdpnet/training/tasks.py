@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gdpnet._core.progress import part
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
@@ -51,6 +52,8 @@ class LabelTask(TrainingTask):
         """Choose the threshold of the cleaned graph; fit the heads, and add those that help to the ensemble."""
         stream = key.fold_in("finalise")
         with steps.run("decisions", "deciding on every edge"):
-            train = self.decide_all(networks, data.train, stream, data.fold_model)
-            whole = self.decide_all(networks, data.whole, stream, data.fold_model_in_whole)
+            with part(0, 2):
+                train = self.decide_all(networks, data.train, stream, data.fold_model)
+            with part(1, 2):
+                whole = self.decide_all(networks, data.whole, stream, data.fold_model_in_whole)
         return Heads(networks, data, train, whole, self.config, key, steps).finalise()

@@ -68,8 +68,9 @@ def train_epochs(
         state.history.append(asdict(epoch))
         if state.epoch > settled(config) and (data.validation.numel() == 0 or is_best(state.history, config)):
             state.remember_best(epoch.validation_f1)
-        for callback in callbacks:
-            callback.on_epoch_end(state, epoch)
+        with phase("callbacks"):
+            for callback in callbacks:
+                callback.on_epoch_end(state, epoch)
     for callback in callbacks:
         callback.on_train_end(state)
 
@@ -126,7 +127,8 @@ def measure_injected_auc(state: TrainingState, data: TrainingData, config: Confi
     all_nodes = torch.arange(perturbed.train.num_nodes, device=perturbed.train.device)
     probability, _ = play_once(state, perturbed, config, all_nodes, key)
     on_edges = perturbed.train.on_edges(perturbed.train.symmetrise(probability))
-    return float(roc_auc_score(data.held_out_graph.genuine.cpu(), on_edges.cpu()))
+    with phase("ROC AUC"):
+        return float(roc_auc_score(data.held_out_graph.genuine.cpu(), on_edges.cpu()))
 
 
 def settled(config: Config) -> int:

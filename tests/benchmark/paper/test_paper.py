@@ -32,7 +32,7 @@ from gdpnet.benchmark.paper.tables import DATASETS, REPORTED, TITLES, make_table
 from gdpnet.benchmark.records import append_record
 from gdpnet.cli import main
 from gdpnet.cli import paper as reproducing
-from gdpnet.cli.output import TrialProgress
+from gdpnet.cli.progress import TrialProgress
 from gdpnet.config import shipped_config
 from gdpnet.data.datasets.known import DATASETS as KNOWN
 from helpers.small import FAST, noisy_graph, write_folder

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gdpnet._core.fit import fit
+from gdpnet._core.fit import fit, fit_each
 from gdpnet.benchmark.baselines.propagation import Links
 from gdpnet.data.features import normalise, to_dense
 from gdpnet.data.graph import Graph
@@ -217,7 +218,8 @@ def choose(name: str, options: Sequence[Any], settings: Settings, fit: Callable[
     Validation micro-F1 decides, then the least validation loss.
     """
     options = options if settings.choice is None else (settings.choice,)
-    found = [replace(fit(option), chosen={name: option}) for option in options]
+    fitted = fit_each([partial(fit, option) for option in options])
+    found = [replace(one, chosen={name: option}) for one, option in zip(fitted, options, strict=True)]
     return max(found, key=lambda one: (one.validation_f1, -one.validation_loss))
 
 
