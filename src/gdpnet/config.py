@@ -159,9 +159,9 @@ class PPOSettings(Section):
     )
     learning_rate: float = setting(0.003, "learning rate")
     weight_decay: float = setting(1e-3, "L2 penalty")
-    passes: int = setting(4, "passes over each rollout")
+    passes: int = setting(3, "passes over each rollout")
     batch_size: int = setting(256, "targets per update")
-    max_targets: int = setting(4096, "maximum number of targets per epoch, sampled anew in each")
+    max_targets: int = setting(2048, "maximum number of targets per epoch, sampled anew in each")
     rollout_targets: int = setting(2048, "targets per rollout, played before the policy is updated")
     clip: float = setting(0.2, "clip range of the importance ratio")
     kl_limit: float = setting(
@@ -285,6 +285,9 @@ class TrainingSettings(Section):
     )
     injected_weight: float = setting(
         0.5, "weight of the injected-edge AUC relative to validation F1 in the choice of the best epoch"
+    )
+    injected_targets: int = setting(
+        2048, "maximum number of nodes whose decisions the injected-edge AUC is measured on in an epoch"
     )
     perturbed_graphs: int = setting(
         4, "number of training graph copies with injected edges, used by the epochs in turn"

@@ -36,13 +36,24 @@ class NodeRows:
 
 
 @torch.no_grad()
-def project_nodes(aggregators: Aggregators, prepared: Prepared, fold_models: slice = slice(0, 1)) -> NodeRows:
-    """Project all nodes; tables share memory where they can."""
+def project_nodes(
+    aggregators: Aggregators,
+    prepared: Prepared,
+    fold_models: slice = slice(0, 1),
+    alone: Float[Tensor, "rows width"] | None = None,
+) -> NodeRows:
+    """Project all nodes; tables share memory where they can.
+
+    ``alone`` are the messages of the nodes without their neighbours, if they are known (`project_alone`).
+    """
     count = prepared.num_nodes * len(range(aggregators.fold_models)[fold_models])
     two_hops = prepared.mean_weight is not None
     message = aggregators.bias.new_empty((1 + two_hops) * count, aggregators.width)
     own = message[-count:]
-    _project_into(own, aggregators.project_message, prepared.features, fold_models)
+    if alone is None:
+        _project_into(own, aggregators.project_message, prepared.features, fold_models)
+    else:
+        own.copy_(alone)
     if two_hops and prepared.neighbourhood_rows is not None:
         _project_into(message[:count], aggregators.project_message, prepared.neighbourhood_rows, fold_models)
     elif two_hops:  # a mean of projected rows is the projection of the mean
@@ -56,6 +67,17 @@ def project_nodes(aggregators: Aggregators, prepared: Prepared, fold_models: sli
         own = torch.empty_like(own)
         _project_into(own, aggregators.project_own, prepared.features, fold_models)
     return NodeRows(fold_models, own, message)
+
+
+@torch.no_grad()
+def project_alone(
+    aggregators: Aggregators, features: Features, fold_models: slice = slice(0, 1)
+) -> Float[Tensor, "rows width"]:
+    """Return the messages of all nodes without their neighbours, which graphs with equal features share."""
+    count = features.shape[0] * len(range(aggregators.fold_models)[fold_models])
+    rows = aggregators.bias.new_empty(count, aggregators.width)
+    _project_into(rows, aggregators.project_message, features, fold_models)
+    return rows
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from gdpnet._core.random import Key
+from gdpnet._core.threads import in_order
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.labels import check_classes
@@ -221,7 +222,7 @@ def make_training_data(
     train = prepare(inner, config, device)
     return TrainingData(
         train=train,
-        injected=tuple(_beside(train, cut.inner, perturbed, config, device) for perturbed in graphs),
+        injected=tuple(in_order(lambda one: _beside(train, cut.inner, one, config, device), graphs)),
         labels=task.truth(inner).to(device),
         targets=targets.to(device),
         fold=fold.to(device),

@@ -47,6 +47,7 @@ def representation_phase(
         loss.backward()
         state.optimiser.step()
         losses.append(loss.detach())
+    state.projected = None  # by weights that have changed
     return float(torch.stack(losses).mean()) / state.aggregators.fold_models, share
 
 

@@ -12,9 +12,9 @@ from gdpnet._core.csr import running_sum_before
 from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
 from gdpnet.config import Config, RewardSettings
-from gdpnet.data.prepare import with_neighbourhoods
-from gdpnet.inference.observation import make_view
-from gdpnet.inference.select import play_of, roll_outs
+from gdpnet.data.prepare import Prepared, with_neighbourhoods
+from gdpnet.inference.observation import make_view, project_nodes
+from gdpnet.inference.select import play_of, roll_outs, with_neighbours
 from gdpnet.representation.tasks import CLASSIFICATION, Task, reward_weight
 from gdpnet.selection.episodes import View, begin_episodes
 from gdpnet.selection.rewards import counterfactual_reward, marginal_reward, paper_reward
@@ -29,11 +29,9 @@ def selection_phase(
 ) -> tuple[float, float, int]:
     """Run episodes and update the policy; return mean reward, largest KL and the number of decisions."""
     host, seed = key.fold_in("order").generator(), key.fold_in("episodes").seed32
-    with phase("projecting"):
-        view = make_view(state.aggregators, data.train, slice(None))
-    order = torch.randperm(data.targets.numel(), generator=host).to(data.targets.device)
+    view = _view_of(state, data.train)
     rewards, divergence, decisions = 0.0, 0.0, 0
-    for targets in torch.split(data.targets[order[: config.ppo.max_targets]], config.ppo.rollout_targets):
+    for targets in torch.split(epoch_targets(data, config, key), config.ppo.rollout_targets):
         episodes = begin_episodes(
             data.train.row_ptr,
             data.train.neighbour,
@@ -54,6 +52,20 @@ def selection_phase(
         decisions += rollout.decisions
         divergence = max(divergence, update.kl)
     return rewards / max(decisions, 1), divergence, decisions
+
+
+def epoch_targets(data: TrainingData, config: Config, key: Key) -> Int[Tensor, "some"]:
+    """Return the targets of a selection phase, in random order."""
+    order = torch.randperm(data.targets.numel(), generator=key.fold_in("targets").generator())
+    return data.targets[order[: config.ppo.max_targets].to(data.targets.device)]
+
+
+def _view_of(state: TrainingState, prepared: Prepared) -> View:
+    """Return the view of a graph by every fold model."""
+    with phase("projecting"):
+        alone = state.project_alone(prepared.features)
+        rows = project_nodes(state.aggregators, prepared, slice(None), alone)
+        return make_view(state.aggregators, prepared, slice(None), rows)
 
 
 @torch.no_grad()
@@ -125,13 +137,22 @@ def gain_if_kept(
 
 
 def with_selected_neighbourhoods(
-    state: TrainingState, data: TrainingData, config: Config, key: Key
+    state: TrainingState,
+    data: TrainingData,
+    config: Config,
+    key: Key,
+    targets: Int[Tensor, "targets"] | None = None,
 ) -> TrainingData:
-    """With two hops, replace the neighbourhood means of ``train`` by means over selected neighbours."""
+    """With two hops, replace the neighbourhood means of ``train`` by means over selected neighbours.
+
+    If only some ``targets`` will be played, only they and their neighbours select.
+    """
     if config.representation.hops == 1:
         return data
-    all_nodes = torch.arange(data.train.num_nodes, device=data.train.device)
-    weight, _ = play_once(state, data, config, all_nodes, key.fold_in("neighbourhoods"))
+    nodes = torch.arange(data.train.num_nodes, device=data.train.device)
+    if targets is not None and 4 * targets.numel() < nodes.numel() and not config.inference.symmetrise:
+        nodes = with_neighbours(data.train, targets)
+    weight, _ = play_once(state, data, config, nodes, key.fold_in("neighbourhoods"))
     weight = data.train.symmetrise(weight) if config.inference.symmetrise else weight
     return replace(data, train=with_neighbourhoods(data.train, weight))
 
@@ -143,8 +164,7 @@ def play_once(
     edges = data.train.neighbour.numel()
     probability = torch.ones(edges, device=data.train.device)
     kept = torch.zeros(edges, dtype=torch.bool, device=data.train.device)
-    with phase("projecting"):
-        view = make_view(state.aggregators, data.train, slice(None))
+    view = _view_of(state, data.train)
     shift = data.fold_model[targets] * data.train.num_nodes
     play = play_of(config, greedy=False)
     with phase("playing"):

@@ -11,8 +11,10 @@ from torch import Tensor
 from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
 from gdpnet.config import Config
+from gdpnet.data.features import Features
 from gdpnet.inference.ensemble import HeadWeights
 from gdpnet.inference.networks import make_policy
+from gdpnet.inference.observation import project_alone
 from gdpnet.inference.threshold import Choice
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.policy import Policy
@@ -57,6 +59,8 @@ class TrainingState:
     """Set by a callback to end training after this epoch."""
     best_suggested: Tensor | None = None
     """``suggested`` in the best epoch."""
+    projected: tuple[Features, int, Tensor] | None = field(default=None, repr=False, compare=False)
+    """Features, the version of the weights that projected them, and `project_alone` of both."""
     seconds: float = 0.0
     """Time until the last epoch ended, with that of the runs before it was resumed."""
 
@@ -66,6 +70,14 @@ class TrainingState:
         return {
             f"{whose}.{name}": value for whose in both for name, value in both[whose].state_dict().items()
         }
+
+    def project_alone(self, features: Features) -> Tensor:
+        """Return `project_alone` of some features by every fold model; computed once until the weights change."""
+        version, known = self.aggregators.weight._version, self.projected
+        if known is None or known[0] is not features or known[1] != version:
+            self.projected = (features, version, project_alone(self.aggregators, features, slice(None)))
+        assert self.projected is not None
+        return self.projected[2]
 
     def forget_best(self) -> None:
         """Drop the best weights: no epoch so far may be the best."""

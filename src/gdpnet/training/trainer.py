@@ -19,12 +19,17 @@ from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.inference.ensemble import aggregate
-from gdpnet.inference.select import select
+from gdpnet.inference.select import edges_of, select
 from gdpnet.training.callbacks import Callback
 from gdpnet.training.data import TrainingData
 from gdpnet.training.label_noise import is_time_to_check_labels, suspect_labels, without_suspected
 from gdpnet.training.representation_phase import representation_phase
-from gdpnet.training.selection_phase import play_once, selection_phase, with_selected_neighbourhoods
+from gdpnet.training.selection_phase import (
+    epoch_targets,
+    play_once,
+    selection_phase,
+    with_selected_neighbourhoods,
+)
 from gdpnet.training.state import Epoch, TrainingState
 
 History = Sequence[Mapping[str, Any]]
@@ -89,7 +94,8 @@ def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Ke
             injected = stream.fold_in("injected")
             perturbed = replace(data, train=data.injected[state.epoch % len(data.injected)])
             with phase("injected practice"):
-                perturbed = with_selected_neighbourhoods(state, perturbed, config, injected)
+                targets = epoch_targets(perturbed, config, injected)
+                perturbed = with_selected_neighbourhoods(state, perturbed, config, injected, targets)
                 selection_phase(state, perturbed, config, injected)
     with phase("representation"):
         loss, share = representation_phase(state, data, config, stream, selecting)
@@ -122,13 +128,22 @@ def measure_injected_auc(state: TrainingState, data: TrainingData, config: Confi
     """Return the ROC AUC of keep probabilities on the held-out perturbed graph; None if there is none."""
     if data.held_out_graph is None:
         return None
-    perturbed = replace(data, train=data.held_out_graph.perturbed)
-    perturbed = with_selected_neighbourhoods(state, perturbed, config, key)
-    all_nodes = torch.arange(perturbed.train.num_nodes, device=perturbed.train.device)
-    probability, _ = play_once(state, perturbed, config, all_nodes, key)
-    on_edges = perturbed.train.on_edges(perturbed.train.symmetrise(probability))
+    train, genuine = data.held_out_graph.perturbed, data.held_out_graph.genuine
+    nodes, most = torch.arange(train.num_nodes, device=train.device), config.training.injected_targets
+    if nodes.numel() > most:  # of a large graph, the decisions of some nodes
+        nodes = torch.randperm(train.num_nodes, generator=key.fold_in("sample").generator())[:most].to(nodes)
+    perturbed = replace(data, train=train)
+    perturbed = with_selected_neighbourhoods(state, perturbed, config, key, nodes)
+    probability, _ = play_once(state, perturbed, config, nodes, key)
+    if nodes.numel() == train.num_nodes:
+        on_edges = train.on_edges(train.symmetrise(probability))
+    else:
+        asked = torch.zeros_like(probability, dtype=torch.bool)
+        asked[edges_of(train, nodes)[1]] = True
+        asked = train.on_edges(asked)
+        on_edges, genuine = train.on_edges(probability)[asked], genuine[asked]
     with phase("ROC AUC"):
-        return float(roc_auc_score(data.held_out_graph.genuine.cpu(), on_edges.cpu()))
+        return float(roc_auc_score(genuine.cpu(), on_edges.cpu()))
 
 
 def settled(config: Config) -> int:
