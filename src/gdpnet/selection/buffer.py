@@ -99,12 +99,17 @@ def _pairs(rollout: Rollout) -> tuple[Int[Tensor, "pairs"], Int[Tensor, "offsets
 
 def cut_batch(whole: Batch, most_episodes: int | None = None) -> list[Batch]:
     """Split a batch into parts of at most ``most_episodes`` episodes and a bounded number of pairs."""
+    bounds = cut_bounds(whole, most_episodes).tolist()
+    return [_part(whole, *map(slice, low, high)) for low, high in pairwise(bounds)]
+
+
+def cut_bounds(whole: Batch, most_episodes: int | None = None) -> Int[Tensor, "bounds 3"]:
+    """Return where the decisions, pairs and candidates of each part begin, and the end of the last."""
     count = whole.begins.shape[0] - 1
     slot = torch.arange(count, device=whole.begins.device) // (most_episodes or count)
     group = (whole.begins[1:, 1] - 1).clamp(min=0) // _PAIRS_AT_ONCE
     is_cut = F.pad((slot.diff() != 0) | (group.diff() != 0), (1, 1), value=True)
-    bounds = whole.begins[is_cut].tolist()
-    return [_part(whole, *map(slice, low, high)) for low, high in pairwise(bounds)]
+    return whole.begins[is_cut]
 
 
 def _part(whole: Batch, decisions: slice, pairs: slice, candidates: slice) -> Batch:

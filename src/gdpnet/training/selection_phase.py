@@ -31,7 +31,8 @@ def selection_phase(
     host, seed = key.fold_in("order").generator(), key.fold_in("episodes").seed32
     with phase("projecting"):
         view = make_view(state.aggregators, data.train, slice(None))
-    order = torch.randperm(data.targets.numel(), generator=host).to(data.targets.device)
+    order = torch.randperm(data.targets.numel(), generator=host)
+    order = order.to(data.targets.device, non_blocking=True)
     rewards, divergence, decisions = 0.0, 0.0, 0
     for targets in torch.split(data.targets[order[: config.ppo.max_targets]], config.ppo.rollout_targets):
         episodes = begin_episodes(
@@ -48,7 +49,14 @@ def selection_phase(
             gain = reward_if_kept(rollout, view, data.labels, config, data.task)
         with phase("updating"):
             update = update_policy(
-                state.policy, state.policy_optimiser, rollout, view, gain, config.ppo, host
+                state.policy,
+                state.policy_optimiser,
+                rollout,
+                view,
+                gain,
+                config.ppo,
+                host,
+                state.replays,
             )
         rewards += float((gain * rollout.kept).sum())
         decisions += rollout.decisions

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gdpnet._core.random import Key
+from gdpnet._core.replay import Replays
 from gdpnet.config import Config
 from gdpnet.inference.ensemble import HeadWeights
 from gdpnet.inference.networks import make_policy
@@ -56,6 +57,8 @@ class TrainingState:
     """Set by a callback to end training after this epoch."""
     best_suggested: Tensor | None = None
     """``suggested`` in the best epoch."""
+    replays: Replays | None = field(default=None, repr=False, compare=False)
+    """On a GPU, the steps of fixed shapes that epochs replay; None elsewhere. They are not saved."""
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights of policy and aggregators, by name."""
@@ -111,4 +114,5 @@ def begin_training(
         policy.parameters(), lr=ppo.learning_rate, weight_decay=ppo.weight_decay, fused=True
     )
     optimiser = aggregators.adam(settings.learning_rate, settings.weight_decay)
-    return TrainingState(policy, aggregators, policy_optimiser, optimiser)
+    replays = Replays() if device.type == "cuda" else None
+    return TrainingState(policy, aggregators, policy_optimiser, optimiser, replays=replays)
