@@ -20,12 +20,13 @@ from gdpnet.training.state import TrainingState
 
 def representation_phase(
     state: TrainingState, data: TrainingData, config: Config, key: Key, selecting: bool
-) -> tuple[float, float]:
+) -> tuple[Float[Tensor, ""], float | Tensor]:
     """Train the aggregators on the neighbours that the policy selects now, or on all.
 
     Returns the mean loss per fold model, and the share of the candidates that was selected.
     """
-    train, selected, share, losses = data.train, data.train.linked > 0, 1.0, []
+    train, selected, losses = data.train, data.train.linked > 0, []
+    share: float | Tensor = 1.0
     settings, generator = config.representation, key.fold_in("batches").generator(data.targets.device)
     orders = [
         torch.randperm(data.targets.numel(), generator=generator, device=generator.device)
@@ -36,8 +37,8 @@ def representation_phase(
     if selecting:
         targets = torch.unique(torch.cat(batches))
         selected = play_once(state, data, config, targets, key.fold_in("selected"))[1]
-        candidates = int((train.row_ptr[targets + 1] - train.row_ptr[targets]).sum())
-        share = float(selected.sum()) / max(candidates, 1)
+        candidates = (train.row_ptr[targets + 1] - train.row_ptr[targets]).sum()
+        share = selected.sum().double() / candidates.clamp(min=1)
     for targets in batches:
         start = train.row_ptr[targets]
         owner, edge = ranges(start, train.row_ptr[targets + 1] - start)
@@ -47,7 +48,7 @@ def representation_phase(
         loss.backward()
         state.optimiser.step()
         losses.append(loss.detach())
-    return float(torch.stack(losses).mean()) / state.aggregators.fold_models, share
+    return torch.stack(losses).mean().double() / state.aggregators.fold_models, share
 
 
 def _batch_loss(

@@ -26,14 +26,15 @@ from gdpnet.training.state import TrainingState
 
 def selection_phase(
     state: TrainingState, data: TrainingData, config: Config, key: Key
-) -> tuple[float, float, int]:
+) -> tuple[float | Tensor, float, int]:
     """Run episodes and update the policy; return mean reward, largest KL and the number of decisions."""
     host, seed = key.fold_in("order").generator(), key.fold_in("episodes").seed32
     with phase("projecting"):
         view = make_view(state.aggregators, data.train, slice(None))
     order = torch.randperm(data.targets.numel(), generator=host)
     order = order.to(data.targets.device, non_blocking=True)
-    rewards, divergence, decisions = 0.0, 0.0, 0
+    rewards: float | Tensor = 0.0
+    divergence, decisions = 0.0, 0
     for targets in torch.split(data.targets[order[: config.ppo.max_targets]], config.ppo.rollout_targets):
         episodes = begin_episodes(
             data.train.row_ptr,
@@ -58,7 +59,7 @@ def selection_phase(
                 host,
                 state.replays,
             )
-        rewards += float((gain * rollout.kept).sum())
+        rewards = rewards + (gain * rollout.kept).sum().double()
         decisions += rollout.decisions
         divergence = max(divergence, update.kl)
     return rewards / max(decisions, 1), divergence, decisions
