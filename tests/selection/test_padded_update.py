@@ -170,7 +170,6 @@ def test_padding_changes_no_score_and_has_finite_ones_itself(most_episodes, spar
         needed.pairs + 2 * spare,
         needed.candidates + spare,
     )
-    assert sizes.fit(needed)
     batches = PaddedBatches(rollout.play, sizes, whole)
     draws = torch.Generator().manual_seed(0)
     worth = Advantages(*(torch.randn(rollout.decisions, generator=draws) for _ in range(2)))
@@ -192,9 +191,20 @@ def test_padding_changes_no_score_and_has_finite_ones_itself(most_episodes, spar
         torch.testing.assert_close(found.keep_log_prob[: chosen.numel()], rollout.keep_log_prob[chosen])
 
 
+@given(*(st.integers(1, 1 << 20) for _ in range(3)))
+@settings(deadline=None)
+def test_rounded_sizes_hold_a_pair_for_every_padded_decision(decisions, pairs, candidates):
+    needed = Sizes(3, decisions, pairs, candidates)
+    rounded = needed.rounded()
+    assert all(one >= other for one, other in zip(rounded, needed, strict=True))
+    assert rounded.pairs - pairs >= rounded.decisions - decisions
+    assert rounded.decisions <= max(1024, 2 * decisions)
+    assert rounded.batches == 3
+
+
 @given(st.integers(1, 10_000_000))
 @settings(deadline=None)
-def test_rounded_sizes_are_at_most_a_quarter_larger_and_four_per_power_of_two(size):
+def test_numbers_of_rows_are_rounded_to_at_most_a_quarter_more(size):
     assert size <= round_up(size) <= max(size * 1.25, size + 1)
     assert round_up(round_up(size)) == round_up(size)
 
@@ -209,9 +219,9 @@ def test_the_step_that_was_not_used_for_longest_makes_room():
     def find(number):
         return replays.find(int, lambda one: one == number, lambda: made.append(number) or number)
 
-    for number in [*range(6), 0, 6, 0, 1]:
+    for number in [*range(8), 0, 8, 0, 1]:
         assert find(number) == number
-    assert made == [0, 1, 2, 3, 4, 5, 6, 1]
+    assert made == [*range(9), 1]
 
 
 @pytest.mark.gpu

@@ -6,16 +6,16 @@ tensors every time, and must not wait for the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 _WARM_UP = 3
 """Calls before a step is captured: libraries and optimisers allocate in the first ones."""
 
-_MOST_KEPT = 6
+_MOST_KEPT = 8
 """Steps of one kind that are kept, each with its tensors."""
 
 _STEPS_PER_OCTAVE = 4
@@ -75,24 +75,36 @@ def _capture(graph: torch.cuda.CUDAGraph, step: Callable[[], None]) -> None:
         graph.capture_end()
 
 
-def can_capture(optimiser: torch.optim.Optimizer) -> bool:
-    """Return whether a step of an optimiser can be captured: if it is fused, it keeps its state on the device."""
-    return all(group.get("fused") for group in optimiser.param_groups)
-
-
-@contextmanager
-def capturable(optimiser: torch.optim.Optimizer) -> Iterator[None]:
-    """Let a fused optimiser step while a graph is captured; outside of one it would warn."""
-    if not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
-        yield
-        return
+def step_with(
+    optimiser: torch.optim.Optimizer,
+    weights: Sequence[Tensor],
+    gradients: Sequence[Tensor | None],
+    most: float | None = None,
+) -> None:
+    """Take a step with some gradients, whose norm is bounded by ``most``; it may be captured if it is fused."""
+    for weight, gradient in zip(weights, gradients, strict=True):
+        weight.grad = None if gradient is None else gradient.contiguous()
+    if most is not None:
+        torch.nn.utils.clip_grad_norm_(weights, most)
+    captures = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    for group in optimiser.param_groups:  # outside of a capture, optimisers warn about it
+        group["capturable"] = captures
+    optimiser.step()
     for group in optimiser.param_groups:
-        group["capturable"] = True
-    try:
-        yield
-    finally:
-        for group in optimiser.param_groups:
-            group["capturable"] = False
+        group["capturable"] = False
+
+
+def addresses(weights: Sequence[Tensor], optimiser: torch.optim.Optimizer) -> tuple[object, ...]:
+    """Return where weights and moments lie, and the constants of the optimiser: what a graph has copies of."""
+    groups = ((name, value) for group in optimiser.param_groups for name, value in group.items())
+    constants = tuple((name, str(value)) for name, value in groups if name != "params")
+    return (*(value.data_ptr() for value in state_of(weights, optimiser)), *constants)
+
+
+def state_of(weights: Sequence[Tensor], optimiser: torch.optim.Optimizer) -> list[Tensor]:
+    """Return the weights, and what the optimiser remembers of them."""
+    moments = (optimiser.state[weight] for weight in weights if weight in optimiser.state)
+    return [*weights, *(value for each in moments for value in each.values())]
 
 
 class Replays:
@@ -102,9 +114,14 @@ class Replays:
         self._kept: dict[type[Any], list[object]] = {}
         self._stream: torch.cuda.Stream | None = None
 
-    def stream(self, device: torch.device) -> torch.cuda.Stream | None:
-        """Return the stream on which steps are captured, one for all as each holds memory; None without a GPU."""
-        if self._stream is None and device.type == "cuda":
+    def stream_for(self, optimiser: torch.optim.Optimizer, device: torch.device) -> torch.cuda.Stream | None:
+        """Return the stream on which steps are captured, one for all as each holds memory.
+
+        None if steps cannot be captured: without a GPU, or if the optimiser, not fused, counts on the host.
+        """
+        if device.type != "cuda" or not all(group.get("fused") for group in optimiser.param_groups):
+            return None
+        if self._stream is None:
             self._stream = torch.cuda.Stream(device)
         return self._stream
 

@@ -12,15 +12,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet._core.replay import round_up
 from gdpnet.selection.buffer import Batch
 from gdpnet.selection.play import Play
 from gdpnet.selection.ppo import Advantages
 
-_FEW_PAIRS = 1 << 17
-"""Up to this many pairs in all, a GPU is not slower for more of them."""
-
-_HEADROOM = 1.1
+_LEAST = (1 << 10, 1 << 12, 1 << 10)
+"""The least decisions, pairs and candidates of a padded batch: up to these a GPU is not slower for more of them."""
 
 
 class Sizes(NamedTuple):
@@ -36,19 +33,23 @@ class Sizes(NamedTuple):
         """Return the number of pairs of all batches."""
         return self.batches * self.pairs
 
-    def fit(self, needed: Sizes) -> bool:
-        """Return whether these sizes hold the needed ones and are not much larger."""
-        holds = all(one >= other for one, other in zip(self, needed, strict=True))
-        spare = self.decisions - needed.decisions  # every padded decision has a pair
-        is_lean = self.all_pairs <= max(2 * needed.all_pairs, _FEW_PAIRS)
-        return holds and self.pairs >= needed.pairs + spare and is_lean
-
     def rounded(self) -> Sizes:
-        """Return somewhat larger sizes of which few occur, which the batches of later epochs will fit too."""
-        decisions = round_up(int(_HEADROOM * self.decisions))
-        pairs = int(_HEADROOM * self.pairs) + decisions - self.decisions
-        candidates = round_up(int(_HEADROOM * self.candidates))
-        return Sizes(self.batches, decisions, round_up(pairs), candidates)
+        """Return larger sizes, of which few occur, so that the batches of many roll-outs have the same.
+
+        They depend on nothing else than these: rounding errors change with the sizes, and a run that was resumed
+        must not differ.
+        """
+        decisions, candidates = (
+            max(least, _power_of_two(size))
+            for least, size in ((_LEAST[0], self.decisions), (_LEAST[2], self.candidates))
+        )
+        pairs = self.pairs + decisions - self.decisions  # every padded decision has a pair
+        return Sizes(self.batches, decisions, max(_LEAST[1], _power_of_two(pairs)), candidates)
+
+
+def _power_of_two(size: int) -> int:
+    """Return the next power of two."""
+    return 1 << (size - 1).bit_length()
 
 
 def needed_sizes(bounds: Int[Tensor, "bounds 3"]) -> Sizes:

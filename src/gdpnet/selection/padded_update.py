@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet._core.replay import Replayed, Replays, can_capture, capturable
+from gdpnet._core.replay import Replayed, Replays, addresses, state_of, step_with
 from gdpnet.config import PPOSettings
 from gdpnet.selection.buffer import Batch, cut_bounds, log_probabilities, score_batch, score_candidates
 from gdpnet.selection.padded import PaddedBatches, Sizes, needed_sizes
@@ -56,7 +56,7 @@ class PaddedUpdate:
         policy: Policy,
         optimiser: torch.optim.Optimizer,
         like: Batch,
-        needed: Sizes,
+        sizes: Sizes,
         settings: PPOSettings,
     ) -> bool:
         """Return whether the steps can be used again: same networks in the same memory, same constants."""
@@ -65,20 +65,9 @@ class PaddedUpdate:
             and self.optimiser is optimiser
             and self.settings == settings
             and self.batches.play == like.play
-            and self.batches.sizes.fit(needed)
-            and self.memory == self._memory()
+            and self.batches.sizes == sizes
+            and self.memory == addresses(self.weights, self.optimiser)
         )
-
-    def _memory(self) -> tuple[object, ...]:
-        """Return where the weights and moments lie, and the constants of the optimiser; a graph has copies."""
-        groups = ((name, value) for group in self.optimiser.param_groups for name, value in group.items())
-        constants = tuple((name, str(value)) for name, value in groups if name != "params")
-        return (*(value.data_ptr() for value in self._state()), *constants)
-
-    def _state(self) -> list[Tensor]:
-        """Return the weights and what the optimiser knows of them."""
-        moments = (self.optimiser.state[weight] for weight in self.weights if weight in self.optimiser.state)
-        return [*self.weights, *(value for each in moments for value in each.values())]
 
     def _step(self) -> None:
         """Take a gradient step on the next batch."""
@@ -96,11 +85,7 @@ class PaddedUpdate:
                 outputs, slopes = [*outputs, bonus], [*slopes, -1.0 / count[0]]
                 total = total + bonus.detach()
             gradients = torch.autograd.grad(outputs, self.weights, slopes, allow_unused=True)
-        for weight, gradient in zip(self.weights, gradients, strict=True):
-            weight.grad = None if gradient is None else gradient.contiguous()
-        torch.nn.utils.clip_grad_norm_(self.weights, 1.0)
-        with capturable(self.optimiser):
-            self.optimiser.step()
+        step_with(self.optimiser, self.weights, gradients, most=1.0)
         self.loss.sub_((total / count)[0])
 
     @torch.no_grad()
@@ -130,10 +115,10 @@ class PaddedUpdate:
             for _ in range(batches):
                 self.step()
             self.measure_kl()
-            states.append(_flat(self._state()))
+            states.append(_flat(state_of(self.weights, self.optimiser)))
             weights.append(_flat(self.weights))
             outcomes += [self.loss.clone(), self.kl.clone()]
-        self.memory = self._memory()
+        self.memory = addresses(self.weights, self.optimiser)
         told = torch.stack(outcomes).tolist()  # the host waits for the device here, and nowhere before
         losses, divergences = told[::2], told[1::2]
         limit = self.settings.kl_limit
@@ -142,7 +127,7 @@ class PaddedUpdate:
             passes, divergence, halvings = len(losses), divergences[-1] if divergences else 0.0, 0
         else:
             passes = beyond + 1
-            _restore(self._state(), states[beyond])
+            _restore(state_of(self.weights, self.optimiser), states[beyond])
             generator.set_state(draws[beyond])  # as if the passes after it had not been
             accepted = divergences[beyond - 1] if beyond else 0.0
             divergence, halvings = self._backtrack(weights[beyond], weights[passes])
@@ -189,23 +174,23 @@ def padded_update(
 ) -> tuple[float, float, int, int] | None:
     """Improve the policy on a gathered roll-out; return `PaddedUpdate.run`, or None if padding would be too large."""
     bounds = cut_bounds(whole, settings.batch_size)
-    needed = needed_sizes(bounds)
-    if needed.all_pairs > _MOST_PAIRS:
+    sizes = needed_sizes(bounds).rounded()
+    if sizes.all_pairs > _MOST_PAIRS:
         return None
     steps = replays.find(
         PaddedUpdate,
-        lambda kept: kept.fits(policy, optimiser, whole, needed, settings),
+        lambda kept: kept.fits(policy, optimiser, whole, sizes, settings),
         lambda: PaddedUpdate(
             policy,
             optimiser,
             whole,
-            needed.rounded(),
+            sizes,
             settings,
-            replays.stream(whole.drew.device) if can_capture(optimiser) else None,
+            replays.stream_for(optimiser, whole.drew.device),
         ),
     )
     steps.begin(whole, advantage, bounds)
-    return steps.run(needed.batches, generator)
+    return steps.run(sizes.batches, generator)
 
 
 @torch.no_grad()

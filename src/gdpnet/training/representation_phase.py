@@ -14,6 +14,7 @@ from gdpnet.data.prepare import message_to_target
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.tasks import may_learn
 from gdpnet.training.data import TrainingData
+from gdpnet.training.padded_steps import can_pad, padded_steps
 from gdpnet.training.selection_phase import play_once
 from gdpnet.training.state import TrainingState
 
@@ -34,11 +35,19 @@ def representation_phase(
     ]
     parts = [part for order in orders for part in order.split(settings.batch_size)]
     batches = [data.targets[part] for part in parts[: settings.max_steps]]
+    # all targets, or different ones: those of the first pass alone
+    targets = (
+        torch.cat(batches) if len(batches) * settings.batch_size < data.targets.numel() else data.targets
+    )
+    targets = targets.sort().values
     if selecting:
-        targets = torch.unique(torch.cat(batches))
         selected = play_once(state, data, config, targets, key.fold_in("selected"))[1]
         candidates = (train.row_ptr[targets + 1] - train.row_ptr[targets]).sum()
         share = selected.sum().double() / candidates.clamp(min=1)
+    if state.replays is not None and can_pad(data, targets.numel()):
+        key = key.fold_in("dropout")
+        loss = padded_steps(state, data, settings, key, targets, selected, batches)
+        return loss / state.aggregators.fold_models, share
     for targets in batches:
         start = train.row_ptr[targets]
         owner, edge = ranges(start, train.row_ptr[targets + 1] - start)
