@@ -23,16 +23,20 @@ def offsets_of(lengths: Int[Tensor, "rows"]) -> Int[Tensor, "offsets"]:
     return offsets
 
 
-def owners_of(lengths: Int[Tensor, "rows"]) -> Int[Tensor, "values"]:
-    """Return the row of each value."""
-    return torch.repeat_interleave(torch.arange(lengths.numel(), device=lengths.device), lengths)
+def owners_of(lengths: Int[Tensor, "rows"], total: int | None = None) -> Int[Tensor, "values"]:
+    """Return the row of each value; if their number ``total`` is known, the host need not wait for the device."""
+    rows = torch.arange(lengths.numel(), device=lengths.device)
+    return torch.repeat_interleave(rows, lengths, output_size=total)
 
 
 def ranges(
-    start: Int[Tensor, "rows"], length: Int[Tensor, "rows"]
+    start: Int[Tensor, "rows"], length: Int[Tensor, "rows"], total: int | None = None
 ) -> tuple[Int[Tensor, "values"], Int[Tensor, "values"]]:
-    """Concatenate the ranges ``start[i] .. start[i] + length[i]``; return the row i and the value of each entry."""
-    owner = owners_of(length)
+    """Concatenate the ranges ``start[i] .. start[i] + length[i]``; return the row i and the value of each entry.
+
+    As in `owners_of`, ``total`` is the number of entries if it is known.
+    """
+    owner = owners_of(length, total)
     shift = start - offsets_of(length)[:-1]
     return owner, torch.arange(owner.numel(), device=start.device) + shift[owner]
 

@@ -115,8 +115,9 @@ class Aggregators(FoldModels):
 
     def _project(self, features: Features, weight: Tensor, fold_models: slice) -> Tensor:
         picked = range(self.fold_models)[fold_models]
-        columns = slice(picked[0] * self.width, (picked[-1] + 1) * self.width)
-        return project(features, weight[:, columns]).unflatten(1, (len(picked), self.width))
+        if len(picked) < self.fold_models:
+            weight = weight[:, picked[0] * self.width : (picked[-1] + 1) * self.width]
+        return project(features, weight).unflatten(1, (len(picked), self.width))
 
     def embed(
         self,

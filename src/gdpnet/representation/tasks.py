@@ -8,6 +8,7 @@ users may write their own. Selection does not know the task: it gets rewards, wh
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -113,10 +114,21 @@ class Classification:
         learns: Bool[Tensor, "n fold_models"],
     ) -> Float[Tensor, ""]:
         """Return cross-entropy."""
-        wanted = truth.repeat_interleave(logits.shape[1])
-        weight = None if self.class_weights is None else logits.new_tensor(self.class_weights)
+        wanted = truth[:, None].expand(-1, logits.shape[1]).flatten()
+        weight = None if self.class_weights is None else self._weights_on(logits.device)
         losses = F.cross_entropy(logits.flatten(0, 1), wanted, weight, reduction="none")
         return mean_by_fold_model(losses.unflatten(0, logits.shape[:2]), learns)
+
+    @cached_property
+    def _sent(self) -> dict[torch.device, Tensor]:
+        """Return the class weights on each device where they were asked for."""
+        return {}
+
+    def _weights_on(self, device: torch.device) -> Float[Tensor, "classes"]:
+        """Return the class weights on a device; copying them again would wait for it."""
+        if device not in self._sent:
+            self._sent[device] = torch.tensor(self.class_weights, device=device)
+        return self._sent[device]
 
     def score(
         self, probabilities: Float[Tensor, "n classes"], truth: Int[Tensor, "n"], kind: str

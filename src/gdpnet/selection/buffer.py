@@ -49,16 +49,22 @@ class Batch:
 
 
 def gather_batch(policy: Policy, rollout: Rollout, view: View, sequence: Int[Tensor, "episodes"]) -> Batch:
-    """Recompute the observations of some episodes, and gather the inputs of their scores in the order given."""
+    """Recompute the observations of some episodes, and gather the inputs of their scores in the order given.
+
+    No episode may be given twice.
+    """
     encoded, offsets, first = rollout.encoded, rollout.episodes.offsets, decision_offsets(rollout)
     sums, counts = rollout.states
     embedded, probabilities = view.observe(rollout.episodes.target_row[rollout.episode], sums, counts)
     candidate, begin = _pairs(rollout)
     lengths = (first.diff(), begin[first].diff(), offsets.diff())
-    _, chosen = ranges(first[sequence], lengths[0][sequence])
-    _, used = ranges(offsets[sequence], lengths[2][sequence])
+    # of all episodes the sizes are known, and the host need not wait for the device
+    known = (rollout.decisions, candidate.numel(), rollout.visited_at.numel())
+    totals = known if sequence.numel() == rollout.episodes.count else (None, None, None)
+    _, chosen = ranges(first[sequence], lengths[0][sequence], totals[0])
+    _, used = ranges(offsets[sequence], lengths[2][sequence], totals[2])
     size = begin.diff()[chosen]
-    owner, pair = ranges(begin[chosen], size)
+    owner, pair = ranges(begin[chosen], size, totals[1])
     candidate = candidate[pair]
     where = rollout.visited_at.scatter(0, used, torch.arange(used.numel(), device=used.device))
     drawn = (candidate == rollout.candidate[chosen][owner]).nonzero().flatten()
@@ -99,12 +105,17 @@ def _pairs(rollout: Rollout) -> tuple[Int[Tensor, "pairs"], Int[Tensor, "offsets
 
 def cut_batch(whole: Batch, most_episodes: int | None = None) -> list[Batch]:
     """Split a batch into parts of at most ``most_episodes`` episodes and a bounded number of pairs."""
+    bounds = cut_bounds(whole, most_episodes).tolist()
+    return [_part(whole, *map(slice, low, high)) for low, high in pairwise(bounds)]
+
+
+def cut_bounds(whole: Batch, most_episodes: int | None = None) -> Int[Tensor, "bounds 3"]:
+    """Return where the decisions, pairs and candidates of each part begin, and the end of the last."""
     count = whole.begins.shape[0] - 1
     slot = torch.arange(count, device=whole.begins.device) // (most_episodes or count)
     group = (whole.begins[1:, 1] - 1).clamp(min=0) // _PAIRS_AT_ONCE
     is_cut = F.pad((slot.diff() != 0) | (group.diff() != 0), (1, 1), value=True)
-    bounds = whole.begins[is_cut].tolist()
-    return [_part(whole, *map(slice, low, high)) for low, high in pairwise(bounds)]
+    return whole.begins[is_cut]
 
 
 def _part(whole: Batch, decisions: slice, pairs: slice, candidates: slice) -> Batch:

@@ -93,7 +93,7 @@ class Episodes:
     @property
     def owner(self) -> Int[Tensor, "candidates"]:
         """Return the episode of each candidate."""
-        return owners_of(self.length)
+        return owners_of(self.length, self.row.numel())
 
 
 def begin_episodes(

@@ -25,7 +25,8 @@ def discounted_returns(
     Sums over 2, 4, 8, ... steps are built from those over half as many.
     """
     returns, length = reward, offsets.diff()
-    left = torch.repeat_interleave(offsets[1:], length) - torch.arange(reward.numel(), device=reward.device)
+    ends = torch.repeat_interleave(offsets[1:], length, output_size=reward.numel())
+    left = ends - torch.arange(reward.numel(), device=reward.device)
     longest, reach = int(length.max()) if length.numel() else 0, 1
     while reach < longest:
         later = F.pad(returns[reach:], (0, reach))

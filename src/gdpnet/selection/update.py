@@ -7,12 +7,12 @@ limit is halved towards the last policy within it until it complies.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gdpnet._core.replay import Replays
 from gdpnet.config import PPOSettings
 from gdpnet.selection.buffer import (
     Batch,
@@ -23,9 +23,11 @@ from gdpnet.selection.buffer import (
     score_candidates,
 )
 from gdpnet.selection.episodes import View
+from gdpnet.selection.padded_update import HALVINGS, padded_update
 from gdpnet.selection.policy import Policy
-from gdpnet.selection.ppo import Advantages, Scored, advantages, clipped_surrogate, joint_entropy, joint_kl
+from gdpnet.selection.ppo import Advantages, Scored, advantages, joint_entropy, joint_kl
 from gdpnet.selection.rollout import Rollout
+from gdpnet.selection.surrogate import Gain
 
 
 @dataclass(frozen=True)
@@ -46,16 +48,26 @@ def update_policy(
     reward_if_kept: Float[Tensor, "decisions"],
     settings: PPOSettings,
     generator: torch.Generator,
+    replays: Replays | None = None,
 ) -> Update:
-    """Improve the policy on one roll-out, within the KL limit around the policy that acted."""
+    """Improve the policy on one roll-out, within the KL limit around the policy that acted.
+
+    With ``replays``, which keeps them between updates, steps have fixed shapes, as a GPU can replay them.
+    """
     if rollout.decisions == 0:
         return Update(0.0, 0.0, 0, 0)
     with torch.no_grad():
         advantage = advantages(
             rollout, reward_if_kept, settings.discount, exact=settings.advantage == "exact"
         )
-        shuffled = torch.randperm(rollout.episodes.count, generator=generator).to(rollout.episode.device)
+        shuffled = torch.randperm(rollout.episodes.count, generator=generator)
+        shuffled = shuffled.to(rollout.episode.device, non_blocking=True)
         whole = gather_batch(policy, rollout, view, shuffled)
+    if replays is not None:
+        found = padded_update(policy, optimiser, whole, advantage, settings, generator, replays)
+        if found is not None:
+            return Update(*found)
+    with torch.no_grad():
         batches = cut_batch(whole, settings.batch_size)
         # small products fit into the cache of a CPU; on a GPU few large ones are faster
         scored_in = batches if whole.chosen.device.type == "cpu" else cut_batch(whole)
@@ -94,45 +106,6 @@ def _step(
     return -gain.detach()
 
 
-class Gain(torch.autograd.Function):
-    """The mean clipped surrogate of a batch as a function of the scores of its candidates.
-
-    The gradient is written out: the log-probability of a draw has derivative one by its own score and minus the
-    draw's probability by each score; that of keep-or-drop, the probability of the other action. This takes a third
-    fewer small operations than automatic differentiation, and on a GPU their number is the time of the update.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, score: Tensor, ending: Tensor, batch: Batch, advantage: Advantages, clip: float
-    ) -> Float[Tensor, ""]:
-        """Return the mean over decisions, and save its derivatives."""
-        play, scored = batch.play, log_probabilities(batch, score, ending)
-        gain, slope = clipped_surrogate(
-            scored.keep_log_prob, batch.keep_log_prob, advantage.keep[batch.chosen], clip
-        )
-        of_taken = slope * batch.sign * (1.0 - scored.keep_log_prob.exp())
-        of_score, of_ending = torch.zeros_like(score), torch.zeros_like(ending)
-        if play.learned_order:
-            order, slope = clipped_surrogate(
-                scored.order_log_prob, batch.order_log_prob, advantage.order[batch.chosen], clip
-            )
-            gain, of_taken = gain * batch.drew + order, (of_taken + slope) * batch.drew
-            chance = (score - scored.log_total.index_select(0, batch.owner)).exp()
-            of_score = -slope.index_select(0, batch.owner) * chance
-            if play.can_end:
-                of_ending = slope * (1.0 - batch.drew - (ending - scored.log_total).exp())
-        ctx.save_for_backward(of_score.index_add_(0, batch.taken, of_taken), of_ending)
-        return gain.mean()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the derivatives of the mean."""
-        of_score, of_ending = ctx.saved_tensors
-        share = gradients[0] / of_ending.numel()
-        return of_score * share, of_ending * share, None, None, None
-
-
 @torch.no_grad()
 def _mean_kl(policy: Policy, batches: list[Batch], old: list[Scored]) -> float:
     """Return the exact KL of the joint action, averaged over all decisions."""
@@ -147,7 +120,7 @@ def _backtrack(
     policy: Policy, accepted: list[Tensor], batches: list[Batch], old: list[Scored], limit: float
 ) -> tuple[float, int]:
     """Halve the step of the last pass until the mean KL is within the limit; undo it after eight halvings."""
-    for halving in range(1, 9):
+    for halving in range(1, HALVINGS + 1):
         for weight, before in zip(policy.parameters(), accepted, strict=True):
             weight.copy_(before + 0.5 * (weight - before))
         divergence = _mean_kl(policy, batches, old)
@@ -155,4 +128,4 @@ def _backtrack(
             return divergence, halving
     for weight, before in zip(policy.parameters(), accepted, strict=True):
         weight.copy_(before)
-    return torch.inf, 9
+    return torch.inf, HALVINGS + 1

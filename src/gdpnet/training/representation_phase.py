@@ -14,18 +14,20 @@ from gdpnet.data.prepare import message_to_target
 from gdpnet.representation.aggregator import Aggregators, add_neighbours
 from gdpnet.representation.tasks import may_learn
 from gdpnet.training.data import TrainingData
+from gdpnet.training.padded_steps import can_pad, padded_steps
 from gdpnet.training.selection_phase import play_once
 from gdpnet.training.state import TrainingState
 
 
 def representation_phase(
     state: TrainingState, data: TrainingData, config: Config, key: Key, selecting: bool
-) -> tuple[float, float]:
+) -> tuple[Float[Tensor, ""], float | Tensor]:
     """Train the aggregators on the neighbours that the policy selects now, or on all.
 
     Returns the mean loss per fold model, and the share of the candidates that was selected.
     """
-    train, selected, share, losses = data.train, data.train.linked > 0, 1.0, []
+    train, selected, losses = data.train, data.train.linked > 0, []
+    share: float | Tensor = 1.0
     settings, generator = config.representation, key.fold_in("batches").generator(data.targets.device)
     orders = [
         torch.randperm(data.targets.numel(), generator=generator, device=generator.device)
@@ -33,11 +35,20 @@ def representation_phase(
     ]
     parts = [part for order in orders for part in order.split(settings.batch_size)]
     batches = [data.targets[part] for part in parts[: settings.max_steps]]
+    # all targets, or different ones: those of the first pass alone
+    targets = (
+        torch.cat(batches) if len(batches) * settings.batch_size < data.targets.numel() else data.targets
+    )
+    targets = targets.sort().values
     if selecting:
-        targets = torch.unique(torch.cat(batches))
         selected = play_once(state, data, config, targets, key.fold_in("selected"))[1]
-        candidates = int((train.row_ptr[targets + 1] - train.row_ptr[targets]).sum())
-        share = float(selected.sum()) / max(candidates, 1)
+        candidates = (train.row_ptr[targets + 1] - train.row_ptr[targets]).sum()
+        share = selected.sum().double() / candidates.clamp(min=1)
+    if state.replays is not None and can_pad(data, targets.numel()):
+        key = key.fold_in("dropout")
+        loss = padded_steps(state, data, settings, key, targets, selected, batches)
+        state.projected = None  # by weights that have changed
+        return loss / state.aggregators.fold_models, share
     for targets in batches:
         start = train.row_ptr[targets]
         owner, edge = ranges(start, train.row_ptr[targets + 1] - start)
@@ -48,7 +59,7 @@ def representation_phase(
         state.optimiser.step()
         losses.append(loss.detach())
     state.projected = None  # by weights that have changed
-    return float(torch.stack(losses).mean()) / state.aggregators.fold_models, share
+    return torch.stack(losses).mean().double() / state.aggregators.fold_models, share
 
 
 def _batch_loss(

@@ -26,11 +26,12 @@ from gdpnet.training.state import TrainingState
 
 def selection_phase(
     state: TrainingState, data: TrainingData, config: Config, key: Key
-) -> tuple[float, float, int]:
+) -> tuple[float | Tensor, float, int]:
     """Run episodes and update the policy; return mean reward, largest KL and the number of decisions."""
     host, seed = key.fold_in("order").generator(), key.fold_in("episodes").seed32
     view = _view_of(state, data.train)
-    rewards, divergence, decisions = 0.0, 0.0, 0
+    rewards: float | Tensor = 0.0
+    divergence, decisions = 0.0, 0
     for targets in torch.split(epoch_targets(data, config, key), config.ppo.rollout_targets):
         episodes = begin_episodes(
             data.train.row_ptr,
@@ -46,9 +47,16 @@ def selection_phase(
             gain = reward_if_kept(rollout, view, data.labels, config, data.task)
         with phase("updating"):
             update = update_policy(
-                state.policy, state.policy_optimiser, rollout, view, gain, config.ppo, host
+                state.policy,
+                state.policy_optimiser,
+                rollout,
+                view,
+                gain,
+                config.ppo,
+                host,
+                state.replays,
             )
-        rewards += float((gain * rollout.kept).sum())
+        rewards = rewards + (gain * rollout.kept).sum().double()
         decisions += rollout.decisions
         divergence = max(divergence, update.kl)
     return rewards / max(decisions, 1), divergence, decisions

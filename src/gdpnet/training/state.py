@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
+from gdpnet._core.replay import Replays
 from gdpnet.config import Config
 from gdpnet.data.features import Features
 from gdpnet.inference.ensemble import HeadWeights
@@ -63,6 +64,8 @@ class TrainingState:
     """Features, the version of the weights that projected them, and `project_alone` of both."""
     seconds: float = 0.0
     """Time until the last epoch ended, with that of the runs before it was resumed."""
+    replays: Replays | None = field(default=None, repr=False, compare=False)
+    """On a GPU, the steps of fixed shapes that epochs replay; None elsewhere. They are not saved."""
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights of policy and aggregators, by name."""
@@ -127,4 +130,5 @@ def begin_training(
         policy.parameters(), lr=ppo.learning_rate, weight_decay=ppo.weight_decay, fused=True
     )
     optimiser = aggregators.adam(settings.learning_rate, settings.weight_decay)
-    return TrainingState(policy, aggregators, policy_optimiser, optimiser)
+    replays = Replays() if device.type == "cuda" else None
+    return TrainingState(policy, aggregators, policy_optimiser, optimiser, replays=replays)

@@ -12,11 +12,12 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import torch
-from sklearn.metrics import roc_auc_score
+from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
+from gdpnet._core.roc import roc_auc
 from gdpnet.config import Config
 from gdpnet.inference.ensemble import aggregate
 from gdpnet.inference.select import edges_of, select
@@ -84,7 +85,8 @@ def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Ke
     """Run both phases once and evaluate on the validation nodes."""
     stream = key.fold_in("epoch", state.epoch)
     selecting = config.training.selection and state.epoch > config.training.warmup
-    reward, divergence, decisions = 0.0, 0.0, 0
+    reward: float | Tensor = 0.0
+    divergence, decisions = 0.0, 0
     if selecting:
         genuine = stream.fold_in("genuine")
         with phase("selection"):
@@ -105,7 +107,16 @@ def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Ke
     with phase("injected-edge AUC"):
         auc = measure_injected_auc(state, data, config, evaluation) if selecting else None
     metric = getattr(data.task, "metric", "score")
-    return Epoch(state.epoch, loss, score, reward, share, divergence, decisions, auc, metric)
+    told = _numbers(loss, reward, share, float("nan") if auc is None else auc)
+    found = None if auc is None else told[3]
+    return Epoch(state.epoch, told[0], score, told[1], told[2], divergence, decisions, found, metric)
+
+
+def _numbers(*values: float | Tensor) -> list[float]:
+    """Return values as floats; the host waits once for all that are on a device."""
+    there = [value.double() for value in values if isinstance(value, Tensor)]
+    fetched = iter(torch.stack(there).tolist() if there else [])
+    return [next(fetched) if isinstance(value, Tensor) else value for value in values]
 
 
 def validate(
@@ -124,7 +135,9 @@ def validate(
 
 
 @torch.no_grad()
-def measure_injected_auc(state: TrainingState, data: TrainingData, config: Config, key: Key) -> float | None:
+def measure_injected_auc(
+    state: TrainingState, data: TrainingData, config: Config, key: Key
+) -> Float[Tensor, ""] | None:
     """Return the ROC AUC of keep probabilities on the held-out perturbed graph; None if there is none."""
     if data.held_out_graph is None:
         return None
@@ -143,7 +156,7 @@ def measure_injected_auc(state: TrainingState, data: TrainingData, config: Confi
         asked = train.on_edges(asked)
         on_edges, genuine = train.on_edges(probability)[asked], genuine[asked]
     with phase("ROC AUC"):
-        return float(roc_auc_score(genuine.cpu(), on_edges.cpu()))
+        return roc_auc(genuine, on_edges)
 
 
 def settled(config: Config) -> int:
