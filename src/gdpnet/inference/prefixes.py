@@ -2,7 +2,8 @@
 
 The first state is the node alone, the last one the node with all its neighbours: what the model predicts. All states
 are evaluated together: the aggregator and the hop-wise head see copies of the node, each with a prefix of its
-neighbours; the GCN head sees copies of the cleaned graph around the node.
+neighbours; the GCN head sees copies of the cleaned graph around the node, and the all-edges head of the graph as it
+is. The trees head reads the node's own features, which no neighbour changes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from gdpnet.data.features import take_rows
 from gdpnet.data.prepare import Prepared
 from gdpnet.inference.ensemble import Ensemble, cleaned_weight, receptive_field
 from gdpnet.inference.select import Selected, edges_of
+from gdpnet.representation.all_edges import AllEdgesNetwork
 from gdpnet.representation.gcn import GCN, NormalisedAdjacency
 from gdpnet.representation.sparse import times
 
@@ -46,13 +48,17 @@ def prefix_probabilities(
     star, weight = _star(selected.prepared, node, edge, length, selected.weight(mode))
     copies = edge.numel() + torch.arange(length.numel(), device=edge.device)
     found = ensemble.local(star, copies, weight)[1]
-    gcn = ensemble.networks.gcn
-    if gcn is None or not ensemble.uses_gcn:
-        return found
-    weight = cleaned_weight(selected, ensemble.threshold)
-    return torch.lerp(
-        found, _gcn_states(gcn, selected.prepared, weight, node, edge, length), ensemble.weights.gcn
-    )
+    given, others = (node, edge, length), {}
+    gcn, network = ensemble.networks.gcn, ensemble.networks.all_edges
+    if gcn is not None and ensemble.uses_gcn:
+        cleaned = cleaned_weight(selected, ensemble.threshold)
+        others["gcn"] = _gcn_states(gcn, selected.prepared, cleaned, *given)
+    if network is not None and ensemble.weights.all_edges > 0:
+        everything = selected.prepared.weighed(selected.prepared.linked)
+        others["all_edges"] = _gcn_states(network, selected.prepared, everything, *given)
+    alone = ensemble.alone(selected.prepared, torch.tensor([node], device=edge.device))
+    others |= {name: one.expand_as(found) for name, one in alone.items()}  # no neighbour changes these
+    return ensemble.add_others(found, others)
 
 
 def _star(
@@ -95,14 +101,14 @@ def _star(
 
 
 def _gcn_states(
-    gcn: GCN,
+    gcn: GCN | AllEdgesNetwork,
     prepared: Prepared,
     weight: Float[Tensor, "edges"],
     node: int,
     edge: Int[Tensor, "degree"],
     length: Int[Tensor, "states"],
 ) -> Float[Tensor, "states classes"]:
-    """Return the GCN's probabilities of a node with a prefix of its edges, in both directions, per state."""
+    """Return a network's probabilities of a node with a prefix of its edges, in both directions, per state."""
     around = receptive_field(prepared, torch.tensor([node], device=edge.device), len(gcn.weights))
     owner, inside = edges_of(prepared, around)
     number = torch.full((prepared.num_nodes,), -1, device=edge.device)
