@@ -69,11 +69,13 @@ def fit_gcn(
     before: Float[Tensor, "validation classes"],
     config: Config,
     key: Key,
+    weigh: bool = False,
 ) -> FittedGCN:
     """Fit convolutions to the cleaned training graph; the best epoch on validation nodes counts.
 
     ``train`` and ``whole`` are decisions on all edges, ``threshold`` is that of the cleaned graph, and ``before``
-    are class probabilities of the validation nodes by the other heads.
+    are class probabilities of the validation nodes by the other heads. The head has the weight of the settings or, if
+    ``weigh``, less where validation nodes say so.
     """
     settings, device, task = config.gcn, data.targets.device, data.task
     rows, adjacency = table_of(train.prepared.features, device), cleaned_adjacency(train, threshold)
@@ -108,7 +110,7 @@ def fit_gcn(
     )
     with torch.no_grad():
         found = predict()
-    weight = _weight(before, found, data, config)
+    weight = _weight(before, found, data, config) if weigh else settings.weight
     after = torch.lerp(before, found, weight)
     hits, hits_before = (task.score(one, data.validation_labels, "hit") for one in (after, before))
     quality_before, quality = (task.quality(one, data.validation_labels) for one in (before, after))
@@ -122,9 +124,9 @@ def _weight(
     data: TrainingData,
     config: Config,
 ) -> float:
-    """Return the weight of the head: as set, or less if validation nodes say so.
+    """Return the most likely weight of the head on validation nodes, or that of the settings if it is less.
 
-    It is never more, since the head's best epoch was chosen on the same nodes.
+    It is not more, since the head's best epoch was chosen on the same nodes.
     """
     likely = [data.task.score(one, data.validation_labels, "probability") for one in (before, head)]
     prior = before.new_tensor([1.0 - config.gcn.weight, config.gcn.weight])

@@ -16,10 +16,9 @@ from gdpnet.inference.threshold import Choice
 from gdpnet.training.callbacks import Steps, score_text
 from gdpnet.training.choose_threshold import choose_threshold
 from gdpnet.training.data import TrainingData
-from gdpnet.training.fit_all_edges_head import fit_all_edges, is_worth_all_edges
 from gdpnet.training.fit_gcn_head import fit_gcn, is_worth_gcn
 from gdpnet.training.fit_hopwise_head import fit_hopwise, is_worth_hopwise
-from gdpnet.training.fit_trees_head import fit_trees, is_worth_trees
+from gdpnet.training.fit_without_decisions import fit_without_decisions
 from gdpnet.training.held_out import HeldOutNodes
 from gdpnet.training.state import Finalised
 from gdpnet.training.weigh_heads import mixed, weigh_heads
@@ -76,30 +75,23 @@ class Heads:
 
     def _weigh(self, done: Finalised) -> Finalised:
         """Fit the heads that no decision has a part in, and find the weights of all on held-out nodes."""
-        networks, data, config = self.networks, self.data, self.config
-        held_out, outputs, new = HeldOutNodes.of(data), networks.aggregators.classes, {}
-        given, prior = (data, held_out, outputs, config), done.weights
-        if is_worth_all_edges(data, held_out, config):
-            with self.steps.run("all-edges head", "fitting the all-edges head"):
-                networks.all_edges, new["all_edges"] = fit_all_edges(*given, self.key.fold_in("all-edges"))
-        if is_worth_trees(data, held_out, outputs, config):
-            with self.steps.run("trees head", "fitting the trees head"):
-                networks.trees, new["trees"] = fit_trees(*given, self.key.fold_in("trees"))
-        for name in new:
-            prior = prior.with_head(name, getattr(config, name).prior)
-        if prior == done.weights:
+        networks, data, held_out = self.networks, self.data, HeldOutNodes.of(self.data)
+        given = (networks, data, held_out, self.config, self.key, self.steps)
+        new, prior = fit_without_decisions(*given), done.weights
+        if not new:
             return done
-        with torch.no_grad():
-            heads = self._of_selected(held_out, done.weights) | new
-        weights = weigh_heads(heads, held_out.labels, done.weights, prior, data.task, config.ensemble)
+        for name in new:
+            prior = prior.with_head(name, getattr(self.config, name).prior)
+        heads = self._of_selected(held_out, done.weights) | new
+        asked = (heads, held_out.labels, done.weights, prior, data.task)
+        weights = weigh_heads(*asked, self.config.ensemble)
         for name in [name for name in new if getattr(weights, name) == 0]:
             setattr(networks, name, None)
-        if not data.validation.numel():
-            return replace(done, weights=weights)
         validation = slice(0, data.validation.numel())
         score = data.task.quality(mixed(heads, weights)[validation], held_out.labels[validation])
-        return replace(done, weights=weights, score=score)
+        return replace(done, weights=weights, score=score if data.validation.numel() else done.score)
 
+    @torch.no_grad()
     def _of_selected(self, held_out: HeldOutNodes, weights: HeadWeights) -> dict[str, Tensor]:
         """Return the probabilities of held-out nodes by the heads that see selected neighbours."""
         networks, whole, found = self.networks, self.whole, {}
@@ -126,7 +118,8 @@ class Heads:
             ensemble, mode = Ensemble(self.networks, done.weights, threshold), config.inference.mode
             before = ensemble.probabilities(self.whole, data.validation, mode)
             key = self.key.fold_in("gcn")
-            found = fit_gcn(data, self.train, self.whole, threshold, before, config, key)
+            weigh = done.weights.all_edges + done.weights.trees > 0
+            found = fit_gcn(data, self.train, self.whole, threshold, before, config, key, weigh)
             step.result = (
                 f"{'joins' if found.is_accepted else 'left out'}: with a weight of {found.weight:.2g}, "
                 f"{found.gains:,} validation nodes gained and {found.losses:,} lost; "
