@@ -245,7 +245,7 @@ class TreesSettings(Section):
 
     use: bool = setting(True, "fit the head; nodes held out of training decide on its weight")
     iterations: int = setting(60, "trees per class")
-    learning_rate: float = setting(0.06, "learning rate", low=1e-4)
+    learning_rate: float = setting(0.1, "learning rate", low=1e-4)
     prior: float = setting(0.25, "weight of the head before any held-out node is looked at", high=0.5)
     max_features: int = setting(
         512, "the head is not fitted to more feature columns than this, or sparse ones"
