@@ -1,6 +1,6 @@
 """Generated graphs with tables as people export them: GDPNet beside logistic regression, boosted trees and a GCN.
 
-    python benchmarks/tabular.py --out results/tabular.jsonl [--seeds 3] [--first-seed 0] [--jobs 2] [--graphs mixed,fraud]
+    python benchmarks/tabular.py --out results/tabular.jsonl [--seeds 3] [--first-seed 0] [--graphs wide,fraud]
 
 Every graph is written as CSV files, without a split, and read as a user would read it; all methods have the same
 encoded features and the same split. The score is macro-F1 on test nodes. Ten graphs have 1,500 nodes or more; those
@@ -170,7 +170,9 @@ def main() -> None:
         found = []
         for record in pool.map(compare, *zip(*product(names, seeds), strict=True)):
             found.append(record)
-            print(f"{record['graph']}, seed {record['seed']}: {100 * record['behind']:+.1f} behind", flush=True)
+            print(
+                f"{record['graph']}, seed {record['seed']}: {100 * record['behind']:+.1f} behind", flush=True
+            )
     _replace_records(given.out, found)
     print(f"{'graph':20}{'GDPNet':>8}{'best':>8}  rival")
     for name in names:

@@ -105,6 +105,7 @@ def test_params_are_the_arguments_and_if_deep_every_single_setting():
         "gcn": None,
         "all_edges": None,
         "trees": None,
+        "linear": None,
         "ensemble": None,
         "threshold": None,
         "propagation": None,

@@ -254,6 +254,19 @@ class TreesSettings(Section):
 
 
 @dataclass(frozen=True)
+class LinearSettings(Section):
+    """The linear head: softmax regression on a node's own features, for tables of few columns."""
+
+    use: bool = setting(True, "fit the head; nodes held out of training decide on its weight")
+    penalty: float = setting(1.0, "L2 penalty of a standardised column")
+    steps: int = setting(60, "L-BFGS iterations")
+    prior: float = setting(0.2, "weight of the head before any held-out node is looked at", high=0.5)
+    max_features: int = setting(
+        512, "the head is not fitted to more feature columns than this, or sparse ones"
+    )
+
+
+@dataclass(frozen=True)
 class EnsembleSettings(Section):
     """The weights of the heads, found on nodes held out of training."""
 
@@ -262,7 +275,7 @@ class EnsembleSettings(Section):
     )
     min_weight: float = setting(0.02, "a head with less weight than this leaves the ensemble", high=0.5)
     min_held_out: int = setting(
-        20, "minimum number of held-out nodes; with fewer the all-edges head and the trees are not fitted"
+        20, "minimum number of held-out nodes; with fewer the heads without decisions are not fitted"
     )
 
 
@@ -433,6 +446,7 @@ class Config:
     gcn: GCNSettings = field(default_factory=GCNSettings)
     all_edges: AllEdgesSettings = field(default_factory=AllEdgesSettings)
     trees: TreesSettings = field(default_factory=TreesSettings)
+    linear: LinearSettings = field(default_factory=LinearSettings)
     ensemble: EnsembleSettings = field(default_factory=EnsembleSettings)
     threshold: ThresholdSettings = field(default_factory=ThresholdSettings)
     inference: InferenceSettings = field(default_factory=InferenceSettings)

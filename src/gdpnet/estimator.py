@@ -22,6 +22,7 @@ from gdpnet.config import (
     GCNSettings,
     HopwiseSettings,
     InferenceSettings,
+    LinearSettings,
     LinksSettings,
     PolicySettings,
     PPOSettings,
@@ -84,6 +85,7 @@ class GDPNet(BaseEstimator):
         gcn: GCNSettings | None = None,
         all_edges: AllEdgesSettings | None = None,
         trees: TreesSettings | None = None,
+        linear: LinearSettings | None = None,
         ensemble: EnsembleSettings | None = None,
         threshold: ThresholdSettings | None = None,
         inference: InferenceSettings | None = None,
@@ -99,7 +101,7 @@ class GDPNet(BaseEstimator):
         self.features, self.policy, self.reward, self.ppo = features, policy, reward, ppo
         self.representation, self.training, self.task = representation, training, task
         self.hopwise, self.gcn, self.threshold, self.inference = hopwise, gcn, threshold, inference
-        self.all_edges, self.trees, self.ensemble = all_edges, trees, ensemble
+        self.all_edges, self.trees, self.linear, self.ensemble = all_edges, trees, linear, ensemble
         self.propagation, self.links, self.clusters = propagation, links, clusters
         self.seed, self.device, self.verbose = seed, device, verbose
         self.set_params(**settings)

@@ -22,6 +22,7 @@ FAST = Config().with_values(
         "gcn": {"use": False},
         "all_edges": {"use": False},
         "trees": {"use": False},
+        "linear": {"use": False},
     }
 )
 

@@ -14,6 +14,7 @@ from gdpnet.inference.select import Selected
 from gdpnet.representation.aggregator import HopwiseNetwork
 from gdpnet.representation.all_edges import AllEdgesNetwork
 from gdpnet.representation.gcn import GCN
+from gdpnet.representation.linear import LinearModels
 from gdpnet.representation.trees import BoostedTrees, trees_of
 from helpers.setups import random_graph, random_setup
 
@@ -41,6 +42,10 @@ def setup(graph) -> tuple[Networks, Selected]:
     networks.all_edges = AllEdgesNetwork(4, 4, 3, fold_models=2)
     networks.all_edges.initialise(draws)
     networks.trees = some_trees(prepared.own.numpy())
+    networks.linear = LinearModels(4, 3, fold_models=1)
+    with torch.no_grad():
+        networks.linear.weight.copy_(torch.randn(1, 4, 3, generator=draws))
+        networks.linear.bias.fill_(0.5)
     return networks, selected
 
 
@@ -55,25 +60,25 @@ def some_trees(rows: np.ndarray) -> BoostedTrees:
 
 
 def test_without_other_heads_the_aggregator_has_all_the_weight():
-    assert HeadWeights() == (1.0, 0.0, 0.0, 0.0, 0.0)
+    assert HeadWeights() == (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def test_the_hopwise_head_takes_its_share_from_the_aggregator():
-    assert HeadWeights().with_hopwise(0.5) == (0.5, 0.5, 0.0, 0.0, 0.0)
-    assert HeadWeights().with_hopwise(1.0) == (0.0, 1.0, 0.0, 0.0, 0.0)
+    assert HeadWeights().with_hopwise(0.5) == (0.5, 0.5, 0.0, 0.0, 0.0, 0.0)
+    assert HeadWeights().with_hopwise(1.0) == (0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
     assert HeadWeights().with_hopwise(0.0) == HeadWeights()
 
 
 def test_the_gcn_head_takes_its_weight_from_the_others_in_proportion():
-    assert HeadWeights().with_gcn(0.5) == (0.5, 0.0, 0.5, 0.0, 0.0)
-    assert HeadWeights().with_hopwise(1.0).with_gcn(0.25) == (0.0, 0.75, 0.25, 0.0, 0.0)
+    assert HeadWeights().with_gcn(0.5) == (0.5, 0.0, 0.5, 0.0, 0.0, 0.0)
+    assert HeadWeights().with_hopwise(1.0).with_gcn(0.25) == (0.0, 0.75, 0.25, 0.0, 0.0, 0.0)
     both = HeadWeights().with_hopwise(0.25).with_gcn(0.2)
-    assert both == pytest.approx((0.6, 0.2, 0.2, 0.0, 0.0))
+    assert both == pytest.approx((0.6, 0.2, 0.2, 0.0, 0.0, 0.0))
 
 
 def test_any_head_takes_its_weight_from_the_others_in_proportion():
     weights = HeadWeights().with_gcn(0.5).with_head("trees", 0.2)
-    assert weights == pytest.approx((0.4, 0.0, 0.4, 0.0, 0.2))
+    assert weights == pytest.approx((0.4, 0.0, 0.4, 0.0, 0.2, 0.0))
     assert str(weights) == "aggregator 0.40, GCN head 0.40, trees head 0.20"
 
 
@@ -119,9 +124,10 @@ def all_edges_alone(networks: Networks, selected: Selected) -> torch.Tensor:
         HeadWeights(0.6, 0.3, 0.1),
         HeadWeights(0.0, 0.0, 0.0, 0.0, 1.0),
         HeadWeights(0.2, 0.0, 0.0, 0.5, 0.3),
-        HeadWeights(0.1, 0.2, 0.3, 0.15, 0.25),
+        HeadWeights(0.1, 0.2, 0.3, 0.15, 0.05, 0.2),
     ],
 )
+@torch.no_grad()
 def test_probabilities_are_the_mean_over_heads_by_their_weights(weights, setup, graph):
     networks, selected = setup
     nodes = torch.tensor([7, 0, 3, 3])
@@ -134,6 +140,7 @@ def test_probabilities_are_the_mean_over_heads_by_their_weights(weights, setup, 
         gcn_alone(networks, selected)[nodes],
         all_edges_alone(networks, selected)[nodes],
         networks.trees.to_probabilities(selected.prepared.own[nodes]),
+        torch.softmax(selected.prepared.own[nodes] @ networks.linear.weight[0] + 0.5, dim=1),
     )
     expected = sum(weight * found for weight, found in zip(weights, heads, strict=True))
     heads_with_weights = Ensemble(networks, weights, THRESHOLD)

@@ -106,8 +106,7 @@ def _without_selection(model: GDPNet, graph: Graph) -> Scores:
     training = replace(config.training, selection=False, epochs=min(30, config.training.epochs), patience=10)
     changed = replace(config, training=training, reward=replace(config.reward, folds=1))
     changed = replace(changed, hopwise=replace(config.hopwise, use=False))
-    changed = replace(changed, all_edges=replace(config.all_edges, use=False))
-    changed = replace(changed, trees=replace(config.trees, use=False))
+    changed = changed.with_values({name: {"use": False} for name in ("all_edges", "trees", "linear")})
     graph = with_features(graph, graph.features)  # encoded as they are
     found = GDPNet.from_config(changed, seed=model.seed, device=model.device_.type).fit(graph)
     return found.predict_proba(graph)

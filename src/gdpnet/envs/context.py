@@ -34,6 +34,7 @@ QUICK_CONFIG = Config().with_values(
         "gcn": {"use": False},
         "all_edges": {"use": False},
         "trees": {"use": False},
+        "linear": {"use": False},
     }
 )
 """Settings of the default classifier, which takes two seconds to fit on the synthetic graph."""

@@ -30,6 +30,7 @@ HEAD_NAMES = {
     "gcn": "GCN head",
     "all_edges": "all-edges head",
     "trees": "trees head",
+    "linear": "linear head",
 }
 """The heads as they are called in text."""
 
@@ -42,6 +43,7 @@ class HeadWeights(NamedTuple):
     gcn: float = 0.0
     all_edges: float = 0.0
     trees: float = 0.0
+    linear: float = 0.0
 
     def __str__(self) -> str:
         named = {HEAD_NAMES[name]: weight for name, weight in self._asdict().items() if weight > 0}
@@ -65,7 +67,7 @@ class Ensemble:
     """Class probabilities are the weighted mean over the heads; embeddings are those of one head.
 
     The aggregator and the hop-wise head see the selected neighbours of a target (`local`). The GCN head sees the
-    cleaned graph, the all-edges head the graph as it is, and the trees head the target's own features.
+    cleaned graph, the all-edges head the graph as it is, and the trees and the linear head the target's own features.
     """
 
     def __init__(self, networks: Networks, weights: HeadWeights, threshold: float) -> None:
@@ -147,11 +149,13 @@ class Ensemble:
     def alone(
         self, prepared: Prepared, targets: Int[Tensor, "targets"]
     ) -> dict[str, Float[Tensor, "targets classes"]]:
-        """Return the probabilities by the head that reads a node's own features, if it has a weight."""
-        trees = self.networks.trees
-        if trees is None or self.weights.trees == 0:
-            return {}
-        return {"trees": trees.to_probabilities(own_columns(prepared, targets))}
+        """Return the probabilities by each head that reads a node's own features and has a weight."""
+        heads = {"trees": self.networks.trees, "linear": self.networks.linear}
+        return {
+            name: head.to_probabilities(own_columns(prepared, targets))
+            for name, head in heads.items()
+            if head is not None and getattr(self.weights, name) > 0
+        }
 
     def by_head(
         self, selected: Selected, targets: Int[Tensor, "targets"], mode: str
@@ -178,7 +182,7 @@ class Ensemble:
 def own_columns(prepared: Prepared, nodes: Int[Tensor, "nodes"]) -> Float[Tensor, "nodes features"]:
     """Return the features of some nodes as they were before they were normalised."""
     own = prepared.features if prepared.own is None else prepared.own
-    assert isinstance(own, Tensor), "trees read dense features"
+    assert isinstance(own, Tensor), "these heads read dense features"
     return own[nodes.to(own.device)].to(prepared.device, torch.float32)
 
 

@@ -12,6 +12,7 @@ from gdpnet.data.pair_features import pair_names
 from gdpnet.representation.aggregator import Aggregators, HopwiseNetwork
 from gdpnet.representation.all_edges import AllEdgesNetwork
 from gdpnet.representation.gcn import GCN
+from gdpnet.representation.linear import LinearModels
 from gdpnet.representation.propagation import Encoder, LinkPredictor
 from gdpnet.representation.trees import BoostedTrees
 from gdpnet.selection.policy import Policy
@@ -35,6 +36,7 @@ class Networks(nn.Module):
         self.gcn: GCN | None = None
         self.all_edges: AllEdgesNetwork | None = None
         self.trees: BoostedTrees | None = None
+        self.linear: LinearModels | None = None
         self.link_predictor: LinkPredictor | None = None
         self.encoder: Encoder | None = None
         self.register_buffer("centres", None)
@@ -85,6 +87,9 @@ def build_networks(
         folds, hidden, classes = tensors["all_edges.head_weight"].shape
         features = tensors["all_edges.weight"].shape[0]
         networks.all_edges = AllEdgesNetwork(features, hidden, classes, folds, exclusive=exclusive)
+    if "linear.weight" in tensors:
+        folds, features, classes = tensors["linear.weight"].shape
+        networks.linear = LinearModels(features, classes, folds, exclusive=exclusive)
     if "trees.root" in tensors:
         knots = {
             name.removeprefix("trees."): one for name, one in tensors.items() if name.startswith("trees.")

@@ -3,7 +3,7 @@
 The first state is the node alone, the last one the node with all its neighbours: what the model predicts. All states
 are evaluated together: the aggregator and the hop-wise head see copies of the node, each with a prefix of its
 neighbours; the GCN head sees copies of the cleaned graph around the node, and the all-edges head of the graph as it
-is. The trees head reads the node's own features, which no neighbour changes.
+is. The trees and the linear head read the node's own features, which no neighbour changes.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class Heads:
             ensemble, mode = Ensemble(self.networks, done.weights, threshold), config.inference.mode
             before = ensemble.probabilities(self.whole, data.validation, mode)
             key = self.key.fold_in("gcn")
-            weigh = done.weights.all_edges + done.weights.trees > 0
+            weigh = sum(done.weights[3:]) > 0  # beside heads that no decision changes
             found = fit_gcn(data, self.train, self.whole, threshold, before, config, key, weigh)
             step.result = (
                 f"{'joins' if found.is_accepted else 'left out'}: with a weight of {found.weight:.2g}, "
