@@ -245,6 +245,65 @@ class GCNSettings(Section):
 
 
 @dataclass(frozen=True)
+class AllEdgesSettings(Section):
+    """The all-edges head: a small network over the graph as it is, whatever the policy decides."""
+
+    use: bool = setting(True, "fit the head; nodes held out of training decide on its weight")
+    width: int = setting(64, "width of the hidden layer")
+    dropout: float = setting(0.5, "dropout rate of inputs and hidden units", high=0.99)
+    learning_rate: float = setting(0.01, "learning rate")
+    weight_decay: float = setting(5e-4, "L2 penalty")
+    epochs: int = setting(300, "maximum number of epochs")
+    evaluate_every: int = setting(5, "epochs between two evaluations on held-out nodes")
+    patience: int = setting(60, "epochs without improvement before fitting stops")
+    prior: float = setting(0.3, "weight of the head before any held-out node is looked at", high=0.5)
+    max_edges: int = setting(500_000, "the head is not fitted to a graph with more edges than this")
+    max_features: int = setting(
+        512, "the head is not fitted to more feature columns than this, or sparse ones"
+    )
+
+
+@dataclass(frozen=True)
+class TreesSettings(Section):
+    """The trees head: boosted trees on a node's own features, for tables of few columns."""
+
+    use: bool = setting(True, "fit the head; nodes held out of training decide on its weight")
+    iterations: int = setting(60, "trees per class")
+    learning_rate: float = setting(0.1, "learning rate", low=1e-4)
+    prior: float = setting(0.25, "weight of the head before any held-out node is looked at", high=0.5)
+    max_features: int = setting(
+        512, "the head is not fitted to more feature columns than this, or sparse ones"
+    )
+    max_classes: int = setting(20, "the head is not fitted to more classes than this")
+
+
+@dataclass(frozen=True)
+class LinearSettings(Section):
+    """The linear head: softmax regression on a node's own features, for tables of few columns."""
+
+    use: bool = setting(True, "fit the head; nodes held out of training decide on its weight")
+    penalty: float = setting(1.0, "L2 penalty of a standardised column")
+    steps: int = setting(60, "L-BFGS iterations")
+    prior: float = setting(0.2, "weight of the head before any held-out node is looked at", high=0.5)
+    max_features: int = setting(
+        512, "the head is not fitted to more feature columns than this, or sparse ones"
+    )
+
+
+@dataclass(frozen=True)
+class EnsembleSettings(Section):
+    """The weights of the heads, found on nodes held out of training."""
+
+    prior_nodes: float = setting(
+        10.0, "held-out nodes that the weights of the heads before any is looked at count as"
+    )
+    min_weight: float = setting(0.02, "a head with less weight than this leaves the ensemble", high=0.5)
+    min_held_out: int = setting(
+        20, "minimum number of held-out nodes; with fewer the heads without decisions are not fitted"
+    )
+
+
+@dataclass(frozen=True)
 class ThresholdSettings(Section):
     """The keep probability above which an edge stays in the cleaned graph, chosen on validation nodes."""
 
@@ -421,6 +480,10 @@ class Config:
     training: TrainingSettings = field(default_factory=TrainingSettings)
     hopwise: HopwiseSettings = field(default_factory=HopwiseSettings)
     gcn: GCNSettings = field(default_factory=GCNSettings)
+    all_edges: AllEdgesSettings = field(default_factory=AllEdgesSettings)
+    trees: TreesSettings = field(default_factory=TreesSettings)
+    linear: LinearSettings = field(default_factory=LinearSettings)
+    ensemble: EnsembleSettings = field(default_factory=EnsembleSettings)
     threshold: ThresholdSettings = field(default_factory=ThresholdSettings)
     inference: InferenceSettings = field(default_factory=InferenceSettings)
     task: TaskSettings = field(default_factory=TaskSettings)

@@ -15,12 +15,15 @@ from sklearn.exceptions import NotFittedError
 from gdpnet._core.device import pick_device
 from gdpnet._core.log import shown
 from gdpnet.config import (
+    AllEdgesSettings,
     ClustersSettings,
     Config,
+    EnsembleSettings,
     FeaturesSettings,
     GCNSettings,
     HopwiseSettings,
     InferenceSettings,
+    LinearSettings,
     LinksSettings,
     PolicySettings,
     PPOSettings,
@@ -30,6 +33,7 @@ from gdpnet.config import (
     TaskSettings,
     ThresholdSettings,
     TrainingSettings,
+    TreesSettings,
     setting_name,
     setting_place,
     task_config,
@@ -80,6 +84,10 @@ class GDPNet(BaseEstimator):
         training: TrainingSettings | None = None,
         hopwise: HopwiseSettings | None = None,
         gcn: GCNSettings | None = None,
+        all_edges: AllEdgesSettings | None = None,
+        trees: TreesSettings | None = None,
+        linear: LinearSettings | None = None,
+        ensemble: EnsembleSettings | None = None,
         threshold: ThresholdSettings | None = None,
         inference: InferenceSettings | None = None,
         task: Task | TaskSettings | str | None = None,
@@ -94,6 +102,7 @@ class GDPNet(BaseEstimator):
         self.features, self.policy, self.reward, self.ppo = features, policy, reward, ppo
         self.representation, self.training, self.task = representation, training, task
         self.hopwise, self.gcn, self.threshold, self.inference = hopwise, gcn, threshold, inference
+        self.all_edges, self.trees, self.linear, self.ensemble = all_edges, trees, linear, ensemble
         self.propagation, self.links, self.clusters = propagation, links, clusters
         self.seed, self.device, self.verbose = seed, device, verbose
         self.set_params(**settings)

@@ -20,6 +20,9 @@ FAST = Config().with_values(
         "inference": {"episodes": 2},
         "hopwise": {"use": False},
         "gcn": {"use": False},
+        "all_edges": {"use": False},
+        "trees": {"use": False},
+        "linear": {"use": False},
     }
 )
 

@@ -68,7 +68,7 @@ def with_all_heads(graph: Graph, config: Config = HEADS, threshold: float = 0.5)
         patch.setattr(heads, "fit_gcn", gcn)
         patch.setattr(heads, "choose_threshold", lambda *_, **__: Choice(threshold))
         model = fitted(graph, config)
-    assert min(model.trained_.weights) > 0
+    assert min(model.trained_.weights[:3]) > 0
     return model
 
 

@@ -173,7 +173,7 @@ def test_a_safetensors_file_of_another_program_is_refused(tmp_path):
 
 def test_a_file_of_a_later_format_says_which_version_is_read(path):
     with_header(path, lambda header: header["__metadata__"].update(format_version="99"))
-    sentence = f"{path} has format version '99', this version of GDPNet reads 3, 4, 5"
+    sentence = f"{path} has format version '99', this version of GDPNet reads 3, 4, 5, 6"
     assert refusal(path) == sentence
 
 
@@ -350,7 +350,7 @@ def test_a_file_of_format_4_is_the_same_model_under_the_names_of_this_version(
     assert header_of(file.read_bytes())[0]["__metadata__"]["format_version"] == "4"
     loaded = GDPNet.load(file, device="cpu")
     assert loaded.config_ == model.config_
-    assert loaded.trained_.weights == model.trained_.weights == (0.25, 0.25, 0.5)
+    assert loaded.trained_.weights == model.trained_.weights == HeadWeights(0.25, 0.25, 0.5)
     assert loaded.suspected_labels_ == model.suspected_labels_
     assert loaded.threshold_ == model.threshold_
     assert same_answers(loaded, model, graph)
@@ -363,7 +363,7 @@ def test_a_hopwise_head_of_an_old_file_without_a_share_replaces_the_aggregator(
 ):
     save_as_format_4(model, tmp_path / "model", monkeypatch, share=None)
     loaded = GDPNet.load(tmp_path / "model", device="cpu")
-    assert loaded.trained_.weights == (0.0, 0.5, 0.5)
+    assert loaded.trained_.weights == HeadWeights(0.0, 0.5, 0.5)
 
 
 def test_an_old_file_that_names_two_widths_is_refused(model, tmp_path, monkeypatch):

@@ -252,9 +252,10 @@ def test_the_head_is_compared_with_the_ensemble_of_the_other_heads(monkeypatch, 
 
     asked = []
 
-    def recorded(data, train, whole, threshold, before, config, key):
+    def recorded(data, train, whole, threshold, before, config, key, weigh):
         asked.append((data, whole, before))
-        return fit_gcn(data, train, whole, threshold, before, config, key)
+        assert not weigh  # there is no other head
+        return fit_gcn(data, train, whole, threshold, before, config, key, weigh)
 
     monkeypatch.setattr(heads, "fit_hopwise", accepted)
     monkeypatch.setattr(heads, "fit_gcn", recorded)

@@ -99,6 +99,7 @@ def is_apart(name: str, settings: Mapping[str, Any], ours: Mapping[str, Any]) ->
         return name.startswith("gdpnet")  # a variant that no longer exists
     mine = {section: values for section, values in settings.items() if section != "backbone"}
     try:
-        return mine != variant_of(Config().with_values(ours), name).to_dict()
+        # sections that a record does not have yet are at their defaults
+        return Config().with_values(mine) != variant_of(Config().with_values(ours), name)
     except ConfigError:  # a setting that no longer exists
         return True

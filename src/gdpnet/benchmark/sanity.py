@@ -132,6 +132,7 @@ def _without_selection(model: GDPNet, graph: Graph) -> Scores:
     training = replace(training, seconds=_BUDGET * training.seconds)
     changed = replace(config, training=training, reward=replace(config.reward, folds=1))
     changed = replace(changed, hopwise=replace(config.hopwise, use=False))
+    changed = changed.with_values({name: {"use": False} for name in ("all_edges", "trees", "linear")})
     graph = with_features(graph, graph.features)  # encoded as they are
     found = GDPNet.from_config(changed, seed=model.seed, device=model.device_.type).fit(graph)
     return found.predict_proba(graph)

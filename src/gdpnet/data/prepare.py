@@ -50,6 +50,8 @@ class Prepared:
     """The position of each edge of the graph among the candidates; None if candidates are the neighbours."""
     graph_weight: Float[Tensor, "edges"] | None = None
     """The edge weights of the graph itself, one for farther candidates; None for an unweighted graph."""
+    own: Features | None = None
+    """The features before they were normalised, on the host; None for a graph that is read block by block."""
     edge_columns: int = 0
     """How many of the pair features, the first ones after the distance, are features of the edges themselves."""
     neighbourhood_rows: Features | None = None
@@ -137,7 +139,7 @@ def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:
 
     A GPU computes the pair features itself if dense features fit on it and candidates are direct neighbours.
     """
-    far = config.policy.hops > 1 and config.training.selection
+    far, own = config.policy.hops > 1 and config.training.selection, graph.features
     graph, place = replace(graph, neighbour=graph.neighbour.long()), torch.device("cpu")
     if not far and device.type != "cpu":
         features = on_device(graph.features, device)
@@ -153,7 +155,7 @@ def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:
     moved = {name: part.to(device) for name, part in parts.items() if part is not None}
     features = on_device(prepared.features, device)
     moved |= {"features": features}
-    return with_full_neighbourhoods(replace(prepared, **moved), config)
+    return with_full_neighbourhoods(replace(prepared, own=own, **moved), config)
 
 
 def _within_reach(prepared: Prepared, tables: PairTables, config: Config) -> Prepared:

@@ -32,6 +32,9 @@ QUICK_CONFIG = Config().with_values(
         "representation": {"width": 32},
         "hopwise": {"use": False},
         "gcn": {"use": False},
+        "all_edges": {"use": False},
+        "trees": {"use": False},
+        "linear": {"use": False},
     }
 )
 """Settings of the default classifier, which takes two seconds to fit on the synthetic graph."""

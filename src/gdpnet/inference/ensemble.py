@@ -1,4 +1,4 @@
-"""The ensemble of heads: aggregators, hop-wise network and GCN, each with its weight."""
+"""The ensemble of heads, each with its weight: those of selected neighbours, of all edges, and of a node alone."""
 
 from __future__ import annotations
 
@@ -16,13 +16,22 @@ from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected, edges_of, with_neighbours
 from gdpnet.inference.threshold import KEEP_ALL, edge_weights
 from gdpnet.representation.aggregator import Aggregators, HopwiseNetwork, add_neighbours
+from gdpnet.representation.all_edges import adjacency_of
 from gdpnet.representation.gcn import NormalisedAdjacency
+from gdpnet.representation.sparse import times
 
 _EDGES_AT_ONCE = 1 << 17
 _TARGETS_AT_ONCE = 1 << 14
 
 
-HEAD_NAMES = {"aggregator": "aggregator", "hopwise": "hop-wise head", "gcn": "GCN head"}
+HEAD_NAMES = {
+    "aggregator": "aggregator",
+    "hopwise": "hop-wise head",
+    "gcn": "GCN head",
+    "all_edges": "all-edges head",
+    "trees": "trees head",
+    "linear": "linear head",
+}
 """The heads as they are called in text."""
 
 
@@ -32,6 +41,9 @@ class HeadWeights(NamedTuple):
     aggregator: float = 1.0
     hopwise: float = 0.0
     gcn: float = 0.0
+    all_edges: float = 0.0
+    trees: float = 0.0
+    linear: float = 0.0
 
     def __str__(self) -> str:
         named = {HEAD_NAMES[name]: weight for name, weight in self._asdict().items() if weight > 0}
@@ -43,14 +55,19 @@ class HeadWeights(NamedTuple):
 
     def with_gcn(self, weight: float) -> HeadWeights:
         """Give the GCN head a weight, taken from the others in proportion."""
-        return HeadWeights(self.aggregator * (1.0 - weight), self.hopwise * (1.0 - weight), weight)
+        return self.with_head("gcn", weight)
+
+    def with_head(self, name: str, weight: float) -> HeadWeights:
+        """Give a head a weight, taken from the others in proportion."""
+        rest = {other: own * (1.0 - weight) for other, own in self._asdict().items()}
+        return HeadWeights(**rest | {name: weight})
 
 
 class Ensemble:
     """Class probabilities are the weighted mean over the heads; embeddings are those of one head.
 
     The aggregator and the hop-wise head see the selected neighbours of a target (`local`). The GCN head sees the
-    cleaned graph.
+    cleaned graph, the all-edges head the graph as it is, and the trees and the linear head the target's own features.
     """
 
     def __init__(self, networks: Networks, weights: HeadWeights, threshold: float) -> None:
@@ -94,40 +111,67 @@ class Ensemble:
         self, selected: Selected, targets: Int[Tensor, "targets"], mode: str
     ) -> Float[Tensor, "targets classes"]:
         """Return the class probabilities of some targets whose edges are decided on."""
-        found = self.local(selected.prepared, targets, selected.weight(mode))[1]
-        return self.add_gcn(found, selected, targets)
+        return self.add_others(self._locally(selected, targets, mode), self._others(selected, targets))
 
-    def add_gcn(
-        self,
-        probabilities: Float[Tensor, "targets classes"],
-        selected: Selected,
-        targets: Int[Tensor, "targets"],
+    def _locally(
+        self, selected: Selected, targets: Int[Tensor, "targets"], mode: str
     ) -> Float[Tensor, "targets classes"]:
-        """Mix the GCN head's probabilities into those of the others."""
-        found = self._by_gcn(selected, targets)
-        return probabilities if found is None else torch.lerp(probabilities, found, self.weights.gcn)
+        return self.local(selected.prepared, targets, selected.weight(mode))[1]
+
+    def add_others(
+        self,
+        local: Float[Tensor, "targets classes"],
+        others: dict[str, Float[Tensor, "targets classes"]],
+    ) -> Float[Tensor, "targets classes"]:
+        """Mix the probabilities of further heads, under their names, into those of `local`."""
+        found, weight = local, self.weights.aggregator + self.weights.hopwise
+        for name, one in others.items():
+            weight += getattr(self.weights, name)
+            found = torch.lerp(found, one, getattr(self.weights, name) / weight)
+        return found
 
     @torch.no_grad()
-    def _by_gcn(
-        self, selected: Selected, targets: Int[Tensor, "targets"]
-    ) -> Float[Tensor, "targets classes"] | None:
-        """Return the GCN head's probabilities, None if it has no part in predictions."""
-        gcn = self.networks.gcn
-        if gcn is None or not self.uses_gcn:
-            return None
-        adjacency = cleaned_adjacency(selected, self.threshold)
-        return gcn.to_probabilities(selected.prepared.features, adjacency)[targets]
+    def _others(
+        self,
+        selected: Selected,
+        targets: Int[Tensor, "targets"],
+        by_gcn: Float[Tensor, "nodes classes"] | None = None,
+    ) -> dict[str, Float[Tensor, "targets classes"]]:
+        """Return the probabilities by each further head that has a weight; ``by_gcn`` if those are known."""
+        found, prepared, gcn = {}, selected.prepared, self.networks.gcn
+        if by_gcn is not None:
+            found["gcn"] = by_gcn[targets]
+        elif gcn is not None and self.uses_gcn:
+            adjacency = cleaned_adjacency(selected, self.threshold)
+            found["gcn"] = gcn.to_probabilities(prepared.features, adjacency)[targets]
+        network = self.networks.all_edges
+        if network is not None and self.weights.all_edges > 0:
+            message = times(prepared.features, network.weight)
+            found["all_edges"] = network.from_messages(message, adjacency_of(prepared))[targets]
+        return found | self.alone(prepared, targets)
+
+    @torch.no_grad()
+    def alone(
+        self, prepared: Prepared, targets: Int[Tensor, "targets"]
+    ) -> dict[str, Float[Tensor, "targets classes"]]:
+        """Return the probabilities by each head that reads a node's own features and has a weight."""
+        heads = {"trees": self.networks.trees, "linear": self.networks.linear}
+        return {
+            name: head.to_probabilities(own_columns(prepared, targets))
+            for name, head in heads.items()
+            if head is not None and getattr(self.weights, name) > 0
+        }
 
     def by_head(
         self,
         selected: Selected,
         targets: Int[Tensor, "targets"],
         mode: str,
-        by_gcn: Float[Tensor, "nodes classes"] | None,
+        by_gcn: Float[Tensor, "nodes classes"] | None = None,
     ) -> dict[str, Float[Tensor, "targets classes"]]:
         """Return the class probabilities of some targets by each head that has a weight, under the head's name.
 
-        ``by_gcn`` has those of the GCN head for all nodes, None if it has no part in predictions.
+        ``by_gcn`` has those of the GCN head for all nodes, if they are known.
         """
         heads = {"aggregator": self.networks.aggregators, "hopwise": self.networks.hopwise}
         found = {
@@ -135,15 +179,23 @@ class Ensemble:
             for name, head in heads.items()
             if head is not None and getattr(self.weights, name) > 0
         }
-        return found if by_gcn is None else found | {"gcn": by_gcn[targets]}
+        return found | self._others(selected, targets, by_gcn)
 
     def mix(self, heads: dict[str, Float[Tensor, "targets classes"]]) -> Float[Tensor, "targets classes"]:
         """Return `probabilities` from what `by_head` returned."""
         weights, first = self.weights, [heads[name] for name in ("aggregator", "hopwise") if name in heads]
-        found = first[0] if first else heads["gcn"]
+        others = {name: one for name, one in heads.items() if name not in ("aggregator", "hopwise")}
+        found = first[0] if first else next(iter(others.values()))
         if len(first) == 2:
             found = torch.lerp(found, first[1], weights.hopwise / (weights.aggregator + weights.hopwise))
-        return torch.lerp(found, heads["gcn"], weights.gcn) if "gcn" in heads else found
+        return self.add_others(found, others)
+
+
+def own_columns(prepared: Prepared, nodes: Int[Tensor, "nodes"]) -> Float[Tensor, "nodes features"]:
+    """Return the features of some nodes as they were before they were normalised."""
+    own = prepared.features if prepared.own is None else prepared.own
+    assert isinstance(own, Tensor), "these heads read dense features"
+    return own[nodes.to(own.device)].to(prepared.device, torch.float32)
 
 
 def cleaned_weight(chosen: Selected, threshold: float) -> Float[Tensor, "edges"]:

@@ -10,8 +10,11 @@ from torch import Tensor, nn
 from gdpnet.config import Config
 from gdpnet.data.pair_features import pair_names
 from gdpnet.representation.aggregator import Aggregators, HopwiseNetwork
+from gdpnet.representation.all_edges import AllEdgesNetwork
 from gdpnet.representation.gcn import GCN
+from gdpnet.representation.linear import LinearModels
 from gdpnet.representation.propagation import Encoder, LinkPredictor
+from gdpnet.representation.trees import BoostedTrees
 from gdpnet.selection.policy import Policy
 
 
@@ -31,6 +34,9 @@ class Networks(nn.Module):
         self.policy: Policy | None = None
         self.hopwise: HopwiseNetwork | None = None
         self.gcn: GCN | None = None
+        self.all_edges: AllEdgesNetwork | None = None
+        self.trees: BoostedTrees | None = None
+        self.linear: LinearModels | None = None
         self.link_predictor: LinkPredictor | None = None
         self.encoder: Encoder | None = None
         self.register_buffer("centres", None)
@@ -77,6 +83,18 @@ def build_networks(
         layers = config.gcn.layers
         classes = tensors[f"gcn.weights.{layers - 1}"].shape[1]
         networks.gcn = GCN(features, hidden, classes, layers=layers, exclusive=exclusive)
+    if "all_edges.weight" in tensors:
+        folds, hidden, classes = tensors["all_edges.head_weight"].shape
+        features = tensors["all_edges.weight"].shape[0]
+        networks.all_edges = AllEdgesNetwork(features, hidden, classes, folds, exclusive=exclusive)
+    if "linear.weight" in tensors:
+        folds, features, classes = tensors["linear.weight"].shape
+        networks.linear = LinearModels(features, classes, folds, exclusive=exclusive)
+    if "trees.root" in tensors:
+        knots = {
+            name.removeprefix("trees."): one for name, one in tensors.items() if name.startswith("trees.")
+        }
+        networks.trees = BoostedTrees(knots, exclusive=exclusive)
     if "link_predictor.weight" in tensors:
         features, hidden = tensors["link_predictor.weight"].shape
         networks.link_predictor = LinkPredictor(features, hidden, config.links.length)

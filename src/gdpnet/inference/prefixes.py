@@ -2,7 +2,8 @@
 
 The first state of a node is the node alone, the last one the node with all its neighbours: what the model predicts.
 All states are evaluated together: the aggregator and the hop-wise head see copies of a node, each with a prefix of
-its neighbours; the GCN head recomputes the rows of the cleaned graph that a prefix changes.
+its neighbours; the GCN head recomputes the rows of the cleaned graph that a prefix changes; the all-edges head sees
+copies of the graph around the node. The trees and the linear head read the node's own features alone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor
 from gdpnet._core.csr import offsets_of, ranges
 from gdpnet.data.features import take_rows
 from gdpnet.data.prepare import Prepared
+from gdpnet.inference.all_edges_states import all_edges_states
 from gdpnet.inference.ensemble import Ensemble
 from gdpnet.inference.gcn_states import Convolved, gcn_states
 from gdpnet.inference.select import Selected
@@ -46,9 +48,14 @@ def prefix_probabilities(
     star, weight = _star(selected.prepared, prefixes, selected.weight(mode))
     copies = prefixes.edge.numel() + torch.arange(prefixes.length.numel(), device=prefixes.edge.device)
     found = ensemble.local(star, copies, weight)[1]
-    if convolved is None:
-        return found
-    return torch.lerp(found, gcn_states(convolved, selected.prepared, prefixes), ensemble.weights.gcn)
+    prepared, others, network = selected.prepared, {}, ensemble.networks.all_edges
+    if convolved is not None:
+        others["gcn"] = gcn_states(convolved, prepared, prefixes)
+    if network is not None and ensemble.weights.all_edges > 0:
+        others["all_edges"] = all_edges_states(network, prepared, prefixes)
+    alone = ensemble.alone(prepared, prefixes.node)  # no neighbour changes these
+    others |= {name: one[prefixes.target] for name, one in alone.items()}
+    return ensemble.add_others(found, others)
 
 
 def _star(

@@ -24,7 +24,8 @@ from gdpnet.representation.gcn import GCN
 from gdpnet.representation.sparse import table_of
 from gdpnet.representation.tasks import metric_lead
 from gdpnet.training.data import TrainingData
-from gdpnet.training.fit_hopwise_head import quality_and_likelihood
+from gdpnet.training.held_out import quality_and_likelihood
+from gdpnet.training.weigh_heads import mixture_weights
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class FittedGCN:
     """The task's quality without the head, micro-F1 for classes."""
     validation_f1: float
     """The same with the head."""
+    weight: float = 0.5
+    """The weight of the head in the ensemble."""
     by_metric: Lead | None = None
     """The lead of the ensemble with the head in a metric that is not about hits."""
 
@@ -66,11 +69,13 @@ def fit_gcn(
     before: Float[Tensor, "validation classes"],
     config: Config,
     key: Key,
+    weigh: bool = False,
 ) -> FittedGCN:
     """Fit convolutions to the cleaned training graph; the best epoch on validation nodes counts.
 
     ``train`` and ``whole`` are decisions on all edges, ``threshold`` is that of the cleaned graph, and ``before``
-    are class probabilities of the validation nodes by the other heads.
+    are class probabilities of the validation nodes by the other heads. The head has the weight of the settings or, if
+    ``weigh``, less where validation nodes say so.
     """
     settings, device, task = config.gcn, data.targets.device, data.task
     rows, adjacency = table_of(train.prepared.features, device), cleaned_adjacency(train, threshold)
@@ -109,8 +114,26 @@ def fit_gcn(
         check_every=settings.evaluate_every,
     )
     with torch.no_grad():
-        after = torch.lerp(before, predict(), settings.weight)
+        found = predict()
+    weight = _weight(before, found, data, config) if weigh else settings.weight
+    after = torch.lerp(before, found, weight)
     hits, hits_before = (task.score(one, data.validation_labels, "hit") for one in (after, before))
     quality_before, quality = (task.quality(one, data.validation_labels) for one in (before, after))
     lead = metric_lead(task, after, before, data.validation_labels)
-    return FittedGCN(network, *gains_and_losses(hits, hits_before), quality_before, quality, lead)
+    return FittedGCN(network, *gains_and_losses(hits, hits_before), quality_before, quality, weight, lead)
+
+
+def _weight(
+    before: Float[Tensor, "validation classes"],
+    head: Float[Tensor, "validation classes"],
+    data: TrainingData,
+    config: Config,
+) -> float:
+    """Return the most likely weight of the head on validation nodes, or that of the settings if it is less.
+
+    It is not more, since the head's best epoch was chosen on the same nodes.
+    """
+    likely = [data.task.score(one, data.validation_labels, "probability") for one in (before, head)]
+    prior = before.new_tensor([1.0 - config.gcn.weight, config.gcn.weight])
+    found = mixture_weights(torch.stack(likely, dim=1), prior, config.ensemble.prior_nodes)
+    return min(config.gcn.weight, float(found[1]))

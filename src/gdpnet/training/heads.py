@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
+from torch import Tensor
+
 from gdpnet._core.random import Key
 from gdpnet.config import Config
-from gdpnet.inference.ensemble import Ensemble
+from gdpnet.inference.ensemble import Ensemble, HeadWeights, embed_fold_models, hop_features
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected
 from gdpnet.inference.threshold import Choice
@@ -15,7 +18,12 @@ from gdpnet.training.choose_threshold import choose_threshold
 from gdpnet.training.data import TrainingData
 from gdpnet.training.fit_gcn_head import fit_gcn, is_worth_gcn
 from gdpnet.training.fit_hopwise_head import fit_hopwise, is_worth_hopwise
+from gdpnet.training.fit_without_decisions import fit_without_decisions
+from gdpnet.training.held_out import HeldOutNodes
 from gdpnet.training.state import Finalised
+from gdpnet.training.weigh_heads import mixed, weigh_heads
+
+_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,7 @@ class Heads:
 
     def finalise(self) -> Finalised:
         """Choose the threshold of the cleaned graph; fit the heads, and add those that help to the ensemble."""
-        return self._add_gcn(self._add_hopwise(Finalised(self._choose_threshold())))
+        return self._add_gcn(self._weigh(self._add_hopwise(Finalised(self._choose_threshold()))))
 
     def _choose_threshold(self) -> Choice:
         with self.steps.run("threshold", "choosing the threshold of the cleaned graph", share=0.3) as step:
@@ -66,6 +74,42 @@ class Heads:
                 done = replace(done, weights=weights, score=best.validation_f1)
         return done
 
+    def _weigh(self, done: Finalised) -> Finalised:
+        """Fit the heads that no decision has a part in, and find the weights of all on held-out nodes."""
+        networks, data, held_out = self.networks, self.data, HeldOutNodes.of(self.data)
+        given = (networks, data, held_out, self.config, self.key, self.steps)
+        new, prior = fit_without_decisions(*given), done.weights
+        if not new:
+            return done
+        for name in new:
+            prior = prior.with_head(name, getattr(self.config, name).prior)
+        heads = self._of_selected(held_out, done.weights) | new
+        asked = (heads, held_out.labels, done.weights, prior, data.task)
+        weights = weigh_heads(*asked, self.config.ensemble)
+        for name in [name for name in new if getattr(weights, name) == 0]:
+            setattr(networks, name, None)
+        validation = slice(0, data.validation.numel())
+        score = data.task.quality(mixed(heads, weights)[validation], held_out.labels[validation])
+        return replace(done, weights=weights, score=score if data.validation.numel() else done.score)
+
+    @torch.no_grad()
+    def _of_selected(self, held_out: HeldOutNodes, weights: HeadWeights) -> dict[str, Tensor]:
+        """Return the probabilities of held-out nodes by the heads that see selected neighbours."""
+        networks, whole, found = self.networks, self.whole, {}
+        edge_weight, hopwise = whole.weight(self.config.inference.mode), networks.hopwise
+        parts = held_out.nodes.split(_AT_ONCE)
+        if weights.aggregator > 0:
+            given = [
+                embed_fold_models(networks.aggregators, whole.prepared, part, edge_weight)[1]
+                for part in parts
+            ]
+            found["aggregator"] = held_out.probabilities(torch.cat(given))
+        if weights.hopwise > 0 and hopwise is not None:
+            hops = [hop_features(whole.prepared, part, edge_weight) for part in parts]
+            given = [hopwise.fold_probabilities(hopwise.embed(part)) for part in hops]
+            found["hopwise"] = held_out.probabilities(torch.cat(given))
+        return found
+
     def _add_gcn(self, done: Finalised) -> Finalised:
         """Fit the GCN head to the cleaned graph, and give it a weight if the ensemble gets no worse."""
         data, config, threshold = self.data, self.config, done.threshold.threshold
@@ -73,17 +117,17 @@ class Heads:
         if not is_worth_gcn(data, config) or self.steps.skips(*about):
             return done
         with self.steps.run(*about) as step:
-            ensemble, weight = Ensemble(self.networks, done.weights, threshold), config.gcn.weight
-            edge_weight = self.whole.weight(config.inference.mode)
-            before = ensemble.local(self.whole.prepared, data.validation, edge_weight)[1]
+            ensemble, mode = Ensemble(self.networks, done.weights, threshold), config.inference.mode
+            before = ensemble.probabilities(self.whole, data.validation, mode)
             key = self.key.fold_in("gcn")
-            found = fit_gcn(data, self.train, self.whole, threshold, before, config, key)
+            weigh = sum(done.weights[3:]) > 0  # beside heads that no decision changes
+            found = fit_gcn(data, self.train, self.whole, threshold, before, config, key, weigh)
             step.result = (
-                f"{'joins' if found.is_accepted else 'left out'}: with a weight of {weight:g}, {found.gains:,} "
-                f"validation nodes gained and {found.losses:,} lost; "
+                f"{'joins' if found.is_accepted else 'left out'}: with a weight of {found.weight:.2g}, "
+                f"{found.gains:,} validation nodes gained and {found.losses:,} lost; "
                 f"{score_text(found.quality_before, config)} without and {abs(found.validation_f1):.3f} with it"
             )
             if found.is_accepted:
                 self.networks.gcn, step.score = found.network, found.validation_f1
-                done = replace(done, weights=done.weights.with_gcn(weight), score=found.validation_f1)
+                done = replace(done, weights=done.weights.with_gcn(found.weight), score=found.validation_f1)
         return done

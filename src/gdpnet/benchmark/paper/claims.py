@@ -114,8 +114,8 @@ def _greedy_share(scores: tuple[float, ...], best: dict[frozenset[int], float]) 
 
 def check_graph(graph: Graph, config: Config, seed: int, *, nodes: int = 100, most: int = 5) -> list[Check]:
     """Train AGG on all neighbours and check a sample of training nodes that have 2 to ``most`` neighbours."""
-    changes = ("training.selection=false", "representation.hops=1", "hopwise.use=false", "gcn.use=false")
-    literal = config.with_overrides(changes)
+    heads = (f"{name}.use=false" for name in ("hopwise", "gcn", "all_edges", "trees", "linear"))
+    literal = config.with_overrides(("training.selection=false", "representation.hops=1", *heads))
     model = GDPNet.from_config(literal, seed=seed, device="cpu").fit(graph)
     degree = graph.row_ptr.diff()
     train = graph.nodes_in("train")

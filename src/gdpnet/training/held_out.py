@@ -1,0 +1,51 @@
+"""Nodes that no label was learned of: validation nodes, and training nodes by the fold models that left them out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from gdpnet.representation.tasks import Task
+from gdpnet.training.data import TrainingData
+
+
+@dataclass(frozen=True)
+class HeldOutNodes:
+    """Validation nodes, and training nodes that some fold model has not learned."""
+
+    nodes: Int[Tensor, "held"]
+    """Numbers in the whole graph."""
+    labels: Shaped[Tensor, "held *any"]
+    fold_model: Int[Tensor, "held"]
+    """The fold model that predicts each node; -1: the mean of all."""
+
+    @classmethod
+    def of(cls, data: TrainingData) -> HeldOutNodes:
+        """Gather the held-out nodes of some training data."""
+        left_out = data.targets[data.fold_model[data.targets] > 0]
+        left_out = left_out[:0] if data.has_suspected else left_out
+        all_models = torch.full_like(data.validation, -1)
+        return cls(
+            torch.cat([data.validation, data.seen[left_out]]),
+            torch.cat([data.validation_labels, data.labels[left_out]]),
+            torch.cat([all_models, data.fold_model[left_out]]),
+        )
+
+    def probabilities(
+        self, fold_probabilities: Float[Tensor, "held fold_models classes"]
+    ) -> Float[Tensor, "held classes"]:
+        """Return the class probabilities by the fold models that have not learned each node."""
+        node = torch.arange(self.nodes.numel(), device=fold_probabilities.device)
+        own = fold_probabilities[node, self.fold_model.clamp(min=0)]
+        return torch.where(self.fold_model[:, None] >= 0, own, fold_probabilities.mean(dim=1))
+
+
+def quality_and_likelihood(
+    task: Task, probabilities: Float[Tensor, "n classes"], labels: Shaped[Tensor, "n *any"]
+) -> tuple[float, float]:
+    """Return the task's quality and, to break ties, the mean logarithm of f_c."""
+    likelihood = task.score(probabilities, labels, "probability").clamp(min=1e-12).log().mean()
+    return task.quality(probabilities, labels), float(likelihood)

@@ -1,0 +1,193 @@
+"""The all-edges head and the trees head: what each finds, and that all of a model works with them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from gdpnet import GDPNet
+from gdpnet._core.random import Key
+from gdpnet.config import Config
+from gdpnet.data.graph import Graph
+from gdpnet.data.validation import SPLITS
+from gdpnet.inference.ensemble import HeadWeights, own_columns
+from gdpnet.representation.tasks import MultiLabel
+from gdpnet.training.data import make_training_data
+from gdpnet.training.fit_all_edges_head import fit_all_edges, is_worth_all_edges
+from gdpnet.training.fit_trees_head import fit_trees, is_worth_trees
+from gdpnet.training.held_out import HeldOutNodes
+from helpers.small import FAST, fitted, noisy_graph
+
+CPU = torch.device("cpu")
+BOTH = FAST.with_values({"all_edges": {"use": True, "epochs": 60}, "trees": {"use": True, "iterations": 20}})
+
+
+def table(seed: int = 0, nodes: int = 300, same: float = 0.0, signal: float = 0.0, **given) -> Graph:
+    """Return a graph whose class is the exclusive or of two columns; a share of the links joins equal classes."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(nodes, 4)).astype(np.float32)
+    label = ((rows[:, 0] > 0) ^ (rows[:, 1] > 0)).astype(int)
+    rows[:, 2] += signal * (2 * label - 1)
+    if signal:
+        rows[:, :2] = rng.normal(size=(nodes, 2))
+    source = rng.integers(0, nodes, 3 * nodes)
+    near = np.array([rng.choice(np.flatnonzero(label == label[node])) for node in source])
+    target = np.where(rng.random(len(source)) < same, near, rng.integers(0, nodes, len(source)))
+    split = rng.choice(
+        [SPLITS.index(name) for name in ("train", "validation", "test")], nodes, p=[0.6, 0.2, 0.2]
+    )
+    ends = np.stack([np.r_[source, target], np.r_[target, source]])
+    return Graph.build(ends, rows, labels=given.pop("labels", label), split=split, **given)
+
+
+def data_of(graph: Graph, config: Config = BOTH, task=None):
+    given = () if task is None else (task,)
+    data = make_training_data(graph, config, 0, CPU, *given)
+    return data, HeldOutNodes.of(data)
+
+
+def test_held_out_training_nodes_are_predicted_by_trees_that_have_not_learned_them():
+    """With labels at random, trees that had learned them would be right far more often than by chance."""
+    labels = np.random.default_rng(5).integers(0, 2, 600)
+    data, held_out = data_of(table(nodes=600, labels=labels))
+    trees, found = fit_trees(data, held_out, 2, BOTH, Key.of(0))
+    learned = trees.fold_probabilities(own_columns(data.whole, held_out.nodes))[:, 0]
+    right = [(one.argmax(dim=1) == held_out.labels).float().mean() for one in (found, learned)]
+    assert right[0] < 0.58
+    assert right[1] > 0.66
+
+
+def test_held_out_training_nodes_are_predicted_by_networks_that_have_not_learned_them():
+    labels = np.random.default_rng(5).integers(0, 2, 300)
+    config = BOTH.with_values({"all_edges": {"dropout": 0.0, "epochs": 300, "patience": 300}})
+    data, held_out = data_of(table(labels=labels), config)
+    flat = replace(held_out, labels=1 - held_out.labels)  # the latest epoch, as if held-out nodes were wrong
+    for asked in (held_out, flat):
+        _, found = fit_all_edges(data, asked, 2, config, Key.of(0))
+        assert (found.argmax(dim=1) == held_out.labels).float().mean() < 0.6
+
+
+def test_trees_find_an_interaction_of_columns():
+    data, held_out = data_of(table(nodes=600))
+    _, found = fit_trees(data, held_out, 2, BOTH, Key.of(0))
+    assert (found.argmax(dim=1) == held_out.labels).float().mean() > 0.9
+
+
+def test_the_all_edges_head_finds_what_neighbours_say():
+    data, held_out = data_of(table(same=0.9, signal=0.7))
+    _, found = fit_all_edges(data, held_out, 2, BOTH, Key.of(0))
+    assert (found.argmax(dim=1) == held_out.labels).float().mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("changes", "worth"),
+    [
+        ({}, (True, True)),
+        ({"all_edges": {"use": False}}, (False, True)),
+        ({"trees": {"use": False}}, (True, False)),
+        ({"all_edges": {"max_edges": 5}}, (False, True)),
+        ({"all_edges": {"max_features": 3}, "trees": {"max_features": 3}}, (False, False)),
+        ({"trees": {"max_classes": 1}}, (True, False)),
+        ({"ensemble": {"min_held_out": 10_000}}, (False, False)),
+    ],
+)
+def test_heads_are_fitted_if_wanted_and_not_too_costly(changes, worth):
+    config = BOTH.with_values(changes)
+    data, held_out = data_of(table(), config)
+    assert (is_worth_all_edges(data, held_out, config), is_worth_trees(data, held_out, 2, config)) == worth
+
+
+def test_sparse_features_have_neither_head():
+    data, held_out = data_of(noisy_graph())
+    assert not is_worth_all_edges(data, held_out, BOTH)
+    assert not is_worth_trees(data, held_out, 3, BOTH)
+
+
+def test_several_labels_per_node_have_trees_each():
+    graph = table(nodes=400)
+    names = np.array(["red|round", "red", "round", ""])
+    marks = 2 * (graph.features[:, 0] > 0).long() + (graph.features[:, 1] > 0).long()
+    graph = replace(graph, labels=marks, class_names=tuple(str(name) for name in names))
+    data, held_out = data_of(graph, task=MultiLabel(("red", "round")))
+    _, found = fit_trees(data, held_out, 2, BOTH, Key.of(0))
+    assert ((found > 0.5) == (held_out.labels > 0.5)).float().mean() > 0.9
+
+
+# --- whole models ---
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return table(nodes=400)
+
+
+@pytest.fixture(scope="module")
+def model(graph) -> GDPNet:
+    return fitted(graph, BOTH)
+
+
+@pytest.mark.slow
+def test_trees_carry_a_table_whose_links_are_useless(model, graph):
+    weights = model.trained_.weights
+    assert weights.trees > 0.5
+    assert sum(weights) == pytest.approx(1.0)
+    assert model.score(graph) > 0.8
+    assert model.validation_f1_ > 0.8
+
+
+@pytest.mark.slow
+def test_a_saved_model_predicts_the_same(model, graph, tmp_path):
+    model.save(tmp_path / "model.safetensors")
+    again = GDPNet.load(tmp_path / "model.safetensors", device="cpu")
+    assert again.trained_.weights == model.trained_.weights
+    np.testing.assert_array_equal(again.predict_proba(graph), model.predict_proba(graph))
+    assert again.trained_.fingerprint() == model.trained_.fingerprint()
+
+
+@pytest.mark.slow
+def test_other_graphs_and_single_nodes_are_predicted(model):
+    other = table(seed=9)
+    whole = model.predict_proba(other)
+    assert model.score(replace(other, split=torch.full_like(other.split, SPLITS.index("test")))) > 0.8
+    np.testing.assert_allclose(model.predict_proba(other, [3, 5]), whole[[3, 5]], atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "weights", [HeadWeights(0.3, all_edges=0.3, trees=0.4), HeadWeights(0.0, trees=1.0)], ids=["all", "trees"]
+)
+def test_contributions_add_up_with_heads_that_no_decision_changes(model, graph, weights):
+    config = BOTH.with_values({"ensemble": {"min_weight": 0.0}})
+    whole = fitted(graph, config)
+    whole._set_trained(replace(whole.trained_, weights=weights))
+    predictor = whole.predictor(graph)
+    alone = whole.predict_proba(Graph.build([[], []], graph.features.numpy()))
+    for node in (0, 7, 12):
+        story = predictor.explain(str(graph.node_ids[node]))
+        place = whole.classes_.tolist().index(story.explained)
+        total = story.probability_alone + sum(one.contribution for one in story.decisions)
+        assert total == pytest.approx(story.probability, abs=1e-5)
+        assert story.probability == pytest.approx(predictor.probabilities([node])[0, place], abs=1e-5)
+        assert story.probability_alone == pytest.approx(alone[node, place], abs=1e-5)
+        if weights.trees == 1.0:
+            assert all(one.contribution == pytest.approx(0.0, abs=1e-6) for one in story.decisions)
+        assert [head.name for head in story.heads] == [n for n, w in weights._asdict().items() if w > 0]
+
+
+@pytest.mark.slow
+def test_numbers_as_labels_get_the_all_edges_head_alone():
+    graph = table(same=0.9, signal=1.0)
+    targets = graph.features[:, 2].double().numpy() + 0.1
+    numbers = Graph.build(graph.edge_index, graph.features.numpy(), targets=targets, split=graph.split)
+    config = BOTH.with_values({"task": {"kind": "regression"}})
+    found = fitted(numbers, config)
+    assert found.networks_.trees is None
+    assert np.isfinite(found.predictor(numbers).predict()).all()
+
+
+@pytest.mark.slow
+def test_balanced_classes_and_another_metric_work_with_all_heads():
+    graph = table(nodes=400)
+    config = BOTH.with_values({"task": {"class_weight": "balanced"}, "training": {"metric": "macro_f1"}})
+    assert fitted(graph, config).score(graph) > 0.8
