@@ -6,18 +6,26 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from gdpnet._core.profile_page import HEADER, cells_of
 from gdpnet._core.profiling import Profile, phase
+from gdpnet._core.words import counted
 from gdpnet.cli.describe import say_stopped
-from gdpnet.cli.output import print_table
-from gdpnet.cli.progress import EpochProgress
-from gdpnet.cli.saving import cross_validated, has_few_labels, save_run
+from gdpnet.cli.output import note, print_table
+from gdpnet.cli.progress import EpochProgress, doing
+from gdpnet.cli.saving import save_run
+from gdpnet.config import Config
 from gdpnet.data.graph import Graph
+from gdpnet.data.splits import FEW_TEST_NODES
 from gdpnet.estimator import GDPNet
 from gdpnet.training.checkpoint import Checkpoint, RunFolder
+from gdpnet.training.data import part_for_scoring
 from gdpnet.training.trainer import is_over
 
-__all__ = ["Profile", "fit_and_save", "print_profile"]
+_SCORES = ("micro_f1", "macro_f1", "average_precision", "roc_auc")
+
+__all__ = ["Profile", "fit_and_save", "part_to_score", "print_profile"]
 
 
 def fit_and_save(
@@ -36,7 +44,9 @@ def fit_and_save(
         say_stopped(epochs, settings)
     seconds = time.perf_counter() - start
     folds = (
-        cross_validated(whole, settings, model.seed, model.device) if check and has_few_labels(whole) else {}
+        _cross_validated(whole, settings, model.seed, model.device)
+        if check and _has_few_labels(whole)
+        else {}
     )
     return save_run(model, scored, run, seconds if check else None, folds)
 
@@ -48,3 +58,38 @@ def print_profile(profile: Profile, folder: Path, graph: str) -> dict[str, Any]:
     paths = [str(path) for path in profile.save(folder, f"gdpnet train {Path(graph).name}")]
     print("profile: " + ", ".join(paths))
     return {"profile": [row._asdict() for row in rows]}
+
+
+def part_to_score(graph: Graph, part: Graph, settings: Config, seed: int) -> Graph:
+    """Return the graph to score on: a sampled part if training uses one, which is said."""
+    if part is graph:
+        return graph
+    train, validation = (part.nodes_in(name).numel() for name in ("train", "validation"))
+    note(
+        f"  note: training uses a sampled part of {counted(part.num_nodes, 'node')}, with {train:,} training and "
+        f"{counted(validation, 'validation node')} (training.max_nodes)"
+    )
+    return part_for_scoring(graph, settings.training.max_nodes, settings.training.part_fan_out, seed)
+
+
+def _has_few_labels(graph: Graph) -> bool:
+    """Return whether a split that was drawn has so few test nodes that one figure on them says little."""
+    drawn = any(note.startswith("split ") for note in graph.notes)
+    nodes = graph.nodes_in("test")
+    return drawn and graph.targets is None and 0 < int(graph.labelled[nodes].sum()) < FEW_TEST_NODES
+
+
+def _cross_validated(graph: Graph, settings: Config, seed: int, device: str) -> dict[str, Any]:
+    """Return mean and standard deviation of scores over five folds of the labelled nodes; nothing for other tasks."""
+    from gdpnet.benchmark.model_selection import cross_validate
+
+    largest = int(torch.bincount(graph.labels[graph.labelled]).max())
+    folds = min(5, largest)
+    if settings.task.kind != "classification" or folds < 3:
+        return {}
+    note(f"few test nodes: training {folds} more models, to score all labelled nodes by cross-validation ...")
+    model = GDPNet.from_config(settings, seed=seed, device=device)
+    with doing("cross-validating"):
+        scores = cross_validate(model, graph, folds=folds, scoring=_SCORES, seed=seed)
+    both = {name: [scores.mean[name], scores.deviation[name]] for name in _SCORES}
+    return {"cross_validation": {"folds": folds, "nodes": int(graph.labelled.sum()), **both}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from gdpnet._core.words import counted
 from gdpnet.cli import options as opt
@@ -11,14 +11,6 @@ from gdpnet.cli.describe import print_metrics
 from gdpnet.cli.output import print_graph
 from gdpnet.cli.progress import ShardProgress, doing
 from gdpnet.errors import ConfigError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from torch import Tensor
-
-    from gdpnet.data.graph import Graph
-    from gdpnet.estimator import GDPNet
-
 
 _PARTS = ("train", "validation", "test")
 
@@ -94,12 +86,13 @@ def predict(
             raise ConfigError("--pairs names pairs of nodes: leave --nodes and --nodes-from out")
 
     from gdpnet.cli.runs import model_and_graph, node_numbers
+    from gdpnet.cli.tables import write_nodes, write_pairs
     from gdpnet.inference.predictors import RegressionPredictor
 
     model, loaded, name = model_and_graph(run, graph, device, source, split)
     about = {"run": str(run), "graph": name, "out": str(out)}
     if pairs is not None or model.config_.task.kind == "links":
-        count = _write_pairs(model, loaded, pairs, out)
+        count = write_pairs(model, loaded, pairs, out)
         print(f"{counted(count, 'pair')} written to {out}")
         return about | {"pairs": count}
     asked = node_numbers(loaded, nodes, nodes_from)
@@ -113,7 +106,7 @@ def predict(
     if model.config_.task.kind in ("classification", "multi-label"):
         probability = predictor.probabilities(asked)
         table |= {f"p_{label}": column for label, column in zip(model.classes_, probability.T, strict=True)}
-    count = _write_nodes(loaded, asked, table, out)
+    count = write_nodes(loaded, asked, table, out)
     print(f"{counted(count, 'prediction')} written to {out}")
     return about | {"nodes": count}
 
@@ -137,6 +130,7 @@ def embed(
         raise ConfigError("--shards writes all nodes: leave --nodes and --nodes-from out")
 
     from gdpnet.cli.runs import model_and_graph, node_numbers
+    from gdpnet.cli.tables import write_nodes
     from gdpnet.inference.streaming import embed_to
 
     model, loaded, name = model_and_graph(run, graph, device, source, split)
@@ -152,7 +146,7 @@ def embed(
         with doing("embedding"):
             values = model.embed(loaded, asked)
         width = values.shape[1]
-        count = _write_nodes(
+        count = write_nodes(
             loaded, asked, {f"h{place}": column for place, column in enumerate(values.T)}, out
         )
         written = {"nodes": count}
@@ -189,6 +183,7 @@ def denoise(
     _check_out(out, shards)
 
     from gdpnet.cli.runs import model_and_graph
+    from gdpnet.cli.tables import write_edges
     from gdpnet.inference.streaming import denoise_to
 
     model, loaded, name = model_and_graph(run, graph, device, source, split)
@@ -200,7 +195,7 @@ def denoise(
                 model.trained_, loaded, out, **options, edges_per_shard=edges_per_shard, progress=progress
             )
     else:
-        chosen, metrics = _write_edges(model, loaded, out, **options)
+        chosen, metrics = write_edges(model, loaded, out, **options)
         about |= chosen
     print_metrics(metrics)
     return about | metrics
@@ -249,65 +244,6 @@ def explain(
         count, rows = write_explanations(model.explain_nodes(loaded, asked), out)
     print(f"explanations of {count:,} nodes written to {out}, in {rows:,} rows")
     return {"run": str(run), "graph": name, "out": str(out), "nodes": count, "rows": rows}
-
-
-def _write_edges(
-    model: GDPNet, graph: Graph, out: Path, threshold: float | None, symmetric: bool, all_edges: bool
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Write the edges of the cleaned graph; return the threshold with its reason, and the metrics."""
-    import numpy as np
-
-    from gdpnet.benchmark.evaluation import describe_cleaning
-    from gdpnet.data.io.csv_parquet import write_table
-    from gdpnet.data.io.files import edge_table
-    from gdpnet.inference.streaming import decided_edges
-
-    with doing("deciding on every edge"):
-        cleaned = model.denoise(graph, threshold=threshold, symmetric=symmetric)
-    weight = None
-    if graph.edge_weight is not None:
-        weight = np.zeros(graph.num_edges, dtype=np.float32)
-        weight[cleaned.kept] = cleaned.graph.edge_weight
-    table = decided_edges(
-        edge_table(graph), cleaned.keep_probability, cleaned.kept, weight, all_edges=all_edges
-    )
-    write_table(table, out)
-    kept = int(cleaned.kept.sum())
-    print(f"{kept:,} of {counted(graph.num_edges, 'directed edge')} kept; {len(table):,} written to {out}")
-    print(cleaned.reason)
-    return {"threshold": cleaned.threshold, "reason": cleaned.reason}, describe_cleaning(graph, cleaned)
-
-
-def _write_pairs(model: GDPNet, graph: Graph, pairs: Path | None, out: Path) -> int:
-    """Write the probability of an edge for each pair of a table; return the number of pairs."""
-    import pyarrow as pa
-
-    from gdpnet.data.io.csv_parquet import write_table
-    from gdpnet.data.link_split import read_ends
-
-    if pairs is None:
-        raise ConfigError("a model of task links predicts edges: name a table of node pairs with --pairs")
-    ends = read_ends(pairs, graph)
-    with doing("predicting"):
-        probability = model.predict_links(graph, ends)
-    source, target = _writable(graph.node_ids[ends.numpy()])
-    write_table(pa.table({"source": source, "target": target, "probability": probability}), out)
-    return len(probability)
-
-
-def _write_nodes(graph: Graph, asked: Tensor | None, table: dict[str, Any], out: Path) -> int:
-    """Write one row per node, with its id first; return the number of rows."""
-    import pyarrow as pa
-
-    from gdpnet.data.io.csv_parquet import write_table
-
-    ids = graph.node_ids if asked is None else graph.node_ids[asked.numpy()]
-    write_table(pa.table({"id": _writable(ids)} | table), out)
-    return len(ids)
-
-
-def _writable(ids: np.ndarray) -> np.ndarray:
-    return ids.astype(str) if ids.dtype == object else ids
 
 
 def _check_out(path: Path, shards: bool) -> None:

@@ -16,9 +16,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from gdpnet._core.words import counted
 from gdpnet.cli.options import GraphSource
-from gdpnet.cli.output import note
 from gdpnet.cli.progress import doing
 from gdpnet.config import Config, toml_text
 from gdpnet.data.datasets.known import DATASETS
@@ -31,7 +29,6 @@ from gdpnet.data.validation import SPLITS, id_text
 from gdpnet.errors import ConfigError, GDPNetError
 from gdpnet.estimator import GDPNet
 from gdpnet.training.checkpoint import RunFolder, check_same_graph, extend_run, is_same_graph, open_run
-from gdpnet.training.data import part_for_scoring
 from gdpnet.training.registry import TASKS
 
 
@@ -203,15 +200,3 @@ def finished_metrics(run: RunFolder) -> dict[str, Any] | None:
 def part_to_train(graph: Graph, settings: Config, seed: int) -> Graph:
     """Return the part of a graph that the task trains on; refuse a graph that it cannot be learned on."""
     return TASKS[settings.task.kind].part_of(graph, settings, seed)
-
-
-def part_to_score(graph: Graph, part: Graph, settings: Config, seed: int) -> Graph:
-    """Return the graph to score on: a sampled part if training uses one, which is said."""
-    if part is graph:
-        return graph
-    train, validation = (part.nodes_in(name).numel() for name in ("train", "validation"))
-    note(
-        f"  note: training uses a sampled part of {counted(part.num_nodes, 'node')}, with {train:,} training and "
-        f"{counted(validation, 'validation node')} (training.max_nodes)"
-    )
-    return part_for_scoring(graph, settings.training.max_nodes, settings.training.part_fan_out, seed)

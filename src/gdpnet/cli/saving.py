@@ -7,16 +7,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 
 from gdpnet._core.files import write_json
 from gdpnet._core.words import counted
 from gdpnet.cli.output import note
 from gdpnet.cli.progress import doing
-from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.csv_parquet import write_table
-from gdpnet.data.splits import FEW_TEST_NODES
 from gdpnet.data.validation import SPLITS, id_text
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.predictor import Predictor
@@ -26,30 +23,6 @@ _SUSPECTED = (
     "training label is suspected to be wrong and was not",
     "training labels are suspected to be wrong and were not",
 )
-_SCORES = ("micro_f1", "macro_f1", "average_precision", "roc_auc")
-
-
-def has_few_labels(graph: Graph) -> bool:
-    """Return whether a split that was drawn has so few test nodes that one figure on them says little."""
-    drawn = any(note.startswith("split ") for note in graph.notes)
-    nodes = graph.nodes_in("test")
-    return drawn and graph.targets is None and 0 < int(graph.labelled[nodes].sum()) < FEW_TEST_NODES
-
-
-def cross_validated(graph: Graph, settings: Config, seed: int, device: str) -> dict[str, Any]:
-    """Return mean and standard deviation of scores over five folds of the labelled nodes; nothing for other tasks."""
-    from gdpnet.benchmark.model_selection import cross_validate
-
-    largest = int(torch.bincount(graph.labels[graph.labelled]).max())
-    folds = min(5, largest)
-    if settings.task.kind != "classification" or folds < 3:
-        return {}
-    note(f"few test nodes: training {folds} more models, to score all labelled nodes by cross-validation ...")
-    model = GDPNet.from_config(settings, seed=seed, device=device)
-    with doing("cross-validating"):
-        scores = cross_validate(model, graph, folds=folds, scoring=_SCORES, seed=seed)
-    both = {name: [scores.mean[name], scores.deviation[name]] for name in _SCORES}
-    return {"cross_validation": {"folds": folds, "nodes": int(graph.labelled.sum()), **both}}
 
 
 def save_run(

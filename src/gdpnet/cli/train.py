@@ -133,13 +133,12 @@ def train(
     settings = Config() if resume and opt.check_run(out) else settings_from()
 
     from gdpnet._core.device import pick_device
-    from gdpnet.cli.fitting import Profile, fit_and_save, print_profile
+    from gdpnet.cli.fitting import Profile, fit_and_save, part_to_score, print_profile
     from gdpnet.cli.runs import (
         absolute_name,
         continue_run,
         finished_metrics,
         open_named,
-        part_to_score,
         part_to_train,
     )
     from gdpnet.estimator import GDPNet

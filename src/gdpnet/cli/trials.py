@@ -7,7 +7,6 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gdpnet._core.words import counted
 from gdpnet.cli.options import GraphSource
 from gdpnet.cli.output import note
 from gdpnet.cli.progress import TrialProgress
@@ -90,7 +89,7 @@ def say_left_alone(path: Path, contents: dict[str, str | None]) -> None:
     records = read_records(path)
     if other := len(records) - len(of_content(records, contents)):
         note(
-            f"note: {path} has {counted(other, 'record')} of another content of the same graph (other edges, "
+            f"note: {path} has {other:,} record{'' if other == 1 else 's'} of another content of the same graph (other edges, "
             "features, labels or split), left alone and not reported"
         )
 

@@ -56,12 +56,13 @@ def play_triton(policy: Policy, view: View, episodes: Episodes, encoded: Encoded
 
     assert view.tables is not None
     inputs, constants = _arguments(policy, view, episodes, encoded, play)
+    classes = view.tables.head_bias.shape[1]
     slots, weighted = allocate_slots(episodes), encoded.weight is not None
     counted = encoded.weight if weighted else encoded.message
     open_ = torch.ones_like(episodes.row, dtype=torch.int8)
     for start, end, size in groups_of(episodes):
         play_one[(end - start,)](
-            *inputs, counted, *slots, open_, start, view.tables.nodes,
+            *inputs, counted, *slots, open_, start, view.tables.nodes, classes,
             BLOCK=size, TILE=_TILE, WEIGHTED=weighted, **constants, num_warps=4,
         )  # fmt: skip
     if not bool(torch.isfinite(slots.scores).all()):
@@ -79,12 +80,14 @@ def play_shared(
     """
     from gdpnet.selection.engines.triton_shared_kernel import play_copies
 
+    assert view.tables is not None
     inputs, constants = _arguments(policy, view, episodes, view.encode(episodes), play)
+    classes = view.tables.head_bias.shape[1]
     shape, device = (copies, episodes.row.numel()), episodes.row.device
     probability, kept = torch.empty(shape, device=device), torch.empty(shape, dtype=torch.int8, device=device)
     for start, end, size in groups_of(episodes):
         play_copies[(-(-(end - start) * copies // _EPISODES),)](
-            *inputs, probability, kept, start, end, *shape,
+            *inputs, probability, kept, start, end, *shape, classes,
             ROWS=_EPISODES, TILES=max(size // SHARED_TILE, 1), TILE=SHARED_TILE, PRECISION=SHARED_PRECISION,
             **constants, num_warps=SHARED_WARPS,
         )  # fmt: skip
@@ -125,5 +128,6 @@ def _arguments(
     sizes = {"WIDTH": width, "CLASSES": tables.head_bias.shape[1], "FIRST": first, "SECOND": second}
     # blocks are powers of two, and products need sixteen rows and columns or more
     blocks = {f"{name}_P": max(16, 1 << (size - 1).bit_length()) for name, size in sizes.items()}
+    del sizes["CLASSES"]  # an argument: another number of classes is not compiled anew
     modes = {"GREEDY": play.greedy, "LEARNED": play.learned_order, "CAN_END": play.can_end}
     return inputs, sizes | blocks | modes | {"EXTRAS": policy.extras, "SELF_WEIGHT": tables.self_weight}

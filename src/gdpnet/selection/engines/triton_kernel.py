@@ -50,7 +50,8 @@ def score_rows(layer, hidden_weight, hidden_bias, score_weight, score_bias, PREC
     return tl.minimum(tl.maximum(score, -_BOUND, propagate_nan=KEEP_NAN), _BOUND, propagate_nan=KEEP_NAN)
 
 
-@triton.jit
+# without this, values that are one or a multiple of sixteen would be compiled separately; so would numbers of classes
+@triton.jit(do_not_specialize=["first_episode", "nodes", "classes"])
 def play_one(
     own_ptr, bias_ptr, heads_ptr, head_bias_ptr,
     row_ptr, offsets_ptr, key_ptr, ending_key_ptr,
@@ -58,9 +59,9 @@ def play_one(
     target_weight_ptr, extras_ptr, first_bias_ptr, agreement_ptr,
     hidden_weight_ptr, hidden_bias_ptr, score_weight_ptr, score_bias_ptr, ending_half_ptr,
     counted_ptr, candidate_ptr, kept_ptr, score_ptr, weight_ptr, decisions_ptr, scores_ptr, ending_ptr, open_ptr,
-    first_episode, nodes,
+    first_episode, nodes, classes,
     BLOCK: tl.constexpr, TILE: tl.constexpr, WEIGHTED: tl.constexpr,
-    WIDTH: tl.constexpr, CLASSES: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr,
+    WIDTH: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr,
     WIDTH_P: tl.constexpr, CLASSES_P: tl.constexpr, FIRST_P: tl.constexpr, SECOND_P: tl.constexpr,
     GREEDY: tl.constexpr, LEARNED: tl.constexpr, CAN_END: tl.constexpr, EXTRAS: tl.constexpr,
     SELF_WEIGHT: tl.constexpr,
@@ -74,13 +75,13 @@ def play_one(
 
     column, label, place = tl.arange(0, WIDTH_P), tl.arange(0, CLASSES_P), tl.arange(0, BLOCK)
     first, second = tl.arange(0, FIRST_P), tl.arange(0, SECOND_P)
-    in_row, in_first, in_second, in_label = column < WIDTH, first < FIRST, second < SECOND, label < CLASSES
+    in_row, in_first, in_second, in_label = column < WIDTH, first < FIRST, second < SECOND, label < classes
     inside = place < length
 
     own = tl.load(own_ptr + row * WIDTH + column, mask=in_row, other=0.0)
     bias = tl.load(bias_ptr + fold_model * WIDTH + column, mask=in_row, other=0.0)
-    heads = load_block(heads_ptr + fold_model * WIDTH * CLASSES, column, label, WIDTH, CLASSES)
-    head_bias = tl.load(head_bias_ptr + fold_model * CLASSES + label, mask=in_label, other=-float("inf"))
+    heads = load_block(heads_ptr + fold_model * WIDTH * classes, column, label, WIDTH, classes)
+    head_bias = tl.load(head_bias_ptr + fold_model * classes + label, mask=in_label, other=-float("inf"))
     first_bias = tl.load(first_bias_ptr + first, mask=in_first, other=0.0)
     hidden_weight = load_block(hidden_weight_ptr, first, second, FIRST, SECOND)
     hidden_bias = tl.load(hidden_bias_ptr + second, mask=in_second, other=0.0)
@@ -124,7 +125,7 @@ def play_one(
                     load_block(half_ptr + start * FIRST, some, first, length, FIRST) + target_half[None, :]
                 )
                 if EXTRAS:
-                    other = load_block(probabilities_ptr + start * CLASSES, some, label, length, CLASSES)
+                    other = load_block(probabilities_ptr + start * classes, some, label, length, classes)
                     agreement = tl.sum(other * probability[None, :], axis=1)
                     agreement_weight = tl.load(agreement_ptr + first, mask=in_first, other=0.0)
                     layer += agreement[:, None] * agreement_weight[None, :]

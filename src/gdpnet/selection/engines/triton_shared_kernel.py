@@ -14,8 +14,8 @@ _COPY_FOLD = tl.constexpr((3 * 0x9E3779B9 & 0xFFFFFFFF) - (1 << 32))
 """The constant that `gdpnet._core.random.keys` adds to the third part of a key, the copy; signed."""
 
 
-# without this, values that are one or a multiple of sixteen would be compiled separately
-@triton.jit(do_not_specialize=["first_episode", "last_episode", "copies", "candidates"])
+# without this, values that are one or a multiple of sixteen would be compiled separately; so would numbers of classes
+@triton.jit(do_not_specialize=["first_episode", "last_episode", "copies", "candidates", "classes"])
 def play_copies(
     own_ptr, bias_ptr, heads_ptr, head_bias_ptr,
     row_ptr, offsets_ptr, key_ptr, ending_key_ptr,
@@ -23,9 +23,9 @@ def play_copies(
     target_weight_ptr, extras_ptr, first_bias_ptr, agreement_ptr,
     hidden_weight_ptr, hidden_bias_ptr, score_weight_ptr, score_bias_ptr, ending_half_ptr,
     probability_ptr, kept_ptr,
-    first_episode, last_episode, copies, candidates,
+    first_episode, last_episode, copies, candidates, classes,
     ROWS: tl.constexpr, TILES: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
-    WIDTH: tl.constexpr, CLASSES: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr,
+    WIDTH: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr,
     WIDTH_P: tl.constexpr, CLASSES_P: tl.constexpr, FIRST_P: tl.constexpr, SECOND_P: tl.constexpr,
     GREEDY: tl.constexpr, LEARNED: tl.constexpr, CAN_END: tl.constexpr, EXTRAS: tl.constexpr,
     SELF_WEIGHT: tl.constexpr,
@@ -43,7 +43,7 @@ def play_copies(
 
     column, label, place = tl.arange(0, WIDTH_P), tl.arange(0, CLASSES_P), tl.arange(0, BLOCK)
     first, second = tl.arange(0, FIRST_P), tl.arange(0, SECOND_P)
-    in_row, in_first, in_second, in_label = column < WIDTH, first < FIRST, second < SECOND, label < CLASSES
+    in_row, in_first, in_second, in_label = column < WIDTH, first < FIRST, second < SECOND, label < classes
     inside = place[None, :] < length[:, None]
 
     own = tl.load(own_ptr + row[:, None] * WIDTH + column[None, :], mask=in_row[None, :], other=0.0)
@@ -75,7 +75,7 @@ def play_copies(
             state = tl.maximum(total / tl.maximum(kept_count, 1e-6)[:, None] + own + bias[None, :], 0.0)
         else:
             state = tl.maximum((own + total) / (1.0 + kept_count)[:, None] + bias[None, :], 0.0)
-        heads = load_block(heads_ptr, across, which, WIDTH, CLASSES)
+        heads = load_block(heads_ptr, across, which, WIDTH, classes)
         logits = tl.dot(state, heads, input_precision=PRECISION) + head_bias[None, :]
         probability = tl.softmax(logits, 1, keep_dims=True)
         target_weight = load_block(target_weight_ptr, across, down, WIDTH, FIRST)
@@ -104,8 +104,8 @@ def play_copies(
             layer += target_half[:, None, :]
             if EXTRAS:
                 other = tl.load(
-                    probabilities_ptr + at[:, :, None] * CLASSES + which[None, None, :],
-                    mask=there[:, :, None] & (which < CLASSES)[None, None, :],
+                    probabilities_ptr + at[:, :, None] * classes + which[None, None, :],
+                    mask=there[:, :, None] & (which < classes)[None, None, :],
                     other=0.0,
                 )
                 agreement = tl.sum(other * probability[:, None, :], axis=2)
