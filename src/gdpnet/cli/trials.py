@@ -89,8 +89,8 @@ def say_left_alone(path: Path, contents: dict[str, str | None]) -> None:
     records = read_records(path)
     if other := len(records) - len(of_content(records, contents)):
         note(
-            f"note: {path} has {other:,} record{'' if other == 1 else 's'} of another content of the same graph (other edges, "
-            "features, labels or split), left alone and not reported"
+            f"note: {path} has {other:,} record{'' if other == 1 else 's'} of another content of the same graph "
+            "(other edges, features, labels or split), left alone and not reported"
         )
 
 
