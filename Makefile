@@ -44,6 +44,7 @@ bench: $(READY_DEV)  ## speed and memory, as ratios in one run; wants GDPNET_DAT
 	$(BIN)/python benchmarks/rollout.py
 	$(BIN)/python benchmarks/sb3.py
 	$(BIN)/python benchmarks/epoch.py
+	$(BIN)/python benchmarks/fit.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/large.py
 	$(BIN)/python benchmarks/featureless.py

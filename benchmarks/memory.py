@@ -22,6 +22,7 @@ from gdpnet.estimator import GDPNet
 
 LEAVES = 100_000
 EPOCHS = ["training.warmup=2", "training.epochs=3"]
+JOBS = ("pubmed", "hub_dense", "hub_one_hot")
 
 
 def train_on_pubmed(data_dir: Path | None) -> None:
@@ -85,14 +86,17 @@ def in_child(
 
 
 def main() -> None:
-    arguments = make_parser(__doc__).parse_args()
+    parser = make_parser(__doc__)
+    parser.add_argument("--only", choices=JOBS, help="measure one of them (default: all)")
+    arguments = parser.parse_args()
     jobs: dict[str, tuple[Callable[..., None], object]] = {
         "pubmed": (train_on_pubmed, arguments.data_dir),
         "hub_dense": (train_on_hub, "dense"),
         "hub_one_hot": (train_on_hub, "one-hot"),
     }
     metrics = {}
-    for name, (job, argument) in jobs.items():
+    for name in JOBS if arguments.only is None else (arguments.only,):
+        job, argument = jobs[name]
         found = in_child(job, argument, arguments.threads)
         metrics[name] = {key: found[key] for key in ("peak_gib", "seconds")}
     write_record(arguments.results, "memory", metrics, Config().to_dict())

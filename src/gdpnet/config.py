@@ -204,6 +204,7 @@ class HopwiseSettings(Section):
     steps: int = setting(400, "maximum number of steps")
     evaluate_every: int = setting(10, "steps between two evaluations on held-out nodes")
     patience: int = setting(50, "steps without improvement before fitting stops")
+    max_evaluated: int = setting(4096, "maximum number of held-out nodes that such an evaluation looks at")
     margin_alone: float = setting(
         2.0, "standard deviations by which the head must beat the aggregator to replace it"
     )
@@ -236,7 +237,7 @@ class GCNSettings(Section):
     weight_decay: float = setting(5e-4, "L2 penalty")
     epochs: int = setting(300, "maximum number of epochs")
     patience: int = setting(50, "epochs without improvement before fitting stops")
-    evaluate_every: int = setting(10, "epochs between two checks of the patience")
+    evaluate_every: int = setting(5, "epochs between two evaluations on validation nodes")
     min_validation: int = setting(
         100, "minimum number of validation nodes; with fewer the head is not fitted"
     )
@@ -374,7 +375,7 @@ class TrainingSettings(Section):
         (256, 4), "neighbours sampled per node for that part, in the first and in the second hop"
     )
     validation_episodes: int = setting(
-        2, "maximum number of sampled episodes per validation node in an epoch; see inference.episodes"
+        1, "maximum number of sampled episodes per validation node in an epoch; see inference.episodes"
     )
     selection: bool = setting(True, "train the policy; if false, all neighbours are kept")
     metric: str = setting(

@@ -11,6 +11,7 @@ so that its predictions for them are out-of-sample. The class probabilities of a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import torch
 from jaxtyping import Float, Int
@@ -161,8 +162,8 @@ class HopwiseNetwork(FoldModels):
 
     def embed(self, hops: Sequence[Features]) -> Float[Tensor, "nodes fold_models width"]:
         """Return h of every fold model."""
-        parts = [project(rows, weight) for rows, weight in zip(hops, self.weight, strict=True)]
-        hidden = torch.stack(parts).sum(dim=0).unflatten(1, (self.fold_models, self.width))
+        parts = (project(rows, weight) for rows, weight in zip(hops, self.weight, strict=True))
+        hidden = reduce(torch.add, parts).unflatten(1, (self.fold_models, self.width))
         return torch.relu(hidden + self.bias)
 
 

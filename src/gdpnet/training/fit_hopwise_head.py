@@ -134,6 +134,9 @@ def _train(
     """Train in place up to the best evaluation on held-out nodes; return its step."""
     labels, fold_model = data.labels[data.targets], data.fold_model[data.targets]
     device, draws = labels.device, key.generator(labels.device)
+    if held_out.nodes.numel() > settings.max_evaluated:
+        places = held_out.spread(settings.max_evaluated)
+        asked, held_out = [take_rows(hop, places) for hop in asked], held_out.take(places)
 
     def loss() -> Tensor:
         part = torch.randperm(fold_model.numel(), generator=draws, device=device)[: settings.batch_size]
@@ -157,4 +160,8 @@ def _predict(
     network: HopwiseNetwork, hops: list[Features], held_out: HeldOutNodes
 ) -> Float[Tensor, "held classes"]:
     """Return the head's class probabilities of held-out nodes."""
-    return held_out.probabilities(network.fold_probabilities(network.embed(hops)))
+    places = torch.arange(held_out.nodes.numel(), device=held_out.nodes.device).split(_AT_ONCE)
+    parts = [
+        network.fold_probabilities(network.embed([take_rows(hop, some) for hop in hops])) for some in places
+    ]
+    return held_out.probabilities(torch.cat(parts))

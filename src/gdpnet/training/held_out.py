@@ -34,6 +34,15 @@ class HeldOutNodes:
             torch.cat([all_models, data.fold_model[left_out]]),
         )
 
+    def spread(self, most: int) -> Int[Tensor, "some"]:
+        """Return the places of at most this many held-out nodes, evenly spread."""
+        count = self.nodes.numel()
+        return torch.arange(0, count, max(1, -(-count // most)), device=self.nodes.device)
+
+    def take(self, places: Int[Tensor, "some"]) -> HeldOutNodes:
+        """Return some of the held-out nodes."""
+        return HeldOutNodes(self.nodes[places], self.labels[places], self.fold_model[places])
+
     def probabilities(
         self, fold_probabilities: Float[Tensor, "held fold_models classes"]
     ) -> Float[Tensor, "held classes"]:

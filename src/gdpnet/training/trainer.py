@@ -126,8 +126,11 @@ def validate(
     if data.validation.numel() == 0:
         return float("nan")
     policy = state.policy if selecting else None
-    episodes = min(config.inference.episodes, config.training.validation_episodes)
-    config = replace(config, inference=replace(config.inference, episodes=episodes))
+    most, usual = config.training.validation_episodes, config.inference
+    fewer = replace(
+        usual, episodes=min(most, usual.episodes), context_episodes=min(most, usual.context_episodes)
+    )
+    config = replace(config, inference=fewer)
     chosen = select(policy, state.aggregators, data.whole, data.validation, config, key)
     weight = chosen.weight(config.inference.mode)
     _, probabilities = aggregate(state.aggregators, chosen.prepared, data.validation, weight)
