@@ -237,7 +237,8 @@ class GCNSettings(Section):
     weight_decay: float = setting(5e-4, "L2 penalty")
     epochs: int = setting(300, "maximum number of epochs")
     patience: int = setting(50, "epochs without improvement before fitting stops")
-    evaluate_every: int = setting(5, "epochs between two evaluations on validation nodes")
+    evaluate_every: int = setting(10, "epochs between two checks of the patience")
+    score_every: int = setting(5, "epochs between two evaluations on validation nodes")
     min_validation: int = setting(
         100, "minimum number of validation nodes; with fewer the head is not fitted"
     )

@@ -96,8 +96,8 @@ def test_no_epoch_replays_the_draws_of_another(monkeypatch):
     monkeypatch.setattr(Key, "seed32", property(watched_seed))
     counts = []
     train_epochs(state, data, config, key, [OnEpoch(lambda _: counts.append(len(used)))])
-    # neighbourhoods, order and episodes on the genuine and on a perturbed graph; batches; selected edges
-    assert counts == [8 * number for number in range(1, epochs + 1)]
+    # targets, neighbourhoods, order and episodes on the genuine and on a perturbed graph; batches; selected edges
+    assert counts == [10 * number for number in range(1, epochs + 1)]
     assert len(set(used)) == len(used)
 
 

@@ -185,6 +185,7 @@ def test_names_that_the_help_lists_are_those_that_the_package_knows():
         "category",
         "edge_features",
         "dropped_edge_columns",
+        "or_usual",
     ]
     assert SUFFIXES == tables.SUFFIXES
     choices = {item.metadata["choices"] for item in (*fields(TaskSettings), *fields(FeaturesSettings))}

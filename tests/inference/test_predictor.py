@@ -49,6 +49,21 @@ def decisions(monkeypatch) -> list[int]:
     return calls
 
 
+def assert_same_story(one, other):
+    """Compare two explanations: numbers to a millionth, all else exactly."""
+    assert type(one) is type(other)
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for name, value in one.items():
+            assert_same_story(value, other[name])
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other)
+        for mine, its in zip(one, other, strict=True):
+            assert_same_story(mine, its)
+    else:
+        assert one == (pytest.approx(other, abs=1e-6) if isinstance(other, float) else other)
+
+
 def test_a_predictor_decides_once_for_all_its_answers(model, graph, decisions):
     predictor = model.predictor(graph)
     assert decisions == []
@@ -65,7 +80,8 @@ def test_a_predictor_decides_once_for_all_its_answers(model, graph, decisions):
     assert torch.equal(cleaned.graph.neighbour, fresh.graph.neighbour)
     fresh = model.predictor(graph).denoise(threshold=0.6, symmetric=False)
     assert np.array_equal(apart.keep_probability, fresh.keep_probability)
-    assert story == model.predictor(graph).explain("007")
+    # deciding on fewer nodes changes the shapes of products, and with them their last bit
+    assert_same_story(story.to_dict(), model.predictor(graph).explain("007").to_dict())
     assert score == model.predictor(graph).score("test")
 
 

@@ -122,9 +122,10 @@ def test_a_resumed_run_counts_its_earlier_epochs_and_goes_further_with_more_time
     ended = len(first.history_)
     assert ended < 20
     again = fit(config, slow, Checkpoint(tmp_path))
-    assert len(again.history_) == ended + 1  # no time is left, and one epoch is always run
-    more = fit(limited(3.0, config), slow, Checkpoint(tmp_path))
-    assert ended + 1 < len(more.history_) < 51
+    # little time is left, if any, and one epoch is always run
+    assert ended < len(again.history_) <= ended + 2
+    more = fit(limited(4.0, config), slow, Checkpoint(tmp_path))
+    assert len(again.history_) < len(more.history_) < 51
     assert more.history_[:ended] == first.history_
 
 

@@ -312,7 +312,7 @@ def test_the_head_is_not_fitted_without_validation_nodes_or_if_it_is_too_costly(
 
 def test_the_best_epoch_on_validation_nodes_is_used_and_patience_ends_the_fit():
     graph, seen = noisy_graph(), []
-    patient = HEADS.with_values({"gcn": {"epochs": 200, "patience": 20}})
+    patient = HEADS.with_values({"gcn": {"epochs": 200, "patience": 20, "score_every": 1}})
     data = make_training_data(graph, HEADS, 0, CPU)
 
     class Fading(type(data.task)):

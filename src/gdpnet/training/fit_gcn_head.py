@@ -111,7 +111,8 @@ def fit_gcn(
         lambda: quality_and_likelihood(task, predict(), data.validation_labels),
         steps=settings.epochs,
         patience=settings.patience,
-        evaluate_every=settings.evaluate_every,
+        evaluate_every=settings.score_every,
+        check_every=settings.evaluate_every,
     )
     with torch.no_grad():
         found = predict()

@@ -25,14 +25,22 @@ from gdpnet.training.state import TrainingState
 
 
 def selection_phase(
-    state: TrainingState, data: TrainingData, config: Config, key: Key
+    state: TrainingState,
+    data: TrainingData,
+    config: Config,
+    key: Key,
+    targets: Int[Tensor, "targets"] | None = None,
 ) -> tuple[float | Tensor, float, int]:
-    """Run episodes and update the policy; return mean reward, largest KL and the number of decisions."""
+    """Run episodes and update the policy; return mean reward, largest KL and the number of decisions.
+
+    The targets are those of `epoch_targets`, if none are given.
+    """
     host, seed = key.fold_in("order").generator(), key.fold_in("episodes").seed32
     view = _view_of(state, data.train)
     rewards: float | Tensor = 0.0
     divergence, decisions = 0.0, 0
-    for targets in torch.split(epoch_targets(data, config, key), config.ppo.rollout_targets):
+    every = epoch_targets(data, config, key) if targets is None else targets
+    for targets in torch.split(every, config.ppo.rollout_targets):
         episodes = begin_episodes(
             data.train.row_ptr,
             data.train.neighbour,

@@ -98,7 +98,7 @@ def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Ke
             with phase("injected practice"):
                 targets = epoch_targets(perturbed, config, injected)
                 perturbed = with_selected_neighbourhoods(state, perturbed, config, injected, targets)
-                selection_phase(state, perturbed, config, injected)
+                selection_phase(state, perturbed, config, injected, targets)
     with phase("representation"):
         loss, share = representation_phase(state, data, config, stream, selecting)
     evaluation = key.fold_in("validation")  # the same random numbers in every epoch
