@@ -40,12 +40,12 @@ def selection_phase(
     rewards: float | Tensor = 0.0
     divergence, decisions = 0.0, 0
     every = epoch_targets(data, config, key) if targets is None else targets
-    for targets in torch.split(every, config.ppo.rollout_targets):
+    for some in torch.split(every, config.ppo.rollout_targets):
         episodes = begin_episodes(
             data.train.row_ptr,
             data.train.neighbour,
-            targets,
-            row_shift=data.fold_model[targets] * data.train.num_nodes,
+            some,
+            row_shift=data.fold_model[some] * data.train.num_nodes,
             max_candidates=config.policy.max_candidates,
             seed=seed,
         )
