@@ -332,7 +332,7 @@ class TrainingSettings(Section):
     warmup: int = setting(10, "epochs of the aggregator on all neighbours before the policy starts", low=0)
     settle: int = setting(0, "epochs of the policy before one may be chosen as the best", low=0)
     patience: int = setting(
-        10, "epochs without improvement, in validation F1 or injected-edge AUC, before training stops"
+        6, "epochs without improvement, in validation F1 or injected-edge AUC, before training stops"
     )
     seconds: float = setting(
         0.0,

@@ -223,10 +223,9 @@ def decide(
     total = torch.zeros(prepared.reverse_edge.numel(), device=prepared.device)
     kept, decided = torch.zeros_like(total), torch.zeros_like(total, dtype=torch.bool)
     play = play_of(config, greedy=greedy)
-    plain = shift is None and prepared.graph_weight is None
-    if plain and can_share(
-        view, prepared.device, config.policy.max_candidates
-    ):  # all copies together, on a GPU
+    # all copies together on a GPU; a single one is faster with one program per episode
+    shares = episodes > 1 and shift is None and prepared.graph_weight is None
+    if shares and can_share(view, prepared.device, config.policy.max_candidates):
         most = candidates_at_once(policy, prepared.device)
         batches = _batches(prepared, targets, config, seed, most, shared_keys=True)
         shared = _in_halves(batches, partial(play_shared, policy, view, play=play, copies=episodes))
