@@ -389,6 +389,45 @@ class TrainingSettings(Section):
 
 
 @dataclass(frozen=True)
+class SelfTrainingSettings(Section):
+    """Pseudo-labels: confident predictions stand for the labels of unlabelled nodes, where labels are few."""
+
+    use: bool = setting(True, "make unlabelled nodes of the training graph targets too, where labels are few")
+    max_labelled: float = setting(
+        0.5, "share of labelled nodes in the training graph above which labels are not few", high=1.0
+    )
+    min_validation: int = setting(
+        20, "validation nodes needed, since the confidence of predictions is calibrated on them"
+    )
+    shares: tuple[float, ...] = setting(
+        (1.0, 0.8, 0.6, 0.4),
+        "shares of the edges, best-ranked first, that the GCN of the first pseudo-labels is fitted to; validation "
+        "nodes choose",
+        low=0.01,
+        high=1.0,
+        any_length=True,
+    )
+    width: int = setting(64, "width of that GCN")
+    teacher_rounds: int = setting(
+        2, "times that this GCN is fitted again to the labels and its own confident predictions", low=0
+    )
+    first_share: float = setting(
+        0.5,
+        "largest share of the unlabelled nodes of a predicted class with a pseudo-label in the first round",
+        high=1.0,
+    )
+    later_share: float = setting(0.8, "the same in later rounds, and for GDPNet", high=1.0)
+    settle: int = setting(
+        6,
+        "epochs of the policy before one may be chosen as the best, so that it has predicted labels itself",
+        low=0,
+    )
+    min_confidence: float = setting(
+        0.5, "smallest calibrated probability of a class that becomes a pseudo-label", high=1.0
+    )
+
+
+@dataclass(frozen=True)
 class InferenceSettings(Section):
     """How a trained policy selects neighbours."""
 
@@ -423,7 +462,9 @@ class TaskSettings(Section):
         low=0,
     )
     rank: int = setting(128, "dimensions that features are reduced to for the tasks without labels")
-    refresh: int = setting(5, "epochs between two updates of clusters or communities on the kept edges")
+    refresh: int = setting(
+        5, "epochs between two updates of clusters, communities or pseudo-labels on the kept edges"
+    )
     class_weight: str = setting(
         "none",
         "weight of a training node in the loss and in the rewards of the task classification: one (none), or so that "
@@ -480,6 +521,7 @@ class Config:
     ppo: PPOSettings = field(default_factory=PPOSettings)
     representation: RepresentationSettings = field(default_factory=RepresentationSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
+    self_training: SelfTrainingSettings = field(default_factory=SelfTrainingSettings)
     hopwise: HopwiseSettings = field(default_factory=HopwiseSettings)
     gcn: GCNSettings = field(default_factory=GCNSettings)
     all_edges: AllEdgesSettings = field(default_factory=AllEdgesSettings)

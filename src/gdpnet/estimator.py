@@ -30,6 +30,7 @@ from gdpnet.config import (
     PropagationSettings,
     RepresentationSettings,
     RewardSettings,
+    SelfTrainingSettings,
     TaskSettings,
     ThresholdSettings,
     TrainingSettings,
@@ -82,6 +83,7 @@ class GDPNet(BaseEstimator):
         ppo: PPOSettings | None = None,
         representation: RepresentationSettings | None = None,
         training: TrainingSettings | None = None,
+        self_training: SelfTrainingSettings | None = None,
         hopwise: HopwiseSettings | None = None,
         gcn: GCNSettings | None = None,
         all_edges: AllEdgesSettings | None = None,
@@ -101,6 +103,7 @@ class GDPNet(BaseEstimator):
     ) -> None:
         self.features, self.policy, self.reward, self.ppo = features, policy, reward, ppo
         self.representation, self.training, self.task = representation, training, task
+        self.self_training = self_training
         self.hopwise, self.gcn, self.threshold, self.inference = hopwise, gcn, threshold, inference
         self.all_edges, self.trees, self.linear, self.ensemble = all_edges, trees, linear, ensemble
         self.propagation, self.links, self.clusters = propagation, links, clusters

@@ -101,7 +101,7 @@ def check_same_graph(about: dict[str, Any], graph: Graph) -> None:
 
 _OPTIMISERS = ("policy_optimiser", "optimiser")
 _PROGRESS = ("epoch", "best_f1", "best_epoch", "history", "seconds")
-_FOUND = ("truth", "suggested", "best_suggested")
+_FOUND = ("truth", "suggested", "best_suggested", "pseudo")
 """Labels found during training; each may be missing."""
 
 _STREAMS = 2

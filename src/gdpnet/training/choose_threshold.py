@@ -37,6 +37,7 @@ def choose_threshold(
 
     Everything is kept unless the best is ahead by ``settings.margin`` standard deviations (`compare`). The first
     aggregator projects the nodes; ``train`` and ``whole`` are decisions on all edges, by a policy if ``selection``.
+    Pseudo-labels are not used: the user's network will not have them.
     """
     if not selection:
         return Choice(KEEP_ALL)
@@ -50,7 +51,8 @@ def choose_threshold(
         )
         for chosen in (train, whole)
     ]
-    targets = _some_targets(data.targets, settings.max_targets)
+    labelled = data.targets if data.is_pseudo is None else data.targets[~data.is_pseudo[data.targets]]
+    targets = _some_targets(labelled, settings.max_targets)
     probe = _Probe(data.labels[targets].cpu(), aggregators.width, aggregators.classes, data.task, settings)
     scores, found = [], {}
     every = (KEEP_ALL, *settings.candidates)

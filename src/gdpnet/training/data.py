@@ -52,6 +52,8 @@ class TrainingData:
     held_out_graph: HeldOutGraph | None = None
     has_suspected: bool = False
     """Whether targets with suspected label errors were removed; the others agree with the aggregators."""
+    is_pseudo: Bool[Tensor, "nodes"] | None = None
+    """Which targets have a pseudo-label, predicted and not given; None if none has."""
 
     @property
     def fold_model(self) -> Int[Tensor, "nodes"]:

@@ -21,6 +21,7 @@ from gdpnet.training.budget import Budget, train_in_time
 from gdpnet.training.callbacks import Callback, OnEpoch, Steps, score_text
 from gdpnet.training.data import split_for_training
 from gdpnet.training.label_noise import name_suspected, without_suspected
+from gdpnet.training.pseudo_labels import with_pseudo_labels
 from gdpnet.training.registry import TASKS
 from gdpnet.training.state import Epoch, TrainingState, begin_training
 
@@ -46,7 +47,13 @@ def fit_model(
         data = task.data
         targets, validation = data.targets.numel(), data.validation.numel()
         step.result = f"{targets:,} training and {validation:,} validation nodes"
+    pseudo = task.first_pseudo_labels(key, steps)
+    data = task.data  # with folds for nodes that have a pseudo-label
+    if pseudo is not None:
+        settle = max(config.training.settle, config.self_training.settle)
+        budget.config = config = config.with_values({"training": {"settle": settle}})
     state = begin_training(data, len(task.class_names), config, key, device)
+    state.pseudo = pseudo
     train_in_time(budget, state, data, key, each, task.update_targets)
     budget.report(state, steps)
     has_policy = _has_policy(state, config)
@@ -60,6 +67,8 @@ def fit_model(
         networks.basis = task.basis.to(device)
     trusted = without_suspected(data, state.best_suggested)
     with budget.limit_rest():
+        if state.pseudo is not None:
+            trusted = with_pseudo_labels(trusted, task.relabelled(networks, state.pseudo))
         found = task.finalise(networks, trusted, key, steps)
     score = state.best_f1 if found.score is None else found.score
     has_labels = config.task.kind not in ("links", "clusters")

@@ -27,6 +27,8 @@ class HeldOutNodes:
         """Gather the held-out nodes of some training data."""
         left_out = data.targets[data.fold_model[data.targets] > 0]
         left_out = left_out[:0] if data.has_suspected else left_out
+        if data.is_pseudo is not None:
+            left_out = left_out[~data.is_pseudo[left_out]]
         all_models = torch.full_like(data.validation, -1)
         return cls(
             torch.cat([data.validation, data.seen[left_out]]),

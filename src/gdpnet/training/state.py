@@ -56,6 +56,8 @@ class TrainingState:
     """Labels found by the model itself, for tasks without labels."""
     suggested: Tensor | None = None
     """Output of `suggested_labels` for the targets; None if no label error is suspected."""
+    pseudo: Tensor | None = None
+    """The pseudo-labels of the training graph's nodes, UNKNOWN where there is none; None without self-training."""
     stopped: bool = False
     """Set by a callback to end training after this epoch."""
     best_suggested: Tensor | None = None

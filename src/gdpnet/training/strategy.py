@@ -59,6 +59,16 @@ class TrainingTask(ABC):
         """Return new targets found with the policy as it is now; None if labels are given."""
         return None
 
+    def first_pseudo_labels(self, key: Key, steps: Steps) -> Int[Tensor, "nodes"] | None:
+        """Return what stands for missing labels before any epoch; None where labels are plenty, or not read."""
+        return None
+
+    def relabelled(
+        self, networks: Networks | TrainingState, pseudo: Int[Tensor, "nodes"]
+    ) -> Int[Tensor, "nodes"]:
+        """Return the pseudo-labels by the networks as they are now; those before where these are no better."""
+        return pseudo
+
     @abstractmethod
     def finalise(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
         """Choose and fit what the task needs beside the networks that were trained; report every step."""

@@ -24,6 +24,7 @@ from gdpnet.inference.select import edges_of, select
 from gdpnet.training.callbacks import Callback
 from gdpnet.training.data import TrainingData
 from gdpnet.training.label_noise import is_time_to_check_labels, suspect_labels, without_suspected
+from gdpnet.training.pseudo_labels import with_pseudo_labels
 from gdpnet.training.representation_phase import representation_phase
 from gdpnet.training.selection_phase import (
     epoch_targets,
@@ -69,6 +70,8 @@ def train_epochs(
             suspected = suspect_labels(state.aggregators, data, config)
             state.suggested = state.suggested if suspected is None else suspected
         trusted = without_suspected(data, state.suggested)
+        if state.pseudo is not None:
+            trusted = with_pseudo_labels(trusted, state.pseudo)
         with phase("epochs" if selecting > 0 else "warm-up"):
             epoch = _one_epoch(state, trusted, config, key)
         state.history.append(asdict(epoch))

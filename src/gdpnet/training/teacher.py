@@ -1,0 +1,173 @@
+"""Predict the classes of unlabelled nodes before GDPNet is trained: a GCN on the edges that look genuine.
+
+Few labels teach the policy little. Boosted trees that tell the graph's own edges from injected ones need no label:
+they rank the edges, and a small GCN is fitted to the best-ranked share of them. Validation nodes choose the share.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from sklearn.ensemble import HistGradientBoostingClassifier
+from torch import Tensor
+
+from gdpnet._core.csr import find_in_rows
+from gdpnet._core.fit import fit
+from gdpnet._core.progress import advance, is_time_up
+from gdpnet._core.random import Key
+from gdpnet.config import Config
+from gdpnet.data.pair_features import PAIR_NAMES
+from gdpnet.data.prepare import Prepared
+from gdpnet.representation.gcn import GCN, NormalisedAdjacency
+from gdpnet.representation.sparse import table_of
+from gdpnet.training.data import TrainingData
+from gdpnet.training.held_out import quality_and_likelihood
+from gdpnet.training.pseudo_labels import confident_labels, with_pseudo_labels
+
+_MOST_ROWS = 60_000
+"""Edges that the trees are fitted to at most."""
+
+
+class Kept(NamedTuple):
+    """The edges that a teacher reads, one for a kept edge and zero for another."""
+
+    share: float
+    train: Float[Tensor, "train"]
+    whole: Float[Tensor, "whole"]
+
+
+class Taught(NamedTuple):
+    """The class probabilities of a teacher, and the edges that it reads."""
+
+    nodes: Float[Tensor, "nodes classes"]
+    """Of every node of the training graph."""
+    validation: Float[Tensor, "validation classes"]
+    kept: Kept
+    score: tuple[float, ...]
+    """On validation nodes."""
+
+
+def fit_teacher(data: TrainingData, outputs: int, config: Config, key: Key) -> Taught:
+    """Fit a GCN per share of the edges, and go on with the one that is best on validation nodes.
+
+    It is fitted again to the labels and to its own confident predictions, as long as it does not get worse.
+    """
+    settings, scores = config.self_training, rank_edges(data, key.seed32)
+    shares, rounds = (settings.shares if scores is not None else (1.0,)), settings.teacher_rounds
+    best: Taught | None = None
+    for number, share in enumerate(shares):
+        kept = Kept(share, *(_best_share(score, share) for score in scores)) if scores else _all_of(data)
+        found = _fit_one(data, outputs, config, key, kept)
+        if best is None or found.score > best.score:
+            best = found
+        advance(number + 1, len(shares) + rounds)
+        if is_time_up():
+            break
+    assert best is not None
+    for number in range(rounds):
+        share = settings.first_share if number == 0 else settings.later_share
+        pseudo = confident_labels(data, best.nodes, best.validation, share, settings)
+        found = _fit_one(with_pseudo_labels(data, pseudo), outputs, config, key, best.kept)
+        advance(len(shares) + number + 1, len(shares) + rounds)
+        if found.score[0] < best.score[0] or is_time_up():
+            break
+        best = found
+    return best
+
+
+def _all_of(data: TrainingData) -> Kept:
+    return Kept(1.0, torch.ones_like(data.train.linked), torch.ones_like(data.whole.linked))
+
+
+def rank_edges(data: TrainingData, seed: int) -> tuple[Float[Tensor, "train"], Float[Tensor, "whole"]] | None:
+    """Score the edges of the training graph and of the whole graph by boosted trees; None without injected edges.
+
+    The trees learn from pair features of the perturbed graphs which edges are the graph's own. No label is read.
+    """
+    perturbed = [*data.injected, *([data.held_out_graph.perturbed] if data.held_out_graph else [])]
+    columns = _structure_columns(data.train)
+    if not perturbed or columns is None:
+        return None
+    tables = np.concatenate([one.pairs[:, columns].cpu().numpy() for one in perturbed])
+    own = np.concatenate([_is_own(data.train, one).cpu().numpy() for one in perturbed])
+    if own.all():
+        return None
+    some = np.random.default_rng(seed).permutation(len(own))[:_MOST_ROWS]
+    trees = HistGradientBoostingClassifier(
+        learning_rate=0.05, max_iter=150, max_leaf_nodes=8, l2_regularization=1.0, early_stopping=False
+    ).fit(tables[some], own[some])
+
+    def score(prepared: Prepared) -> Tensor:
+        chance = trees.predict_proba(prepared.pairs[:, columns].cpu().numpy())[:, 1]
+        return prepared.symmetrise(torch.from_numpy(chance).float().to(prepared.device))
+
+    return score(data.train), score(data.whole)
+
+
+def _structure_columns(prepared: Prepared) -> slice | None:
+    """Return the pair features that describe structure; None if the policy's state has none."""
+    names = PAIR_NAMES["structure"]
+    learned = len(PAIR_NAMES["trust"]) - len(names)
+    first = prepared.edge_features_in_pairs.stop
+    if prepared.edge is not None or prepared.pairs.shape[1] - first not in range(
+        len(names), len(names) + learned + 1
+    ):
+        return None
+    return slice(first, first + len(names))
+
+
+def _is_own(train: Prepared, perturbed: Prepared) -> Bool[Tensor, "edges"]:
+    """Return which edges of a perturbed graph the training graph has too."""
+    target = torch.repeat_interleave(
+        torch.arange(perturbed.num_nodes, device=perturbed.device), perturbed.row_ptr.diff()
+    )
+    return find_in_rows(train.row_ptr, train.neighbour, target, perturbed.neighbour) >= 0
+
+
+def _best_share(score: Float[Tensor, "edges"], share: float) -> Float[Tensor, "edges"]:
+    """Return ones for the best-scored share of the edges; edges of equal score stay or go together."""
+    if share >= 1.0 or score.numel() == 0:
+        return torch.ones_like(score)
+    place = min(score.numel() - 1, max(0, round(score.numel() * share) - 1))
+    return (score >= score.sort(descending=True).values[place]).float()
+
+
+def _fit_one(
+    data: TrainingData,
+    outputs: int,
+    config: Config,
+    key: Key,
+    kept: Kept,
+) -> Taught:
+    """Fit a GCN to the kept edges; its best step on validation nodes counts."""
+    settings, device, task = config.self_training, data.targets.device, data.task
+    adjacency, whole = (
+        NormalisedAdjacency.of(one.row_ptr, one.neighbour, one.weighed(weight * one.linked))
+        for one, weight in ((data.train, kept.train), (data.whole, kept.whole))
+    )
+    rows, asked = table_of(data.train.features, device), table_of(data.whole.features, device)
+    network = GCN(data.train.features.shape[1], settings.width, outputs, layers=2, exclusive=task.exclusive)
+    network.initialise(key.fold_in("weights").generator())
+    network, draws = network.to(device), key.fold_in("dropout").generator(device)
+    labels, learns = data.labels[data.targets], torch.ones_like(data.targets, dtype=torch.bool)[:, None]
+
+    def loss() -> Tensor:
+        return task.loss(network(rows, adjacency, 0.5, draws)[data.targets][:, None], labels, learns)
+
+    def predict() -> Tensor:
+        return network.to_probabilities(asked, whole)[data.validation]
+
+    fitted = fit(
+        network,
+        torch.optim.Adam(network.parameters(), lr=0.01, weight_decay=5e-4, fused=True),
+        loss,
+        lambda: quality_and_likelihood(task, predict(), data.validation_labels),
+        steps=200,
+        evaluate_every=5,
+        patience=50,
+    )
+    with torch.no_grad():
+        return Taught(network.to_probabilities(rows, adjacency), predict(), kept, fitted.score)
