@@ -163,10 +163,11 @@ def test_ids_unknown_labels_and_weights_come_back(tmp_path, sparse, node_ids):
 def test_datasets_are_listed_with_their_sizes_and_whether_they_are_here(tmp_path, capsys):
     out = succeed(capsys, "datasets", "--data-dir", tmp_path, "--json")
     rows = {row["name"]: row for row in last_record(out)["datasets"]}
-    assert list(rows) == ["cora", "citeseer", "pubmed", "dblp"]
+    attacked = [f"cora-metattack-{rate}" for rate in ("0.05", "0.1", "0.15", "0.2", "0.25")]
+    assert list(rows) == ["cora", "citeseer", "pubmed", "dblp", *attacked]
     assert (rows["cora"]["nodes"], rows["cora"]["links"], rows["cora"]["train"]) == (2708, 5278, 1208)
-    assert [row["discount"] for row in rows.values()] == [0.95, 1.0, 0.9, 0.95]
-    assert [row["here"] for row in rows.values()] == [False] * 4
+    assert [row["discount"] for row in rows.values()][:4] == [0.95, 1.0, 0.9, 0.95]
+    assert [row["here"] for row in rows.values()] == [False] * 9
     assert "synthetic" in out
 
 

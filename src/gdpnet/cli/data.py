@@ -9,7 +9,7 @@ from gdpnet.cli import options as opt
 from gdpnet.cli.describe import print_metrics
 from gdpnet.cli.output import print_graph, print_table
 from gdpnet.config import shipped_config
-from gdpnet.data.datasets.known import DATASETS, is_present
+from gdpnet.data.datasets.known import NAMED, is_present
 from gdpnet.errors import ConfigError, GraphError, nearest
 
 NOISE_KINDS = (
@@ -38,12 +38,12 @@ def datasets(data_dir: opt.DataDir = None) -> dict[str, Any]:
         {"name": name}
         | {count: getattr(known, count) for count in counts}
         | {"discount": shipped_config(name).ppo.discount, "here": is_present(name, data_dir)}
-        for name, known in DATASETS.items()
+        for name, known in NAMED.items()
     ]
     cells = [
         (
             row["name"],
-            DATASETS[row["name"]].about,
+            NAMED[row["name"]].about,
             *(f"{row[name]:,}" for name in counts),
             f"{row['discount']:g}",
             "yes" if row["here"] else "no",
@@ -53,7 +53,8 @@ def datasets(data_dir: opt.DataDir = None) -> dict[str, Any]:
     header = ("name", "content", "nodes", "edges", "features", "classes", "training", "discount", "here")
     print_table("datasets", header, cells, text=2)
     print(
-        "Each has 500 validation and 1,000 test nodes. 'synthetic' is a generated graph whose noise is known."
+        "The first four have 500 validation and 1,000 test nodes. The attacked graphs have 249 and 1,988, a fixed "
+        "split, are transductive and never downloaded. 'synthetic' is a generated graph whose noise is known."
     )
     return {"datasets": rows}
 

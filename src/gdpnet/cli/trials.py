@@ -11,7 +11,7 @@ from gdpnet.cli.options import GraphSource
 from gdpnet.cli.output import note
 from gdpnet.cli.progress import TrialProgress
 from gdpnet.config import Config
-from gdpnet.data.datasets.known import DATASETS, check_name
+from gdpnet.data.datasets.known import NAMED, check_name
 
 if TYPE_CHECKING:
     from gdpnet.benchmark.cases import Setting
@@ -47,7 +47,7 @@ def contents_of(
     """Return the fingerprint of each graph; of those that are on this machine if results are only reported."""
     from gdpnet.data.io.open import content_of
 
-    known = [name for name in names if not report_only or (name not in DATASETS and Path(name).exists())]
+    known = [name for name in names if not report_only or (name not in NAMED and Path(name).exists())]
     return {name: content_of(name, **reading) for name in known}
 
 

@@ -68,7 +68,7 @@ class Task:
     """The training graph, the whole graph, and the nodes of each whose labels are used."""
 
     train: Graph
-    """Nodes of the training split and of no split; weights are learned from nothing else."""
+    """Nodes of the training split and of no split, or all of a transductive graph; nothing else is learned from."""
     whole: Graph
     seen: Int[Tensor, "seen"]
     """The index in ``whole`` of each node of ``train``."""
