@@ -33,12 +33,17 @@ from gdpnet.inference.denoised import Denoised
 from gdpnet.inference.threshold import KEEP_ALL
 
 _SEARCHED = ("width", "layers", "heads", "dropout", "learning_rate", "weight_decay", "epochs", "patience")
+_SELF_TRAINING = ("pseudo_shares", "pseudo_weight", "pseudo_balanced")
 
 
 def _settings_given(record: Record) -> dict[str, Any]:
     """Return the settings of a record that were given, without those that a baseline chose on validation."""
     config: dict[str, Any] = record["config"]
-    return {name: config.get(name) for name in _SEARCHED} if record["method"] in METHODS else config
+    if record["method"] not in METHODS:
+        return config
+    given = {name: config.get(name) for name in _SEARCHED}
+    own = {name: value for name, value in config.items() if name in _SELF_TRAINING}
+    return given | {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
 
 
 SWEEP = Sweep(

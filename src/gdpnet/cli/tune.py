@@ -57,8 +57,8 @@ def tune(
 ) -> dict[str, Any]:
     """Search the hyper-parameters of the baselines, for `gdpnet robustness` to use, or the settings of GDPNet.
 
-    Each baseline tries twelve candidates and keeps the one with the best mean score on validation nodes over all
-    rates. Searches that --records holds are not repeated.
+    Each baseline tries twelve candidates, and five more if it trains itself, and keeps the one with the best mean
+    score on validation nodes over all rates. Searches that --records holds are not repeated.
 
     With --methods gdpnet the settings of GDPNet are searched on one graph and written to --out: by Optuna if it is
     installed, which ends hopeless fits early, else at random.
