@@ -21,7 +21,7 @@ from gdpnet._core.progress import part
 from gdpnet.benchmark.ablations import CLEANED, VARIANTS, cleaner_of, is_apart, variant_of
 from gdpnet.benchmark.baselines.fitting import Settings, Task, make_task
 from gdpnet.benchmark.baselines.methods import METHODS, run_method, run_task
-from gdpnet.benchmark.cases import Setting, noisy_graph
+from gdpnet.benchmark.cases import Setting, noisy_graph, protocol_of
 from gdpnet.benchmark.evaluation import calibration, f1_on_test, link_metrics
 from gdpnet.benchmark.records import Record
 from gdpnet.benchmark.sweep import FAILURES, Sweep, failure_of, record_of
@@ -86,17 +86,18 @@ class Trial:
 
     def run(self) -> list[Record]:
         """Return one record per method."""
-        parts = 1 + len(self.methods)
+        parts, about = 1 + len(self.methods), {}
         try:
             with part(0, parts):
                 graph = noisy_graph(self.setting, self.device)
+                about = {"protocol": protocol_of(graph, self.setting)}
                 measures = _measures_of(self, graph)
         except FAILURES as error:
-            return [failure_of(self.stub_of(name), self.device, error) for name in self.methods]
+            return [failure_of(self.stub_of(name) | about, self.device, error) for name in self.methods]
         records = []
         for number, (name, measure) in enumerate(measures.items(), start=1):
             with part(number, parts):
-                records.append(record_of(self.stub_of(name), self.device, measure))
+                records.append(record_of(self.stub_of(name) | about, self.device, measure))
         return records
 
 

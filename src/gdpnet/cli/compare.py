@@ -74,6 +74,8 @@ def robustness(
     noise: Noise = "random-links",
     rates: Rates = "0,0.25,0.5,1.0",
     split: opt.SplitName = "paper",
+    labels: opt.Labels = "all",
+    transductive: opt.Transductive = None,
     source: opt.GraphSource,
     methods: Methods = USUAL_METHODS,
     plugin: Plugins = None,
@@ -99,7 +101,7 @@ def robustness(
     """Compare GDPNet with other methods under increasing noise.
 
     Each result is appended to --records. Results that the file holds are not computed again, so an interrupted
-    comparison continues when run again.
+    comparison continues when run again. Each number of labels, transductive or inductive, has results of its own.
     """
     wanted, levels = methods_of(methods), rates_of(rates)
     if not report_only:
@@ -117,7 +119,7 @@ def robustness(
     numbers = range(first_seed, first_seed + seeds)
     reading = reading_of(source)
     contents = contents_of(dataset, reading, report_only=report_only)
-    cases = cases_of(dataset, noise, levels, numbers, split, contents, reading)
+    cases = cases_of(dataset, noise, levels, numbers, split, contents, reading, labels, transductive)
     asked, counts = asked_of(cases), {}
     say_left_alone(records, asked)
     if not report_only:

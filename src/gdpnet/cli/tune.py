@@ -33,6 +33,8 @@ def tune(
     noise: Noise = "random-links",
     rates: Rates = "0,1.0",
     split: opt.SplitName = "paper",
+    labels: opt.Labels = "all",
+    transductive: opt.Transductive = None,
     source: opt.GraphSource,
     methods: Methods = "all",
     trials: Annotated[
@@ -77,10 +79,11 @@ def tune(
         check_tunable(wanted)
     check_noise(noise, levels)
     reading = reading_of(source)
-    cases = cases_of(dataset, noise, levels, [seed], split, contents_of(dataset, reading), reading)
+    contents = contents_of(dataset, reading)
+    cases = cases_of(dataset, noise, levels, [seed], split, contents, reading, labels, transductive)
     refuse_untrainable(cases.values(), device)
-    contents = asked_of(cases)
-    say_left_alone(records, contents)
+    asked_for = asked_of(cases)
+    say_left_alone(records, asked_for)
     ours = []
     if itself:
         settings = opt.config_of(dataset[0], config, overrides)
@@ -92,7 +95,7 @@ def tune(
     with TrialProgress(len(left)) as progress:
         run_all(left, records, jobs, progress)
     graphs = {some[0].to_record()["graph"] for some in cases.values()}
-    found = {key: one for key, one in searched_settings(records, contents).items() if key[0] in graphs}
+    found = {key: one for key, one in searched_settings(records, asked_for).items() if key[0] in graphs}
     columns = ("graph", "method", "dropout", "weight decay", "learning rate", "width", "layers")
     print_table(
         "hyper-parameters chosen on validation nodes",
