@@ -5,11 +5,15 @@ import re
 from dataclasses import replace
 
 import pytest
+import torch
 
-from gdpnet.benchmark.cases import Setting, noisy_graph, open_case, protocol_of
+from gdpnet.benchmark import robustness
+from gdpnet.benchmark.cases import Setting, counted_graph, noisy_graph, open_case, protocol_of
 from gdpnet.benchmark.records import append_record, read_records
-from gdpnet.benchmark.robustness import plan
+from gdpnet.benchmark.robustness import Trial, plan
 from gdpnet.cli.trials import cases_of
+from gdpnet.data.graph import Graph
+from gdpnet.data.noise.registry import corrupt, count_edges
 from helpers.commands import call, last_record, refuse, succeed
 from helpers.small import FAST, write_folder
 from helpers.small import noisy_graph as small_graph
@@ -142,3 +146,62 @@ def test_hyper_parameters_are_searched_and_used_within_one_regime(mine, tmp_path
     found = json.loads(call(capsys, *words, "--labels", "3-per-class", "--json")[1])
     assert [one["graph"] for one in found["settings"]] == [f"{mine} (3-per-class labels)"]
     assert tuning.searched_settings(path).keys() == {(f"{mine} (3-per-class labels)", "gcn")}
+
+
+# --- counts of edges ---
+
+
+@pytest.mark.parametrize("noise", ["random-links", "deleted-links", "rewired-links"])
+def test_edges_are_counted_before_and_after_the_noise(mine, noise):
+    setting = Setting(str(mine), "paper", noise, 0.5, 0)
+    before = open_case(setting)
+    graph, counts = counted_graph(setting)
+    assert counts["edges_before"] == before.num_edges
+    assert counts["edges_after"] == graph.num_edges
+    changed = before.num_edges // 2 // 2 * 2
+    wanted = {
+        "random-links": (changed, 0),
+        "deleted-links": (0, changed),
+        "rewired-links": (changed, changed),
+    }
+    assert (counts["edges_added"], counts["edges_removed"]) == pytest.approx(wanted[noise], abs=2)
+    assert counts["edges_after"] == before.num_edges + counts["edges_added"] - counts["edges_removed"]
+
+
+def test_every_edge_of_a_directed_graph_counts_once():
+    graph = Graph.build([[0, 1, 2], [1, 2, 3]], torch.eye(6), directed=True)
+    noisy = corrupt(graph, "random-links", 1.0, seed=0)
+    assert count_edges(graph, noisy) == {
+        "edges_before": 3,
+        "edges_added": 3,
+        "edges_removed": 0,
+        "edges_after": 6,
+    }
+
+
+@pytest.mark.slow
+def test_counts_of_edges_are_recorded_and_printed_also_for_methods_that_do_not_clean(mine, tmp_path, capsys):
+    path = tmp_path / "records.jsonl"
+    words = [word if word != "lr" else "lr,cosine-gcn" for word in words_of(mine, path)]
+    out = succeed(capsys, *words)
+    plain, cleaning = (
+        next(one["metrics"] for one in read_records(path) if one["method"] == name)
+        for name in ("lr", "cosine-gcn")
+    )
+    before, after = plain["edges_before"], plain["edges_after"]
+    assert after == before + plain["edges_added"]
+    assert "edges_kept" not in plain
+    assert cleaning["edges_kept"] == round(cleaning["kept_share"] * after)
+    assert "number of directed edges" in out
+    for count in (before, after, cleaning["edges_kept"]):
+        assert f"{count:,}" in out
+
+
+def test_a_failed_trial_has_its_counts_too(mine, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(robustness, "run_method", broken)
+    (record,) = Trial(Setting(str(mine), "paper", "random-links", 0.5, 0), ("lr",), FAST, "cpu").run()
+    assert record["metrics"]["error"] == "out of memory"
+    assert record["metrics"]["edges_after"] > record["metrics"]["edges_before"] > 0

@@ -100,9 +100,15 @@ def test_the_command_says_what_it_changed(base, tmp_path, capsys):
     assert min(count.values()) > 0
     kinds = [{"kind": kind, "rate": rate} for kind, rate in STEPS]
     about = {"graph": str(base / "graph"), "seed": 3, "kinds": kinds}
-    assert json.loads(out) == about | {"out": str(tmp_path / "new")} | count
+    edges = {
+        "edges_before": read_graph(base / "graph").num_edges,
+        "edges_added": 2 * count["links_added"],
+        "edges_removed": 2 * count["links_removed"],
+        "edges_after": read_graph(tmp_path / "new").num_edges,
+    }
+    assert json.loads(out) == about | {"out": str(tmp_path / "new")} | count | edges
     assert json.loads((base / "noisy" / "changes.json").read_text()) == about | {"directed": False} | count
-    for name, value in count.items():
+    for name, value in (count | edges).items():
         assert f"{name.replace('_', ' ')}: {value}" in err
     for name in ("nodes.parquet", "edges.parquet", "features.parquet", "changes.parquet", "changes.json"):
         assert (tmp_path / "new" / name).read_bytes() == (base / "noisy" / name).read_bytes()

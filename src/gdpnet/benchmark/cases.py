@@ -18,7 +18,14 @@ from gdpnet.data.io.open import open_graph
 from gdpnet.data.label_rate import ALL, LabelRate
 from gdpnet.data.labels import quantity_found
 from gdpnet.data.noise.adversarial import attacks
-from gdpnet.data.noise.registry import NOISES, Noise, check_kind, check_rate, corrupt_all
+from gdpnet.data.noise.registry import (
+    NOISES,
+    Noise,
+    check_kind,
+    check_rate,
+    corrupt_all,
+    count_edges,
+)
 from gdpnet.data.splits import with_few_labels
 from gdpnet.data.validation import SPLITS
 from gdpnet.errors import ConfigError, GraphError
@@ -98,13 +105,19 @@ def protocol_of(graph: Graph, setting: Setting) -> dict[str, Any]:
     }
 
 
-def perturb(graph: Graph, setting: Setting, device: str = "cpu") -> Graph:
-    """Add the noise of a setting to a graph."""
-    return corrupt_all(graph, steps_of(setting.noise, setting.rate), setting.seed, noises_on(device)).graph
+def perturb(graph: Graph, setting: Setting, device: str = "cpu") -> tuple[Graph, dict[str, int]]:
+    """Add the noise of a setting to a graph; return it with the counts of edges before and after."""
+    noisy = corrupt_all(graph, steps_of(setting.noise, setting.rate), setting.seed, noises_on(device))
+    return noisy.graph, count_edges(graph, noisy)
 
 
 def noisy_graph(setting: Setting, device: str = "cpu") -> Graph:
     """Open the graph of a setting and add its noise."""
+    return counted_graph(setting, device)[0]
+
+
+def counted_graph(setting: Setting, device: str = "cpu") -> tuple[Graph, dict[str, int]]:
+    """Open the graph of a setting and add its noise; return it with the counts of edges before and after."""
     return perturb(open_case(setting), setting, device)
 
 

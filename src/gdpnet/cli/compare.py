@@ -234,7 +234,7 @@ def _rows_of(
 
 def _print_robustness(title: str, rows: list[Row]) -> None:
     """Print the scores of one graph, best method under most noise first, and the effect on edges."""
-    from gdpnet.benchmark.robustness import LINK_METRICS
+    from gdpnet.benchmark.robustness import EDGE_COUNTS, LINK_METRICS
 
     most = max(row.rate for row in rows)
     last = {row.method: row.mean for row in rows if row.rate == most and row.seeds}
@@ -244,3 +244,7 @@ def _print_robustness(title: str, rows: list[Row]) -> None:
     if judged:
         cells = [(row.method, *row.link_cells) for row in judged]
         print_table(f"{title}: edges", ("method", "rate", *LINK_METRICS.values()), cells)
+    counted = sorted((row for row in rows if row.edges), key=lambda row: (order.index(row.method), row.rate))
+    if counted:
+        cells = [(row.method, *row.count_cells) for row in counted]
+        print_table(f"{title}: number of directed edges", ("method", "rate", *EDGE_COUNTS.values()), cells)

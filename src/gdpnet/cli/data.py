@@ -98,7 +98,7 @@ def noise(
     from gdpnet.benchmark.cases import noises_on
     from gdpnet.cli.runs import open_for
     from gdpnet.data.noise.folder import count_changes, write_noisy
-    from gdpnet.data.noise.registry import check_rate, corrupt_all
+    from gdpnet.data.noise.registry import check_rate, corrupt_all, count_edges
 
     noises = noises_on(device)
     steps = [(kind, float(rate)) for kind, _, rate in (word.partition("=") for word in kinds)]
@@ -110,11 +110,12 @@ def noise(
     noisy = corrupt_all(loaded, steps, seed, noises)
     about = {"graph": graph, "seed": seed, "kinds": [{"kind": kind, "rate": rate} for kind, rate in steps]}
     write_noisy(loaded, noisy, out, about)
-    print_metrics(dict(count_changes(noisy)))
+    counts = count_changes(noisy) | count_edges(loaded, noisy)
+    print_metrics(dict(counts))
     print(f"noisy graph: {out}" + ("; train on it with --directed" if noisy.graph.is_directed else ""))
     print(f"the same with the true labels and edges: {out / 'graph.npz'}")
     print(f"all changes: {out / 'changes.parquet'}")
-    return about | {"out": str(out)} | count_changes(noisy)
+    return about | {"out": str(out)} | counts
 
 
 def generate(

@@ -87,6 +87,17 @@ def corrupt_all(
     return compare(graph, after)
 
 
+def count_edges(before: Graph, noisy: Noisy) -> dict[str, int]:
+    """Count the directed edges before and after the noise, and those that it added and removed."""
+    each = 1 if before.is_directed or noisy.graph.is_directed else 2
+    return {
+        "edges_before": before.num_edges,
+        "edges_added": each * noisy.added.shape[1],
+        "edges_removed": each * noisy.removed.shape[1],
+        "edges_after": noisy.graph.num_edges,
+    }
+
+
 def check_kind(kind: str, known: Iterable[str] = NOISES) -> None:
     """Refuse an unknown kind of noise."""
     names = list(known)
