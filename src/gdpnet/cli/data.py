@@ -15,6 +15,7 @@ from gdpnet.errors import ConfigError, GraphError, nearest
 NOISE_KINDS = (
     "random-links",
     "cross-class-links",
+    "similar-links",
     "deleted-links",
     "rewired-links",
     "masked-features",

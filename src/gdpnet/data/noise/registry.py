@@ -17,6 +17,7 @@ from gdpnet.data.graph import Graph, Truth
 from gdpnet.data.noise import links as noise_links
 from gdpnet.data.noise import nodes as noise_nodes
 from gdpnet.data.noise.nodes import changed_rows
+from gdpnet.data.noise.similar_links import add_similar_links
 from gdpnet.errors import GraphError, nearest
 
 
@@ -41,6 +42,7 @@ Noise = Callable[[Graph, float, int], Noisy]
 _CHANGES: dict[str, Callable[[Graph, float, np.random.Generator], Graph]] = {
     "random-links": noise_links.add_random_links,
     "cross-class-links": noise_links.add_cross_class_links,
+    "similar-links": add_similar_links,
     "deleted-links": noise_links.delete_links,
     "rewired-links": noise_links.rewire_links,
     "masked-features": noise_nodes.mask_features,
@@ -52,7 +54,7 @@ _CHANGES: dict[str, Callable[[Graph, float, np.random.Generator], Graph]] = {
     "hidden-labels": noise_nodes.hide_labels,
 }
 
-MULTIPLES = ("random-links", "cross-class-links", "gaussian-features")
+MULTIPLES = ("random-links", "cross-class-links", "similar-links", "gaussian-features")
 """Kinds whose rate may exceed one; other rates are shares."""
 
 
