@@ -24,6 +24,7 @@ from gdpnet.cli.trials import (
     say_left_alone,
 )
 from gdpnet.config import read_config, task_config
+from gdpnet.data.label_rate import LabelRate
 from gdpnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ def _check_rates(text: str) -> str:
     return text
 
 
+def _check_labels(text: str) -> str:
+    """Refuse labels that are neither all, a number per class nor a percentage."""
+    LabelRate.of(text)
+    return text
+
+
 Noise = Annotated[
     str,
     opt.data(
@@ -58,6 +65,25 @@ Noise = Annotated[
 ]
 Rates = Annotated[
     str, opt.data("--rates NUMBERS", "Comma-separated rates of the noise.", callback=_check_rates)
+]
+Labels = Annotated[
+    str,
+    opt.data(
+        "--labels RATE",
+        "Labels that are given, drawn with the seed from the training nodes of each class: all, a number such as "
+        "20-per-class (and 30 validation nodes per class), or a percentage of all labelled nodes such as 10% (and as "
+        "many validation nodes). Other training and validation nodes stay in the graph without labels.",
+        callback=_check_labels,
+    ),
+]
+Transductive = Annotated[
+    bool | None,
+    opt.flag(
+        opt.DATA,
+        "--transductive/--inductive",
+        "Train on the whole graph, without the labels of validation and test nodes, or without these nodes.",
+        show_default="as the graph says, else inductive",
+    ),
 ]
 Methods = Annotated[str, opt.model("--methods NAMES", "Comma-separated methods; all for every method.")]
 Plugins = Annotated[
@@ -74,8 +100,8 @@ def robustness(
     noise: Noise = "random-links",
     rates: Rates = "0,0.25,0.5,1.0",
     split: opt.SplitName = "paper",
-    labels: opt.Labels = "all",
-    transductive: opt.Transductive = None,
+    labels: Labels = "all",
+    transductive: Transductive = None,
     source: opt.GraphSource,
     methods: Methods = USUAL_METHODS,
     plugin: Plugins = None,
@@ -246,5 +272,9 @@ def _print_robustness(title: str, rows: list[Row]) -> None:
         print_table(f"{title}: edges", ("method", "rate", *LINK_METRICS.values()), cells)
     counted = sorted((row for row in rows if row.edges), key=lambda row: (order.index(row.method), row.rate))
     if counted:
-        cells = [(row.method, *row.count_cells) for row in counted]
-        print_table(f"{title}: number of directed edges", ("method", "rate", *EDGE_COUNTS.values()), cells)
+        once = {row.rate: ("none", *row.count_cells[:-1], "") for row in counted}
+        cells = [once[rate] for rate in sorted(once)]
+        cells += [(row.method, *row.count_cells) for row in counted if "edges_kept" in row.edges]
+        print_table(
+            f"{title}: number of directed edges", ("cleaned by", "rate", *EDGE_COUNTS.values()), cells
+        )

@@ -14,7 +14,6 @@ import typer
 from gdpnet.cli import completion
 from gdpnet.config import Config, read_config, shipped_config, task_config
 from gdpnet.data.datasets.known import ATTACKED, DATASETS, check_name
-from gdpnet.data.label_rate import LabelRate
 from gdpnet.errors import ConfigError, RunFolderError, nearest
 
 GENERAL, DATA, MODEL, OUTPUT, COMPUTING = "Options", "Data", "Model and settings", "Output", "Computing"
@@ -53,12 +52,6 @@ def check_split(text: str | None) -> str | None:
         raise ConfigError(
             f"--split must be paper, random or shares that sum to 100, such as 60/20/20, found '{text}'"
         )
-    return text
-
-
-def check_labels(text: str) -> str:
-    """Refuse labels that are neither all, a number per class nor a percentage."""
-    LabelRate.of(text)
     return text
 
 
@@ -146,25 +139,6 @@ _split = partial(
 )
 SplitName = Annotated[str, _split()]
 RunSplit = Annotated[str | None, _split(show_default="as the run was trained, else paper")]
-Labels = Annotated[
-    str,
-    data(
-        "--labels RATE",
-        "Labels that are given, drawn with the seed from the training nodes of each class: all, a number such as "
-        "20-per-class (and 30 validation nodes per class), or a percentage of all labelled nodes such as 10% (and as "
-        "many validation nodes). Other training and validation nodes stay in the graph without labels.",
-        callback=check_labels,
-    ),
-]
-Transductive = Annotated[
-    bool | None,
-    flag(
-        DATA,
-        "--transductive/--inductive",
-        "Train on the whole graph, without the labels of validation and test nodes, or without these nodes.",
-        show_default="as the graph says, else inductive",
-    ),
-]
 DataDir = Annotated[
     Path | None,
     data(

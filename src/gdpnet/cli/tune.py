@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gdpnet._core.words import counted
 from gdpnet.cli import options as opt
-from gdpnet.cli.compare import Methods, Noise, Rates, methods_of, rates_of
+from gdpnet.cli.compare import Labels, Methods, Noise, Rates, Transductive, methods_of, rates_of
 from gdpnet.cli.output import note, print_table
 from gdpnet.cli.progress import TrialProgress, doing
 from gdpnet.cli.trials import (
@@ -33,8 +33,8 @@ def tune(
     noise: Noise = "random-links",
     rates: Rates = "0,1.0",
     split: opt.SplitName = "paper",
-    labels: opt.Labels = "all",
-    transductive: opt.Transductive = None,
+    labels: Labels = "all",
+    transductive: Transductive = None,
     source: opt.GraphSource,
     methods: Methods = "all",
     trials: Annotated[
