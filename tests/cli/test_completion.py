@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gdpnet.cli import completion
+from gdpnet.data.datasets.known import ATTACKED
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -25,7 +26,8 @@ def here(tmp_path, monkeypatch) -> Path:
 
 
 def test_graphs_are_datasets_folders_and_npz_files(here):
-    assert completion.graphs("c") == ["cora", "citeseer", "cora.npz"]
+    assert completion.graphs("cora") == ["cora", *ATTACKED, "cora.npz"]
+    assert completion.graphs("ci") == ["citeseer"]
     assert completion.graphs("m") == ["mygraph/"]
     assert ".hidden/" not in completion.graphs("")
     assert completion.graphs("no/such/") == []

@@ -100,9 +100,15 @@ def test_the_command_says_what_it_changed(base, tmp_path, capsys):
     assert min(count.values()) > 0
     kinds = [{"kind": kind, "rate": rate} for kind, rate in STEPS]
     about = {"graph": str(base / "graph"), "seed": 3, "kinds": kinds}
-    assert json.loads(out) == about | {"out": str(tmp_path / "new")} | count
+    edges = {
+        "edges_before": read_graph(base / "graph").num_edges,
+        "edges_added": 2 * count["links_added"],
+        "edges_removed": 2 * count["links_removed"],
+        "edges_after": read_graph(tmp_path / "new").num_edges,
+    }
+    assert json.loads(out) == about | {"out": str(tmp_path / "new")} | count | edges
     assert json.loads((base / "noisy" / "changes.json").read_text()) == about | {"directed": False} | count
-    for name, value in count.items():
+    for name, value in (count | edges).items():
         assert f"{name.replace('_', ' ')}: {value}" in err
     for name in ("nodes.parquet", "edges.parquet", "features.parquet", "changes.parquet", "changes.json"):
         assert (tmp_path / "new" / name).read_bytes() == (base / "noisy" / name).read_bytes()
@@ -163,10 +169,11 @@ def test_ids_unknown_labels_and_weights_come_back(tmp_path, sparse, node_ids):
 def test_datasets_are_listed_with_their_sizes_and_whether_they_are_here(tmp_path, capsys):
     out = succeed(capsys, "datasets", "--data-dir", tmp_path, "--json")
     rows = {row["name"]: row for row in last_record(out)["datasets"]}
-    assert list(rows) == ["cora", "citeseer", "pubmed", "dblp"]
+    attacked = [f"cora-metattack-{rate}" for rate in ("0.05", "0.1", "0.15", "0.2", "0.25")]
+    assert list(rows) == ["cora", "citeseer", "pubmed", "dblp", *attacked]
     assert (rows["cora"]["nodes"], rows["cora"]["links"], rows["cora"]["train"]) == (2708, 5278, 1208)
-    assert [row["discount"] for row in rows.values()] == [0.95, 1.0, 0.9, 0.95]
-    assert [row["here"] for row in rows.values()] == [False] * 4
+    assert [row["discount"] for row in rows.values()][:4] == [0.95, 1.0, 0.9, 0.95]
+    assert [row["here"] for row in rows.values()] == [False] * 9
     assert "synthetic" in out
 
 

@@ -7,7 +7,7 @@ of another node, then adds random links at the rate that is varied.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,19 @@ from gdpnet._core.device import pick_device
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
 from gdpnet.data.io.open import open_graph
+from gdpnet.data.label_rate import ALL, LabelRate
 from gdpnet.data.labels import quantity_found
 from gdpnet.data.noise.adversarial import attacks
-from gdpnet.data.noise.registry import NOISES, Noise, check_kind, check_rate, corrupt_all
+from gdpnet.data.noise.registry import (
+    NOISES,
+    Noise,
+    check_kind,
+    check_rate,
+    corrupt_all,
+    count_edges,
+)
+from gdpnet.data.splits import with_few_labels
+from gdpnet.data.validation import SPLITS
 from gdpnet.errors import ConfigError, GraphError
 
 
@@ -39,6 +49,10 @@ class Setting:
     """Whether edges of nodes that are not in the table of nodes are left out."""
     columns: Columns = USUAL_COLUMNS
     """Names and choice of the columns of files."""
+    labels: str = ALL
+    """How many labels are given: all, ``5-per-class`` or ``10%``; see `gdpnet.data.splits.with_few_labels`."""
+    transductive: bool | None = None
+    """Whether validation and test nodes are part of the training graph; None if the graph says so."""
     content: str | None = None
     """Fingerprint of the graph as it is read; None if nobody asked for it."""
 
@@ -47,6 +61,9 @@ class Setting:
         name = self.graph if self.split == "paper" else f"{self.graph} ({self.split} split)"
         name = f"{name} (directed)" if self.directed else name
         name = name if self.weights else f"{name} (no weights)"
+        name = name if self.labels == ALL else f"{name} ({self.labels} labels)"
+        if self.transductive is not None:
+            name = f"{name} ({'transductive' if self.transductive else 'inductive'})"
         content = {} if self.content is None else {"content": self.content}
         return {"graph": name, **content, "noise": self.noise, "rate": self.rate}
 
@@ -57,8 +74,8 @@ def noises_on(device: str) -> dict[str, Noise]:
 
 
 def open_case(setting: Setting) -> Graph:
-    """Open the graph of a setting without its noise."""
-    return open_graph(
+    """Open the graph of a setting without its noise, with the labels that are given."""
+    graph = open_graph(
         setting.graph,
         data_dir=setting.data_dir,
         columns=setting.columns,
@@ -68,15 +85,39 @@ def open_case(setting: Setting) -> Graph:
         split=setting.split,
         seed=setting.seed,
     )
+    if setting.transductive is not None:
+        graph = replace(graph, transductive=setting.transductive)
+    return with_few_labels(graph, LabelRate.of(setting.labels), setting.seed)
 
 
-def perturb(graph: Graph, setting: Setting, device: str = "cpu") -> Graph:
-    """Add the noise of a setting to a graph."""
-    return corrupt_all(graph, steps_of(setting.noise, setting.rate), setting.seed, noises_on(device)).graph
+def protocol_of(graph: Graph, setting: Setting) -> dict[str, Any]:
+    """Return what a method is given of a graph: how many labels and nodes, and whether it sees test nodes."""
+    known = graph.labelled
+    labelled = {part: graph.nodes_in(part)[known[graph.nodes_in(part)]].numel() for part in SPLITS[1:]}
+    context = int(
+        ((graph.split == SPLITS.index("none")) | ((graph.split == SPLITS.index("train")) & ~known)).sum()
+    )
+    return {
+        "labels": setting.labels,
+        "training": "transductive" if graph.transductive else "inductive",
+        **labelled,
+        "context": context,
+    }
+
+
+def perturb(graph: Graph, setting: Setting, device: str = "cpu") -> tuple[Graph, dict[str, int]]:
+    """Add the noise of a setting to a graph; return it with the counts of edges before and after."""
+    noisy = corrupt_all(graph, steps_of(setting.noise, setting.rate), setting.seed, noises_on(device))
+    return noisy.graph, count_edges(graph, noisy)
 
 
 def noisy_graph(setting: Setting, device: str = "cpu") -> Graph:
     """Open the graph of a setting and add its noise."""
+    return counted_graph(setting, device)[0]
+
+
+def counted_graph(setting: Setting, device: str = "cpu") -> tuple[Graph, dict[str, int]]:
+    """Open the graph of a setting and add its noise; return it with the counts of edges before and after."""
     return perturb(open_case(setting), setting, device)
 
 

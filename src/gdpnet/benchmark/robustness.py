@@ -21,7 +21,7 @@ from gdpnet._core.progress import part
 from gdpnet.benchmark.ablations import CLEANED, VARIANTS, cleaner_of, is_apart, variant_of
 from gdpnet.benchmark.baselines.fitting import Settings, Task, make_task
 from gdpnet.benchmark.baselines.methods import METHODS, run_method, run_task
-from gdpnet.benchmark.cases import Setting, noisy_graph
+from gdpnet.benchmark.cases import Setting, counted_graph, protocol_of
 from gdpnet.benchmark.evaluation import calibration, f1_on_test, link_metrics
 from gdpnet.benchmark.records import Record
 from gdpnet.benchmark.sweep import FAILURES, Sweep, failure_of, record_of
@@ -33,12 +33,17 @@ from gdpnet.inference.denoised import Denoised
 from gdpnet.inference.threshold import KEEP_ALL
 
 _SEARCHED = ("width", "layers", "heads", "dropout", "learning_rate", "weight_decay", "epochs", "patience")
+_SELF_TRAINING = ("pseudo_shares", "pseudo_weight", "pseudo_balanced")
 
 
 def _settings_given(record: Record) -> dict[str, Any]:
     """Return the settings of a record that were given, without those that a baseline chose on validation."""
     config: dict[str, Any] = record["config"]
-    return {name: config.get(name) for name in _SEARCHED} if record["method"] in METHODS else config
+    if record["method"] not in METHODS:
+        return config
+    given = {name: config.get(name) for name in _SEARCHED}
+    own = {name: value for name, value in config.items() if name in _SELF_TRAINING}
+    return given | {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
 
 
 SWEEP = Sweep(
@@ -82,17 +87,20 @@ class Trial:
     def run(self) -> list[Record]:
         """Return one record per method."""
         parts = 1 + len(self.methods)
+        protocol, counts = dict[str, Any](), dict[str, int]()
         try:
             with part(0, parts):
-                graph = noisy_graph(self.setting, self.device)
+                graph, counts = counted_graph(self.setting, self.device)
+                protocol = {"protocol": protocol_of(graph, self.setting)}
                 measures = _measures_of(self, graph)
         except FAILURES as error:
-            return [failure_of(self.stub_of(name), self.device, error) for name in self.methods]
-        records = []
-        for number, (name, measure) in enumerate(measures.items(), start=1):
-            with part(number, parts):
-                records.append(record_of(self.stub_of(name), self.device, measure))
-        return records
+            records = [failure_of(self.stub_of(name) | protocol, self.device, error) for name in self.methods]
+        else:
+            records = []
+            for number, (name, measure) in enumerate(measures.items(), start=1):
+                with part(number, parts):
+                    records.append(record_of(self.stub_of(name) | protocol, self.device, measure))
+        return [record | {"metrics": counts | record["metrics"]} for record in records]
 
 
 def baseline_names() -> list[str]:
@@ -137,7 +145,9 @@ def _baseline(trial: Trial, graph: Graph) -> Record:
     metrics: Record = {"micro_f1": f1_on_test(graph, found.logits), "validation_f1": found.validation_f1}
     if found.keep_score is not None:
         kept = found.kept if found.kept is not None else torch.ones_like(graph.neighbour, dtype=torch.bool)
-        metrics |= link_metrics(graph, found.keep_score.numpy(), kept.numpy())
+        metrics |= link_metrics(graph, found.keep_score.numpy(), kept.numpy()) | {
+            "edges_kept": int(kept.sum())
+        }
     return metrics | {"seconds": round(found.seconds, 1), "config": found.settings}
 
 
@@ -148,6 +158,7 @@ def _gdpnet(graph: Graph, model: GDPNet, cleaned: Denoised, seconds: float) -> R
         | link_metrics(graph, cleaned.keep_probability, cleaned.kept)
         | calibration(graph, cleaned)
         | {
+            "edges_kept": int(cleaned.kept.sum()),
             "threshold": cleaned.threshold,
             "suspected_labels": len(model.suspected_labels_),
             "epochs": len(model.history_),
@@ -156,19 +167,20 @@ def _gdpnet(graph: Graph, model: GDPNet, cleaned: Denoised, seconds: float) -> R
     )
 
 
-def _network(trial: Trial, name: str, task: Callable[[], Task], graph: Graph, threshold: float) -> Record:
+def _network(trial: Trial, name: str, task: Callable[[], Task], graph: Graph, cleaned: Denoised) -> Record:
     """Return the metrics of a network on the cleaned graph.
 
     If cleaning removed no edge, the network keeps the settings that were tuned on the original graph. The ``config``
     of its record names those tuned on cleaned graphs, which identify it before anything is cleaned, and ``settings``
     those that it had.
     """
-    settings = trial.settings_of(CLEANED[name] if threshold == KEEP_ALL else name)
+    settings = trial.settings_of(CLEANED[name] if cleaned.threshold == KEEP_ALL else name)
     found = run_task(CLEANED[name], task(), trial.setting.seed, pick_device(trial.device), settings)
     return {
         "micro_f1": f1_on_test(graph, found.logits),
         "validation_f1": found.validation_f1,
-        "threshold": threshold,
+        "threshold": cleaned.threshold,
+        "edges_kept": int(cleaned.kept.sum()),
         "settings": asdict(settings),
         "seconds": round(found.seconds, 1),
     }
@@ -189,7 +201,7 @@ def _measures_of(trial: Trial, graph: Graph) -> dict[str, Callable[[], Record]]:
 
     task = cache(partial(make_task, graph, seed, denoise))
     return {
-        name: partial(_network, trial, name, task, graph, cleaned.threshold)
+        name: partial(_network, trial, name, task, graph, cleaned)
         if name in CLEANED
         else partial(_gdpnet, graph, model, cleaned, seconds)
         for name in sorted(trial.methods, key=lambda name: name in CLEANED)
@@ -206,6 +218,15 @@ LINK_METRICS = {
 }
 """Measures of the edges that a method scored, with their names in a table."""
 
+EDGE_COUNTS = {
+    "edges_before": "before noise",
+    "edges_added": "added",
+    "edges_removed": "removed",
+    "edges_after": "with noise",
+    "edges_kept": "kept",
+}
+"""Counts of directed edges, with their names in a table; those kept are of methods that clean."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -221,6 +242,8 @@ class Row:
     failed: int
     links: dict[str, float]
     """Means over seeds of those `LINK_METRICS` that the records have."""
+    edges: dict[str, float] = field(default_factory=dict)
+    """Means over seeds of those `EDGE_COUNTS` that the records have."""
     apart: bool = False
     """Whether it was run with other settings than GDPNet on this graph, apart from the changes of a variant."""
 
@@ -230,6 +253,12 @@ class Row:
         measures = (f"{self.links[key]:.3f}" if key in self.links else "" for key in LINK_METRICS)
         return f"{self.rate:g}", *measures
 
+    @property
+    def count_cells(self) -> tuple[str, ...]:
+        """Return the rate and the counts of edges as the cells of a table."""
+        counts = (f"{self.edges[key]:,.0f}" if key in self.edges else "" for key in EDGE_COUNTS)
+        return f"{self.rate:g}", *counts
+
 
 def summarise(records: Iterable[Record]) -> list[Row]:
     """Return mean and standard deviation of micro-F1 per method, rate, noise and graph; failures are counted."""
@@ -237,12 +266,15 @@ def summarise(records: Iterable[Record]) -> list[Row]:
     apart = methods_apart(records)
 
     def row(mean: Record, deviation: Record, **about: Any) -> Row:
-        links = {name: mean[name] for name in LINK_METRICS if not math.isnan(mean[name])}
+        links, edges = (
+            {name: mean[name] for name in names if not math.isnan(mean[name])}
+            for names in (LINK_METRICS, EDGE_COUNTS)
+        )
         place = about["graph"], about["noise"], about["method"]
         scores = {"mean": mean["micro_f1"], "deviation": deviation["micro_f1"]}
-        return Row(**about, **scores, links=links, apart=place in apart)
+        return Row(**about, **scores, links=links, edges=edges, apart=place in apart)
 
-    return SWEEP.summarise(records, ("micro_f1", *LINK_METRICS), row)
+    return SWEEP.summarise(records, ("micro_f1", *LINK_METRICS, *EDGE_COUNTS), row)
 
 
 def methods_apart(records: Iterable[Record]) -> set[tuple[str, str, str]]:

@@ -39,6 +39,15 @@ CANDIDATES: tuple[dict[str, Any], ...] = (
 DEPTHS = (1, 3)
 """Numbers of layers, in place of two, that are then tried with the best of those."""
 
+SELF_TRAINING: tuple[dict[str, Any], ...] = (
+    {"pseudo_shares": [0.5]},
+    {"pseudo_shares": [0.8]},
+    {"pseudo_shares": [0.5, 0.8, 0.9]},
+    {"pseudo_weight": 1.0},
+    {"pseudo_balanced": True},
+)
+"""Rounds, shares and weights of pseudo-labels that are then tried with the best, for methods with self-training."""
+
 Scored = tuple[dict[str, Any], float]
 """The settings that a candidate changes, and its mean validation micro-F1."""
 
@@ -124,7 +133,7 @@ def searches_left(
     names = list(methods)
     every = [Search(name, settings, device, config=config) for settings, config in wanted for name in names]
     every = [replace(one, known=done.get(SWEEP.key(one.stub), ())) for one in every]
-    return [one for one in every if method_of(one.network).network and not is_whole(one.known)]
+    return [one for one in every if method_of(one.network).network and not is_whole(one.known, one.network)]
 
 
 def _scored(metrics: Record) -> tuple[Scored, ...]:
@@ -136,13 +145,14 @@ def searched_settings(
     path: Path, contents: Mapping[str, str | None] | None = None
 ) -> dict[tuple[str, str], Settings]:
     """Return the settings that the newest searches found, by graph and method; on the given contents of graphs."""
-    known = {item.name for item in fields(Settings)}
 
-    def settings_of(config: dict[str, Any]) -> Settings:
-        return Settings(**{name: value for name, value in config.items() if name in known})
+    def settings_of(method: str, config: dict[str, Any]) -> Settings:
+        usual = METHODS[CLEANED.get(method, method)].settings
+        known = {item.name for item in fields(usual)}
+        return type(usual)(**{name: value for name, value in config.items() if name in known})
 
     return {
-        place: settings_of(record["config"])
+        place: settings_of(place[1], record["config"])
         for place, record in SWEEP.latest(of_content(read_records(path), contents or {})).items()
         if CLEANED.get(place[1], place[1]) in METHODS
     }
@@ -169,11 +179,11 @@ def search_tasks(
     if not method.network:
         return method.settings, ()
     scored = list(known)
-    while new := _left(scored):
+    while new := _left(scored, name):
         # one task after the other: scores of its edges are computed once
         each = fit_each([partial(fit_each, [partial(score, one) for one in new]) for score in scorers])
         scored += [(one, sum(scores) / len(scorers)) for one, *scores in zip(new, *each, strict=True)]
-    tried = tuple(one for candidate in _wanted(scored) for one in scored if one[0] == candidate)
+    tried = tuple(one for candidate in _wanted(scored, name) for one in scored if one[0] == candidate)
     return replace(method.settings, **_best_of(tried)), tried
 
 
@@ -194,20 +204,27 @@ def _scorer(
     return score
 
 
-def is_whole(scored: Sequence[Scored]) -> bool:
-    """Return whether every candidate has been scored."""
-    return not _left(scored)
+def is_whole(scored: Sequence[Scored], name: str = "gcn") -> bool:
+    """Return whether every candidate of a method has been scored."""
+    return not _left(scored, name)
 
 
-def _left(scored: Sequence[Scored]) -> list[dict[str, Any]]:
-    return [one for one in _wanted(scored) if all(one != candidate for candidate, _ in scored)]
+def _left(scored: Sequence[Scored], name: str) -> list[dict[str, Any]]:
+    return [one for one in _wanted(scored, name) if all(one != candidate for candidate, _ in scored)]
 
 
-def _wanted(scored: Sequence[Scored]) -> list[dict[str, Any]]:
-    """Return the candidates that are tried first and, once all of these have a score, other depths of the best."""
-    first = [one for candidate in CANDIDATES for one in scored if one[0] == candidate]
-    whole = len(first) == len(CANDIDATES)
-    return [*CANDIDATES, *({**_best_of(first), "layers": layers} for layers in DEPTHS if whole)]
+def _wanted(scored: Sequence[Scored], name: str) -> list[dict[str, Any]]:
+    """Return the candidates that are tried first and, once all of these have a score, changes of the best.
+
+    The first changes are other depths; then other rounds of self-training, of a method that has some.
+    """
+    wanted, changes = list(CANDIDATES), [tuple({"layers": layers} for layers in DEPTHS)]
+    for stage in [*changes, SELF_TRAINING] if method_of(name).self_trained else changes:
+        known = [one for candidate in wanted for one in scored if one[0] == candidate]
+        if len(known) < len(wanted):
+            break
+        wanted += [_best_of(known) | change for change in stage]
+    return wanted
 
 
 def _best_of(tried: Iterable[Scored]) -> dict[str, Any]:

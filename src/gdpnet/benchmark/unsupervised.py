@@ -17,7 +17,7 @@ import torch
 
 from gdpnet._core.device import pick_device
 from gdpnet.benchmark.baselines.unsupervised import CLUSTERERS, LINK_PREDICTORS, LinkScorer, measure
-from gdpnet.benchmark.cases import Setting, noisy_graph, open_case, perturb
+from gdpnet.benchmark.cases import Setting, counted_graph, open_case, perturb
 from gdpnet.benchmark.evaluation import link_metrics, true_labels
 from gdpnet.benchmark.records import Record
 from gdpnet.benchmark.sweep import Sweep, record_of
@@ -109,12 +109,12 @@ def _fit(trial: Trial, graph: Graph, **options: Any) -> GDPNet:
 
 def _link_metrics(trial: Trial) -> Record:
     split = split_links(open_case(trial.setting), trial.setting.seed)
-    graph = perturb(split.train, trial.setting, trial.device)
-    found: Record = {}
+    graph, counts = perturb(split.train, trial.setting, trial.device)
+    found: Record = dict(counts)
     if trial.method in OURS:
         model = _fit(trial, graph, held_out=split.validation)
         score: LinkScorer = partial(inner_products, torch.from_numpy(model.embed(graph)))
-        found = {"selects": model.trained_.selects} | _edge_auc(model, graph)
+        found |= {"selects": model.trained_.selects} | _edge_auc(model, graph)
     else:
         fit = LINK_PREDICTORS[trial.method]
         score = fit(graph, split.validation, trial.setting.seed, pick_device(trial.device))
@@ -128,13 +128,13 @@ def _link_metrics(trial: Trial) -> Record:
 
 
 def _cluster_metrics(trial: Trial) -> Record:
-    graph = noisy_graph(trial.setting, trial.device)
+    graph, counts = counted_graph(trial.setting, trial.device)
     count = clusters_of(graph, trial.config.with_values({"task": {"kind": "clusters"}}))
-    found: Record = {}
+    found: Record = dict(counts)
     if trial.method in OURS:
         model = _fit(trial, graph)
         cluster = np.searchsorted(np.sort(model.classes_), model.predict(graph))
-        found = _edge_auc(model, graph)
+        found |= _edge_auc(model, graph)
     else:
         device = pick_device(trial.device)
         cluster = CLUSTERERS[trial.method](graph, count, trial.setting.seed, device).numpy()

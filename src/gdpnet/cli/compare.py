@@ -24,6 +24,7 @@ from gdpnet.cli.trials import (
     say_left_alone,
 )
 from gdpnet.config import read_config, task_config
+from gdpnet.data.label_rate import LabelRate
 from gdpnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ def _check_rates(text: str) -> str:
     return text
 
 
+def _check_labels(text: str) -> str:
+    """Refuse labels that are neither all, a number per class nor a percentage."""
+    LabelRate.of(text)
+    return text
+
+
 Noise = Annotated[
     str,
     opt.data(
@@ -58,6 +65,25 @@ Noise = Annotated[
 ]
 Rates = Annotated[
     str, opt.data("--rates NUMBERS", "Comma-separated rates of the noise.", callback=_check_rates)
+]
+Labels = Annotated[
+    str,
+    opt.data(
+        "--labels RATE",
+        "Labels that are given, drawn with the seed from the training nodes of each class: all, a number such as "
+        "20-per-class (and 30 validation nodes per class), or a percentage of all labelled nodes such as 10% (and as "
+        "many validation nodes). Other training and validation nodes stay in the graph without labels.",
+        callback=_check_labels,
+    ),
+]
+Transductive = Annotated[
+    bool | None,
+    opt.flag(
+        opt.DATA,
+        "--transductive/--inductive",
+        "Train on the whole graph, without the labels of validation and test nodes, or without these nodes.",
+        show_default="as the graph says, else inductive",
+    ),
 ]
 Methods = Annotated[str, opt.model("--methods NAMES", "Comma-separated methods; all for every method.")]
 Plugins = Annotated[
@@ -74,6 +100,8 @@ def robustness(
     noise: Noise = "random-links",
     rates: Rates = "0,0.25,0.5,1.0",
     split: opt.SplitName = "paper",
+    labels: Labels = "all",
+    transductive: Transductive = None,
     source: opt.GraphSource,
     methods: Methods = USUAL_METHODS,
     plugin: Plugins = None,
@@ -99,7 +127,7 @@ def robustness(
     """Compare GDPNet with other methods under increasing noise.
 
     Each result is appended to --records. Results that the file holds are not computed again, so an interrupted
-    comparison continues when run again.
+    comparison continues when run again. Each number of labels, transductive or inductive, has results of its own.
     """
     wanted, levels = methods_of(methods), rates_of(rates)
     if not report_only:
@@ -117,7 +145,7 @@ def robustness(
     numbers = range(first_seed, first_seed + seeds)
     reading = reading_of(source)
     contents = contents_of(dataset, reading, report_only=report_only)
-    cases = cases_of(dataset, noise, levels, numbers, split, contents, reading)
+    cases = cases_of(dataset, noise, levels, numbers, split, contents, reading, labels, transductive)
     asked, counts = asked_of(cases), {}
     say_left_alone(records, asked)
     if not report_only:
@@ -232,7 +260,7 @@ def _rows_of(
 
 def _print_robustness(title: str, rows: list[Row]) -> None:
     """Print the scores of one graph, best method under most noise first, and the effect on edges."""
-    from gdpnet.benchmark.robustness import LINK_METRICS
+    from gdpnet.benchmark.robustness import EDGE_COUNTS, LINK_METRICS
 
     most = max(row.rate for row in rows)
     last = {row.method: row.mean for row in rows if row.rate == most and row.seeds}
@@ -242,3 +270,11 @@ def _print_robustness(title: str, rows: list[Row]) -> None:
     if judged:
         cells = [(row.method, *row.link_cells) for row in judged]
         print_table(f"{title}: edges", ("method", "rate", *LINK_METRICS.values()), cells)
+    counted = sorted((row for row in rows if row.edges), key=lambda row: (order.index(row.method), row.rate))
+    if counted:
+        once = {row.rate: ("none", *row.count_cells[:-1], "") for row in counted}
+        cells = [once[rate] for rate in sorted(once)]
+        cells += [(row.method, *row.count_cells) for row in counted if "edges_kept" in row.edges]
+        print_table(
+            f"{title}: number of directed edges", ("cleaned by", "rate", *EDGE_COUNTS.values()), cells
+        )

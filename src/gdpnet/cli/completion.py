@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from gdpnet.config import Config
-from gdpnet.data.datasets.known import DATASETS
+from gdpnet.data.datasets.known import NAMED
 
 RUN_FILES = ("run.json", "model.safetensors")
 """A folder with one of these files is a run."""
@@ -14,7 +14,7 @@ RUN_FILES = ("run.json", "model.safetensors")
 
 def graphs(incomplete: str) -> list[str]:
     """Return the datasets, folders and npz files that begin with a text."""
-    names = [name for name in (*DATASETS, "synthetic") if name.startswith(incomplete)]
+    names = [name for name in (*NAMED, "synthetic") if name.startswith(incomplete)]
     return names + [
         f"{path}/" if path.is_dir() else str(path)
         for path in _entries(incomplete)

@@ -9,12 +9,13 @@ from gdpnet.cli import options as opt
 from gdpnet.cli.describe import print_metrics
 from gdpnet.cli.output import print_graph, print_table
 from gdpnet.config import shipped_config
-from gdpnet.data.datasets.known import DATASETS, is_present
+from gdpnet.data.datasets.known import NAMED, is_present
 from gdpnet.errors import ConfigError, GraphError, nearest
 
 NOISE_KINDS = (
     "random-links",
     "cross-class-links",
+    "similar-links",
     "deleted-links",
     "rewired-links",
     "masked-features",
@@ -38,12 +39,12 @@ def datasets(data_dir: opt.DataDir = None) -> dict[str, Any]:
         {"name": name}
         | {count: getattr(known, count) for count in counts}
         | {"discount": shipped_config(name).ppo.discount, "here": is_present(name, data_dir)}
-        for name, known in DATASETS.items()
+        for name, known in NAMED.items()
     ]
     cells = [
         (
             row["name"],
-            DATASETS[row["name"]].about,
+            NAMED[row["name"]].about,
             *(f"{row[name]:,}" for name in counts),
             f"{row['discount']:g}",
             "yes" if row["here"] else "no",
@@ -53,7 +54,8 @@ def datasets(data_dir: opt.DataDir = None) -> dict[str, Any]:
     header = ("name", "content", "nodes", "edges", "features", "classes", "training", "discount", "here")
     print_table("datasets", header, cells, text=2)
     print(
-        "Each has 500 validation and 1,000 test nodes. 'synthetic' is a generated graph whose noise is known."
+        "The first four have 500 validation and 1,000 test nodes. The attacked graphs have 249 and 1,988, a fixed "
+        "split, are transductive and never downloaded. 'synthetic' is a generated graph whose noise is known."
     )
     return {"datasets": rows}
 
@@ -97,7 +99,7 @@ def noise(
     from gdpnet.benchmark.cases import noises_on
     from gdpnet.cli.runs import open_for
     from gdpnet.data.noise.folder import count_changes, write_noisy
-    from gdpnet.data.noise.registry import check_rate, corrupt_all
+    from gdpnet.data.noise.registry import check_rate, corrupt_all, count_edges
 
     noises = noises_on(device)
     steps = [(kind, float(rate)) for kind, _, rate in (word.partition("=") for word in kinds)]
@@ -109,11 +111,12 @@ def noise(
     noisy = corrupt_all(loaded, steps, seed, noises)
     about = {"graph": graph, "seed": seed, "kinds": [{"kind": kind, "rate": rate} for kind, rate in steps]}
     write_noisy(loaded, noisy, out, about)
-    print_metrics(dict(count_changes(noisy)))
+    counts = count_changes(noisy) | count_edges(loaded, noisy)
+    print_metrics(dict(counts))
     print(f"noisy graph: {out}" + ("; train on it with --directed" if noisy.graph.is_directed else ""))
     print(f"the same with the true labels and edges: {out / 'graph.npz'}")
     print(f"all changes: {out / 'changes.parquet'}")
-    return about | {"out": str(out)} | count_changes(noisy)
+    return about | {"out": str(out)} | counts
 
 
 def generate(

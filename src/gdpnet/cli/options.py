@@ -13,7 +13,7 @@ import typer
 
 from gdpnet.cli import completion
 from gdpnet.config import Config, read_config, shipped_config, task_config
-from gdpnet.data.datasets.known import DATASETS, check_name
+from gdpnet.data.datasets.known import ATTACKED, DATASETS, check_name
 from gdpnet.errors import ConfigError, RunFolderError, nearest
 
 GENERAL, DATA, MODEL, OUTPUT, COMPUTING = "Options", "Data", "Model and settings", "Output", "Computing"
@@ -99,8 +99,8 @@ GraphName = Annotated[
         metavar="GRAPH",
         callback=check_graph,
         autocompletion=completion.graphs,
-        help=f"Name of a dataset ({', '.join(DATASETS)} or synthetic), or path of a folder of tables, of a table "
-        "of edges, of a store or of an .npz file.",
+        help=f"Name of a dataset ({', '.join(DATASETS)}, {', '.join(ATTACKED)} or synthetic), or path of a folder of "
+        "tables, of a table of edges, of a store or of an .npz file.",
     ),
 ]
 OptionalGraph = Annotated[
@@ -143,7 +143,7 @@ DataDir = Annotated[
     Path | None,
     data(
         "--data-dir FOLDER",
-        "Folder of the datasets Planetoid and CitationFull.",
+        "Folder of the datasets Planetoid, CitationFull and Attacked.",
         show_default="$GDPNET_DATA, else ~/.cache/gdpnet",
     ),
 ]

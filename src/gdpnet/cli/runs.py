@@ -19,7 +19,7 @@ from torch import Tensor
 from gdpnet.cli.options import GraphSource
 from gdpnet.cli.progress import doing
 from gdpnet.config import Config, toml_text
-from gdpnet.data.datasets.known import DATASETS
+from gdpnet.data.datasets.known import NAMED
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import Columns
 from gdpnet.data.io.open import open_graph
@@ -67,7 +67,7 @@ def open_as_trained(graph: str, source: GraphSource, about: Mapping[str, Any], t
 
 def absolute_name(graph: str) -> str:
     """Return the name of a dataset unchanged, and a path as an absolute one."""
-    known = graph in DATASETS or graph == "synthetic"
+    known = graph in NAMED or graph == "synthetic"
     return graph if known else str(Path(graph).resolve())
 
 

@@ -11,7 +11,7 @@ from gdpnet.cli.options import GraphSource
 from gdpnet.cli.output import note
 from gdpnet.cli.progress import TrialProgress
 from gdpnet.config import Config
-from gdpnet.data.datasets.known import DATASETS, check_name
+from gdpnet.data.datasets.known import ATTACKED, NAMED, check_name
 
 if TYPE_CHECKING:
     from gdpnet.benchmark.cases import Setting
@@ -47,7 +47,7 @@ def contents_of(
     """Return the fingerprint of each graph; of those that are on this machine if results are only reported."""
     from gdpnet.data.io.open import content_of
 
-    known = [name for name in names if not report_only or (name not in DATASETS and Path(name).exists())]
+    known = [name for name in names if not report_only or (name not in NAMED and Path(name).exists())]
     return {name: content_of(name, **reading) for name in known}
 
 
@@ -59,17 +59,34 @@ def cases_of(
     split: str = "paper",
     contents: Mapping[str, str | None] | None = None,
     reading: Mapping[str, Any] | None = None,
+    labels: str = "all",
+    transductive: bool | None = None,
 ) -> dict[str, tuple[Setting, ...]]:
     """Return the perturbed graphs of each dataset, one per rate and seed.
 
-    ``contents`` are the fingerprints of the graphs, and ``reading`` says how their files are read.
+    ``contents`` are the fingerprints of the graphs, and ``reading`` says how their files are read. A regime that a
+    named dataset has anyway is not named.
     """
     from gdpnet.benchmark.cases import Setting
 
-    each, how = list(product(rates, seeds)), reading or {}
+    each, how = list(product(rates, seeds)), {**(reading or {}), "labels": labels}
+
+    def regime(name: str) -> bool | None:
+        known = name in NAMED or name == "synthetic"
+        return None if known and transductive == (name in ATTACKED) else transductive
+
     return {
         name: tuple(
-            Setting(name, split, noise, rate, seed, **how, content=(contents or {}).get(name))
+            Setting(
+                name,
+                split,
+                noise,
+                rate,
+                seed,
+                **how,
+                transductive=regime(name),
+                content=(contents or {}).get(name),
+            )
             for rate, seed in each
         )
         for name in names
@@ -97,7 +114,7 @@ def say_left_alone(path: Path, contents: dict[str, str | None]) -> None:
 def refuse_untrainable(cases: Iterable[tuple[Setting, ...]], device: str, *, scored: bool = False) -> None:
     """Refuse a missing device, and a graph that no method can be trained or ``scored`` on, before anything runs."""
     from gdpnet._core.device import pick_device
-    from gdpnet.benchmark.cases import check_comparable, open_case
+    from gdpnet.benchmark.cases import check_comparable, open_case, protocol_of
     from gdpnet.benchmark.evaluation import scored_nodes
     from gdpnet.training.data import cut_for_training
 
@@ -105,9 +122,17 @@ def refuse_untrainable(cases: Iterable[tuple[Setting, ...]], device: str, *, sco
     for setting, *_ in cases:
         graph = open_case(setting)
         check_comparable(graph)
+        if scored:
+            _say_protocol(setting, protocol_of(graph, setting))
         cut_for_training(graph, setting.seed)
         if scored:
             scored_nodes(graph)
+
+
+def _say_protocol(setting: Setting, protocol: Mapping[str, Any]) -> None:
+    """Note how many labels and nodes the methods are given with the first seed."""
+    counts = ", ".join(f"{protocol[name]:,} {name}" for name in ("train", "validation", "test", "context"))
+    note(f"{setting.to_record()['graph']}: {protocol['training']}, nodes: {counts} (without labels)")
 
 
 def run_trials(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gdpnet._core.words import counted
 from gdpnet.cli import options as opt
-from gdpnet.cli.compare import Methods, Noise, Rates, methods_of, rates_of
+from gdpnet.cli.compare import Labels, Methods, Noise, Rates, Transductive, methods_of, rates_of
 from gdpnet.cli.output import note, print_table
 from gdpnet.cli.progress import TrialProgress, doing
 from gdpnet.cli.trials import (
@@ -33,6 +33,8 @@ def tune(
     noise: Noise = "random-links",
     rates: Rates = "0,1.0",
     split: opt.SplitName = "paper",
+    labels: Labels = "all",
+    transductive: Transductive = None,
     source: opt.GraphSource,
     methods: Methods = "all",
     trials: Annotated[
@@ -57,8 +59,8 @@ def tune(
 ) -> dict[str, Any]:
     """Search the hyper-parameters of the baselines, for `gdpnet robustness` to use, or the settings of GDPNet.
 
-    Each baseline tries twelve candidates and keeps the one with the best mean score on validation nodes over all
-    rates. Searches that --records holds are not repeated.
+    Each baseline tries twelve candidates, and five more if it trains itself, and keeps the one with the best mean
+    score on validation nodes over all rates. Searches that --records holds are not repeated.
 
     With --methods gdpnet the settings of GDPNet are searched on one graph and written to --out: by Optuna if it is
     installed, which ends hopeless fits early, else at random.
@@ -77,10 +79,11 @@ def tune(
         check_tunable(wanted)
     check_noise(noise, levels)
     reading = reading_of(source)
-    cases = cases_of(dataset, noise, levels, [seed], split, contents_of(dataset, reading), reading)
+    contents = contents_of(dataset, reading)
+    cases = cases_of(dataset, noise, levels, [seed], split, contents, reading, labels, transductive)
     refuse_untrainable(cases.values(), device)
-    contents = asked_of(cases)
-    say_left_alone(records, contents)
+    asked_for = asked_of(cases)
+    say_left_alone(records, asked_for)
     ours = []
     if itself:
         settings = opt.config_of(dataset[0], config, overrides)
@@ -92,7 +95,7 @@ def tune(
     with TrialProgress(len(left)) as progress:
         run_all(left, records, jobs, progress)
     graphs = {some[0].to_record()["graph"] for some in cases.values()}
-    found = {key: one for key, one in searched_settings(records, contents).items() if key[0] in graphs}
+    found = {key: one for key, one in searched_settings(records, asked_for).items() if key[0] in graphs}
     columns = ("graph", "method", "dropout", "weight decay", "learning rate", "width", "layers")
     print_table(
         "hyper-parameters chosen on validation nodes",

@@ -68,6 +68,8 @@ class Graph:
     edge_feature_names: tuple[str, ...] | None = None
     encoding_settings: FeaturesSettings = DEFAULTS
     """How columns are encoded when they are fitted to training nodes; a model that is trained sets its own."""
+    transductive: bool = False
+    """Whether validation and test nodes, without their labels, are part of the training graph."""
 
     @property
     def labelled(self) -> Bool[Tensor, "nodes"]:
@@ -228,6 +230,7 @@ class Graph:
         corrupted: Any = None,
         clean_labels: Any = None,
         targets: Any = None,
+        transductive: bool = False,
     ) -> Graph:
         """Check the parts of a graph and build it.
 
@@ -243,6 +246,7 @@ class Graph:
             corrupted: whether the features of each node are known to be noise.
             clean_labels: the true class of each node if ``labels`` hold known mistakes.
             targets: one number per node to predict by regression, NaN if unknown, in place of ``labels``.
+            transductive: whether validation and test nodes, without their labels, are part of the training graph.
         """
         rows = validation.checked_features(features)
         nodes = rows.shape[0]
@@ -257,9 +261,8 @@ class Graph:
             clean = label if clean_labels is None else validation.checked_labels(clean_labels, nodes)
             truth = Truth(noise, validation.checked_flags(corrupted, nodes, "corrupted", "node"), clean)
         codes = validation.checked_split(split, nodes)
-        return cls(
-            row_ptr, neighbour, rows, label, codes, ids, names, truth=truth, notes=notes, targets=numbers
-        )
+        graph = cls(row_ptr, neighbour, rows, label, codes, ids, names, truth=truth, targets=numbers)
+        return replace(graph, notes=notes, transductive=bool(transductive))
 
 
 def check_graph(graph: Any) -> None:

@@ -14,7 +14,8 @@ from torch import Tensor
 from gdpnet._core.profiling import phase
 from gdpnet.config import FeaturesSettings
 from gdpnet.data.features import SparseRows
-from gdpnet.data.graph import Graph, check_graph
+from gdpnet.data.graph import Graph, Truth, check_graph
+from gdpnet.data.label_rate import LabelRate
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
@@ -105,6 +106,36 @@ def _fit_array(graph: Graph, training: Bool[np.ndarray, "nodes"]) -> Graph:
     values, settings = graph.features.numpy(), graph.encoding_settings
     table = NodeTable.of_array(values, graph.feature_names, training, settings)
     return graph if table is None else graph.with_table(table).with_notes(ARRAY_NOTE)
+
+
+def with_few_labels(graph: Graph, rate: LabelRate, seed: int = 0) -> Graph:
+    """Return the graph with some labels of its training and validation nodes, drawn class by class with a seed.
+
+    Of each class some training nodes keep their labels, and as many validation nodes as `LabelRate.wanted` says, or
+    all if there are fewer. The others become context: in no split and without a label. Test nodes stay. True labels
+    remain in the truth of the graph, which noise and scores read and no method does.
+    """
+    if rate.is_all:
+        return graph
+    rng, labels, split = np.random.default_rng((seed, 20)), graph.labels.numpy(), graph.split.numpy()
+    kept = split == SPLITS.index("test")
+    for value in np.unique(labels[labels != UNKNOWN]):
+        counts = rate.wanted(int((labels == value).sum()))
+        for name, count in zip(("train", "validation"), counts, strict=True):
+            members = np.flatnonzero((labels == value) & (split == SPLITS.index(name)))
+            kept[rng.permutation(members)[:count]] = True
+    hidden = torch.from_numpy(~kept)
+    truth = graph.truth or Truth(
+        torch.zeros(graph.num_edges, dtype=torch.bool),
+        torch.zeros(graph.num_nodes, dtype=torch.bool),
+        graph.labels,
+    )
+    return replace(
+        graph,
+        labels=graph.labels.masked_fill(hidden, UNKNOWN),
+        split=graph.split.masked_fill(hidden, SPLITS.index("none")),
+        truth=truth,
+    )
 
 
 def cross_validation_splits(graph: Graph, folds: int, seed: int = 0) -> list[Int[Tensor, "nodes"]]:

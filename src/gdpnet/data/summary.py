@@ -25,7 +25,8 @@ def summary_of(graph: Graph) -> str:
     lines.append(f"classes: {_classes(graph)}")
     split = torch.bincount(graph.split.long(), minlength=len(SPLITS)).tolist()
     parts = [f"{name} {count:,}" for name, count in zip(SPLITS, split, strict=True) if count]
-    lines.append("split: " + (", ".join(parts) if any(split[1:]) else "none"))
+    regime = ", transductive" if graph.transductive else ""
+    lines.append("split: " + (", ".join(parts) if any(split[1:]) else "none") + regime)
     lines += [f"note: {note}" for note in graph.notes]
     return "\n  ".join(lines)
 

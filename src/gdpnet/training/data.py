@@ -18,7 +18,7 @@ from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.data.sampling import part_around
 from gdpnet.data.schema import ONE_HOT, Columns, as_read
-from gdpnet.data.validation import SPLITS
+from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError
 from gdpnet.representation.tasks import CLASSIFICATION, Task
 
@@ -137,7 +137,10 @@ class Cut:
     """The training graph, cut out of the whole graph, and the labelled nodes for training and validation."""
 
     inner: Graph
-    """Nodes of the training split and of no split; weights are learned on these alone."""
+    """Nodes of the training split and of no split; weights are learned on these alone.
+
+    Of a transductive graph all nodes, those that are no targets without labels.
+    """
     seen: Int[Tensor, "seen"]
     """The number in the whole graph of each node of ``inner``."""
     targets: Int[Tensor, "targets"]
@@ -147,14 +150,28 @@ class Cut:
 
 
 def cut_for_training(graph: Graph, seed: int) -> Cut:
-    """Cut out the training graph, which excludes validation and test nodes."""
+    """Cut out the training graph, which excludes validation and test nodes unless the graph is transductive."""
     split = split_for_training(graph, seed)
     check_trainable(graph, split)
     train, labelled = split == SPLITS.index("train"), graph.labelled
+    validation = ((split == SPLITS.index("validation")) & labelled).nonzero().flatten()
+    if graph.transductive:
+        learned = train & labelled
+        return Cut(
+            _without_labels(graph, ~learned),
+            torch.arange(graph.num_nodes),
+            learned.nonzero().flatten(),
+            validation,
+        )
     seen = (train | (split == SPLITS.index("none"))).nonzero().flatten()
     targets = (train & labelled)[seen].nonzero().flatten()
-    validation = ((split == SPLITS.index("validation")) & labelled).nonzero().flatten()
     return Cut(graph.induced(seen), seen, targets, validation)
+
+
+def _without_labels(graph: Graph, hidden: Bool[Tensor, "nodes"]) -> Graph:
+    """Return a graph without the labels, or the numbers in place of classes, of some nodes."""
+    targets = None if graph.targets is None else graph.targets.masked_fill(hidden, torch.nan)
+    return replace(graph, labels=graph.labels.masked_fill(hidden, UNKNOWN), targets=targets, notes=())
 
 
 def part_for_training(graph: Graph, config: Config, seed: int) -> Graph:

@@ -445,18 +445,18 @@ def test_a_method_whose_choice_is_set_makes_no_other(graph, name):
     options = {"kept_share": 0.5, "drop_edge": 0.2, "restart": 0.15, "rank": 5, "temperature": 0.5}
     told = run_method(name, graph, settings=Settings(**QUICK, choice=options[key]))
     assert told.chosen[key] == options[key]
-    assert (
-        run_method(name, graph, settings=Settings(**QUICK, choice=value)).validation_f1 == free.validation_f1
-    )
+    if not METHODS[name].self_trained:  # its rounds choose one after the other
+        again = run_method(name, graph, settings=Settings(**QUICK, choice=value))
+        assert again.validation_f1 == free.validation_f1
 
 
 def test_methods_that_choose_are_marked_as_such(graph):
     for name, method in METHODS.items():
         if name == "pro-gnn" and NO_PACKAGE:
             continue
-        assert (
-            method.chooses == bool(run_method(name, graph, settings=Settings(**QUICK)).chosen) or name == "lr"
-        )
+        chosen = run_method(name, graph, settings=Settings(**QUICK)).chosen.keys()
+        assert method.chooses == bool(chosen - {"rounds", "pseudo_labels"}) or name == "lr"
+        assert method.self_trained == ("rounds" in chosen)
 
 
 @pytest.mark.parametrize("name", ["mlp", "lr"])

@@ -19,7 +19,7 @@ from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import GraphError
 from helpers.graphs import assert_same, edges_of, small_graph
 
-LINK_KINDS = ("random-links", "cross-class-links", "deleted-links", "rewired-links")
+LINK_KINDS = ("random-links", "cross-class-links", "similar-links", "deleted-links", "rewired-links")
 FEATURE_KINDS = ("masked-features", "swapped-features", "gaussian-features", "flipped-bits")
 LABEL_KINDS = ("flipped-labels", "pair-labels", "hidden-labels")
 SEEDS = st.integers(0, 2**32 - 1)
@@ -123,7 +123,10 @@ def test_untaken_numbers_are_counted_past_the_taken_ones():
 
 @settings(max_examples=40, deadline=None)
 @given(
-    GRAPHS, st.sampled_from(["random-links", "cross-class-links"]), st.sampled_from([0.1, 1.0, 2.5]), SEEDS
+    GRAPHS,
+    st.sampled_from(["random-links", "cross-class-links", "similar-links"]),
+    st.sampled_from([0.1, 1.0, 2.5]),
+    SEEDS,
 )
 def test_links_are_added_exactly_between_non_adjacent_pairs(made, kind, rate, seed):
     graph = make_graph(**made)
@@ -134,7 +137,7 @@ def test_links_are_added_exactly_between_non_adjacent_pairs(made, kind, rate, se
     assert edges_of(noisy.graph) == before | (added if is_directed(graph) else symmetrise(added))
     if not is_directed(graph):
         assert all(left < right for left, right in added)
-    if kind == "cross-class-links":
+    if kind != "random-links":
         assert all(
             graph.labels[left] != graph.labels[right] and min(graph.labels[[left, right]]) >= 0
             for left, right in added
@@ -207,13 +210,14 @@ def test_new_edges_of_a_directed_graph_have_random_directions():
     assert abs(up - added.shape[1] / 2) < 60  # six standard deviations
 
 
-def test_cross_class_links_use_true_classes_if_they_are_known():
+@pytest.mark.parametrize("kind", ["cross-class-links", "similar-links"])
+def test_links_between_classes_use_true_classes_if_they_are_known(kind):
     graph = make_graph(3)
     true = torch.arange(40) % 3
     known = replace(
         graph, truth=Truth(torch.zeros(graph.num_edges, dtype=torch.bool), torch.zeros(40).bool(), true)
     )
-    left, right = corrupt(known, "cross-class-links", 1.0, 0).added
+    left, right = corrupt(known, kind, 1.0, 0).added
     assert bool((true[left] != true[right]).all())
     assert bool((graph.labels[torch.cat([left, right])] < 0).any())  # an unknown label, but a known class
 
@@ -222,6 +226,37 @@ def test_links_can_be_added_until_all_nodes_are_adjacent():
     graph = Graph.build([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]], np.eye(5))  # a ring: 5 of 10 pairs
     noisy = corrupt(graph, "random-links", 1.0, 0)
     assert noisy.graph.num_edges == 20
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_a_similar_link_joins_a_node_and_the_most_similar_one_of_another_class(sparse):
+    # classes 0 and 1 take turns; nodes 2k and 2k + 1 have the same two features, all others share none
+    nodes = 12
+    features = np.repeat(np.eye(nodes // 2, dtype=np.float32), 2, axis=0)
+    ring = np.stack([np.arange(nodes), (np.arange(nodes) + 2) % nodes])  # joins nodes of one class
+    graph = Graph.build(ring, sp.csr_matrix(features) if sparse else features, np.arange(nodes) % 2)
+    twins = {(2 * k, 2 * k + 1) for k in range(nodes // 2)}
+    found = [pairs(corrupt(graph, "similar-links", 1 / nodes, seed).added) for seed in range(20)]
+    assert all(len(added) == 1 and added < twins for added in found)
+    assert len(set().union(*found)) > 1
+
+
+def test_similar_links_are_more_alike_than_other_links_between_classes():
+    graph = make_graph(5, nodes=300, links=300, sparse=True)
+    rows = torch.nn.functional.normalize(torch.from_numpy(dense(graph)))
+    similar, random = (
+        (rows[added[0]] * rows[added[1]]).sum(dim=1).mean()
+        for added in (corrupt(graph, kind, 1.0, 0).added for kind in ("similar-links", "cross-class-links"))
+    )
+    assert similar > random + 0.3
+
+
+def test_similar_links_are_found_until_no_pair_of_classes_is_free():
+    graph = Graph.build(
+        [[0, 1, 2, 0, 4], [1, 2, 3, 3, 5]], np.eye(6), [0, 0, 0, 0, 1, 1]
+    )  # 8 pairs, all free
+    noisy = corrupt(graph, "similar-links", 8 / 5, 0)
+    assert pairs(noisy.added) == {(left, right) for left in range(4) for right in (4, 5)}
 
 
 # --- features ---
@@ -494,6 +529,12 @@ def test_an_unknown_kind_is_refused_with_the_nearest_one(call):
             "cross-class-links",
             1.0,
             "cross-class-links=1 asks for 3 new links, but only 0 pairs of nodes of different known classes "
+            "are unlinked",
+        ),
+        (
+            "similar-links",
+            1.0,
+            "similar-links=1 asks for 3 new links, but only 0 pairs of nodes of different known classes "
             "are unlinked",
         ),
         # a triangle has no two links without a common node

@@ -118,11 +118,15 @@ def supervised_scores(
     return _score(task, model, tables)
 
 
-def filtered(build: Build, scores: Scores) -> Run:
-    """Score all edges, keep the best share of them in both graphs, and train a network; the share is chosen."""
+def filtered(build: Build, scores: Scores, *, reads_labels: bool = False) -> Run:
+    """Score all edges, keep the best share of them in both graphs, and train a network; the share is chosen.
+
+    Scores that read no labels are those of the task without pseudo-labels, so they are computed once.
+    """
 
     def run(task: Task, seed: int, device: torch.device, settings: Settings) -> Fitted:
-        inputs, both = inputs_of(task, device), scores(task, seed, device)
+        scored = task if reads_labels or task.origin is None else task.origin
+        inputs, both = inputs_of(task, device), scores(scored, seed, device)
 
         def fit(share: float) -> Fitted:
             kept = [kept_share(score, share) for score in both]

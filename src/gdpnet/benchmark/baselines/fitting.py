@@ -68,7 +68,7 @@ class Task:
     """The training graph, the whole graph, and the nodes of each whose labels are used."""
 
     train: Graph
-    """Nodes of the training split and of no split; weights are learned from nothing else."""
+    """Nodes of the training split and of no split, or all of a transductive graph; nothing else is learned from."""
     whole: Graph
     seen: Int[Tensor, "seen"]
     """The index in ``whole`` of each node of ``train``."""
@@ -76,6 +76,10 @@ class Task:
     """Labelled training nodes, as indices into ``train``."""
     validation: Int[Tensor, "validation"]
     """Labelled validation nodes, as indices into ``whole``."""
+    weight: Float[Tensor, "targets"] | None = None
+    """Weight of each target in the loss; None if all weigh the same."""
+    origin: Task | None = None
+    """The task without pseudo-labels, of one that has some: what needs no label is computed once for both."""
 
 
 def make_task(graph: Graph, seed: int, denoise: Callable[[Graph], Any] | None = None) -> Task:
@@ -106,6 +110,8 @@ class Inputs:
     validation_labels: Int[Tensor, "validation"]
     num_features: int
     num_classes: int
+    weight: Float[Tensor, "targets"] | None = None
+    """Weight of each target in the loss; None if all weigh the same."""
 
     def with_links(self, train: Any, whole: Any) -> Inputs:
         """Return the inputs with other edges."""
@@ -127,6 +133,7 @@ def inputs_of(task: Task, device: torch.device) -> Inputs:
         validation_labels=task.whole.labels[task.validation].to(device),
         num_features=task.whole.num_features,
         num_classes=task.whole.num_classes,
+        weight=None if task.weight is None else task.weight.to(device),
     )
 
 
@@ -145,6 +152,8 @@ class Fitted:
     epochs: int
     hidden: Float[Tensor, "nodes width"] | None = None
     """The input of the last layer, of a method that is a network of layers."""
+    seen_logits: Float[Tensor, "seen classes"] | None = None
+    """Its logits for the nodes of the training graph, read on that graph alone, of a network."""
     chosen: dict[str, Any] = field(default_factory=dict)
     """The part of the settings that the method chose on validation."""
     keep_score: Float[Tensor, "edges"] | None = None
@@ -164,11 +173,20 @@ Losses = Callable[[Any, Inputs, Settings], Iterator[Tensor]]
 
 
 def whole_batch(network: nn.Module, inputs: Inputs, settings: Settings) -> Iterator[Tensor]:
-    """Yield one loss per epoch: the cross-entropy of all training nodes, with some edges dropped if set."""
+    """Yield one loss per epoch: the mean cross-entropy of all targets, with some edges dropped if set."""
     side = inputs.train
     if settings.drop_edge > 0.0:
         side = replace(side, links=side.links.dropped(settings.drop_edge))
-    yield F.cross_entropy(network(side)[inputs.targets], inputs.labels)
+    yield mean_loss(network(side)[inputs.targets], inputs.labels, inputs.weight)
+
+
+def mean_loss(
+    logits: Float[Tensor, "n classes"], labels: Int[Tensor, "n"], weight: Float[Tensor, "n"] | None
+) -> Float[Tensor, ""]:
+    """Return the mean cross-entropy, weighted if there are weights."""
+    if weight is None:
+        return F.cross_entropy(logits, labels)
+    return (F.cross_entropy(logits, labels, reduction="none") * weight).sum() / weight.sum()
 
 
 def fit_network(
@@ -209,7 +227,8 @@ def fit_network(
         )
     with torch.no_grad():
         hidden, logits = (read(inputs.whole).float().cpu() for read in (network.represent, network))
-    return Fitted(logits, found.score[0], -found.score[1], found.steps, hidden)
+        seen = network(inputs.train).float().cpu()
+    return Fitted(logits, found.score[0], -found.score[1], found.steps, hidden, seen)
 
 
 def choose(name: str, options: Sequence[Any], settings: Settings, fit: Callable[[Any], Fitted]) -> Fitted:

@@ -27,6 +27,7 @@ from gdpnet.benchmark.baselines.networks import GAT, gcn, graphsage, mlp
 from gdpnet.benchmark.baselines.rewiring import diffused, low_rank
 from gdpnet.benchmark.baselines.robust import guarded, medians, pro_gnn
 from gdpnet.benchmark.baselines.sampling import fastgcn, sampled_batches
+from gdpnet.benchmark.baselines.self_training import SelfTrainingSettings, self_trained
 from gdpnet.data.features import normalise, to_numpy
 from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError, nearest
@@ -57,6 +58,8 @@ class Method:
     """Whether its settings are worth a search."""
     chooses: bool = False
     """Whether it chooses a parameter of its own on validation."""
+    self_trained: bool = False
+    """Whether it is fitted again in rounds, with its own confident predictions as labels."""
 
 
 def _choosing(about: str, run: Run, settings: Settings = _USUAL) -> Method:
@@ -124,9 +127,12 @@ METHODS: dict[str, Method] = {
     "cosine-graphsage": _choosing(
         "GraphSAGE on edges of similar features", filtered(graphsage, similarity("cosine"))
     ),
-    "supervised-gcn": _choosing("GCN on edges classified as same-class", filtered(gcn, supervised_scores)),
+    "supervised-gcn": _choosing(
+        "GCN on edges classified as same-class", filtered(gcn, supervised_scores, reads_labels=True)
+    ),
     "supervised-graphsage": _choosing(
-        "GraphSAGE on edges classified as same-class", filtered(graphsage, supervised_scores)
+        "GraphSAGE on edges classified as same-class",
+        filtered(graphsage, supervised_scores, reads_labels=True),
     ),
     "structural-gcn": _choosing("GCN on edges that do not look random", filtered(gcn, structural_scores)),
     "structural-graphsage": _choosing(
@@ -144,6 +150,20 @@ METHODS: dict[str, Method] = {
     "soft-median": _choosing("GCN with soft medians for means", medians, _LESS_DROPOUT),
 }
 """Every baseline by name."""
+
+SELF_TRAINED = ("gcn", "jaccard-gcn", "structural-gcn")
+"""The baselines that are also there with self-training, as ``gcn-self``."""
+
+METHODS |= {
+    f"{name}-self": replace(
+        METHODS[name],
+        about=f"{METHODS[name].about}, self-trained",
+        run=self_trained(METHODS[name].run),
+        settings=SelfTrainingSettings.of(METHODS[name].settings),
+        self_trained=True,
+    )
+    for name in SELF_TRAINED
+}
 
 
 def method_of(name: str) -> Method:

@@ -12,12 +12,20 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of, ranges, sum_by_owner
-from gdpnet.benchmark.baselines.fitting import Fitted, Inputs, Settings, Side, Task, fit_network, inputs_of
+from gdpnet.benchmark.baselines.fitting import (
+    Fitted,
+    Inputs,
+    Settings,
+    Side,
+    Task,
+    fit_network,
+    inputs_of,
+    mean_loss,
+)
 from gdpnet.benchmark.baselines.networks import Stack, gcn
 from gdpnet.benchmark.baselines.propagation import Links, normalised_adjacency
 from gdpnet.data.features import Features, SparseRows, normalise, take_rows, to_numpy
@@ -72,7 +80,8 @@ def batch_losses(inputs: Inputs, logits: Callable[[Tensor], Tensor]) -> Iterator
     """Yield one loss per batch of training nodes, each node once per epoch, from the logits of a batch."""
     order = torch.randperm(inputs.targets.numel(), device=inputs.targets.device)
     for batch in order.split(BATCH):
-        yield F.cross_entropy(logits(inputs.targets[batch]), inputs.labels[batch])
+        weight = None if inputs.weight is None else inputs.weight[batch]
+        yield mean_loss(logits(inputs.targets[batch]), inputs.labels[batch], weight)
 
 
 def batch_logits(network: Stack, side: Side, nodes: Int[Tensor, "batch"]) -> Float[Tensor, "batch classes"]:

@@ -1,4 +1,7 @@
-"""Load the paper's four datasets: find or download their files, verify them, and split them as the paper does."""
+"""Load the datasets that have a name: the paper's four, split as the paper does, and graphs that others attacked.
+
+Files are found, or downloaded for the paper's four, and verified.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from gdpnet.data.datasets.known import DATASETS, Dataset, data_folder, is_present
+from gdpnet.data.datasets.known import ATTACKED, DATASETS, NAMED, Attacked, Dataset, data_folder, is_present
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.npz import csr_of, load_arrays
 from gdpnet.errors import DatasetError, GraphError, nearest
@@ -29,19 +32,21 @@ def load_dataset(
     seed: int = 0,
     download: bool = True,
 ) -> Graph:
-    """Load a named dataset with the paper's split sizes.
+    """Load a named dataset: one of the paper's, with its split sizes, or an attacked graph with its fixed split.
 
     Args:
-        name: cora, citeseer, pubmed or dblp.
-        data_dir: folder that holds ``Planetoid`` and ``CitationFull``; ``GDPNET_DATA`` by default.
+        name: cora, citeseer, pubmed or dblp, or cora-metattack-RATE, which is transductive and never downloaded.
+        data_dir: folder that holds ``Planetoid``, ``CitationFull`` and ``Attacked``; ``GDPNET_DATA`` by default.
         split: ``paper`` (one fixed split) or ``random`` (drawn with ``seed``), both of the paper's sizes.
         seed: seed of the random split.
         download: whether torch_geometric may download missing files.
     """
-    if name not in DATASETS:
-        raise DatasetError(f"there is no dataset '{name}'{nearest(name, DATASETS)}")
+    if name not in NAMED:
+        raise DatasetError(f"there is no dataset '{name}'{nearest(name, NAMED)}")
     if split not in ("paper", "random"):
         raise DatasetError(f"the split of a dataset must be paper or random, found '{split}'")
+    if name in ATTACKED:
+        return _load_attacked(name, data_dir, split)
     dataset = DATASETS[name]
     raw = _raw_folder(name, data_dir, download)
     planetoid = dataset.collection == "Planetoid"
@@ -49,6 +54,32 @@ def load_dataset(
     if split == "random" or fixed is None:
         fixed = _random_split(dataset, seed if split == "random" else SPLIT_SEED)
     return Graph.build(edges, features, labels, split=fixed)
+
+
+def _load_attacked(name: str, data_dir: str | Path | None, split: str) -> Graph:
+    """Load an attacked graph, transductive and with the split of its file, after checking the file's checksum."""
+    if split != "paper":
+        raise DatasetError(
+            f"the split of '{name}' is fixed, found --split {split}: leave it out, or give shares such as 10/10/80"
+        )
+    dataset = ATTACKED[name]
+    path = dataset.raw_folder(data_dir) / dataset.file
+    if not path.is_file():
+        raise DatasetError(
+            f"'{name}' is never downloaded, and {path} is not there: put the published file there, or point "
+            f"--data-dir or GDPNET_DATA at a folder that has {Path(*path.parts[-3:])}"
+        )
+    _check_published(path, path.read_bytes(), dataset.sha256)
+    edges, features, labels, _ = _read_npz(dataset, path.parent)
+    codes, arrays = np.zeros(dataset.nodes, dtype=np.int8), load_arrays(path)
+    for code, part in enumerate(("idx_train", "idx_val", "idx_test"), start=1):
+        codes[arrays[part]] = code
+    return Graph.build(edges, features, labels, split=codes, transductive=True)
+
+
+def _check_published(path: Path, content: bytes, checksum: str) -> None:
+    if hashlib.sha256(content).hexdigest() != checksum:
+        raise DatasetError(f"{path} is not the published file (its sha256 differs), so it was not opened")
 
 
 def _raw_folder(name: str, data_dir: str | Path | None, download: bool) -> Path:
@@ -96,10 +127,7 @@ def _read_planetoid(dataset: Dataset, raw: Path) -> tuple[np.ndarray, sp.csr_mat
     part: dict[str, Any] = {}
     for file, (name, checksum) in zip(dataset.raw_files, dataset.sha256.items(), strict=True):
         content = (raw / file).read_bytes()
-        if hashlib.sha256(content).hexdigest() != checksum:
-            raise DatasetError(
-                f"{raw / file} is not the published file (its sha256 differs), so it was not opened"
-            )
+        _check_published(raw / file, content, checksum)
         if name == "test.index":
             part[name] = np.array(content.split(), dtype=np.int64)
         else:
@@ -141,7 +169,7 @@ def _unpickled(content: bytes) -> Any:
     return _PlanetoidUnpickler(io.BytesIO(content), encoding="latin1").load()
 
 
-def _read_npz(dataset: Dataset, raw: Path) -> tuple[np.ndarray, sp.csr_matrix, np.ndarray, None]:
+def _read_npz(dataset: Dataset | Attacked, raw: Path) -> tuple[np.ndarray, sp.csr_matrix, np.ndarray, None]:
     """Read a CitationFull file; features are 0 or 1, as in torch_geometric."""
     path, expected = raw / dataset.raw_files[0], (dataset.nodes, dataset.features)
     try:

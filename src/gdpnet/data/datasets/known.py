@@ -90,6 +90,54 @@ DATASETS = {
 }
 
 
+@dataclass(frozen=True)
+class Attacked:
+    """An attacked graph that others published, with one fixed split; transductive, and never downloaded."""
+
+    file: str
+    """Its file under the folder of datasets."""
+    rate: str
+    links: int
+    sha256: str
+    nodes: int = 2485
+    features: int = 1433
+    classes: int = 7
+    train: int = 247
+    collection: str = "Attacked"
+
+    @property
+    def about(self) -> str:
+        """Return one line on the graph."""
+        return f"Cora, attacked by Metattack at rate {self.rate}"
+
+    @property
+    def raw_files(self) -> list[str]:
+        """Return the name of its file."""
+        return [self.file]
+
+    def raw_folder(self, data_dir: str | Path | None = None) -> Path:
+        """Return the folder that its file belongs in."""
+        return data_folder(data_dir) / self.collection / "cora"
+
+
+_METATTACK = {
+    "0.05": (5322, "8fe0cfdf4f93eb7a91cf69face37632057b2c89760b1021a2c7b92cfd6281210"),
+    "0.1": (5567, "43bbf798091f4e1c8d0569b251cfbdc9ad74e977292cc6c473e9b8f77562753b"),
+    "0.15": (5809, "bdaca7cc11916c07fb122ed43d3d50032f4aef3566f6e0c251bfe1994d23841c"),
+    "0.2": (6040, "5b011cdb7b691eea08ffb15bf0be57a0b2faa1d18ffd5f739c016006addf9747"),
+    "0.25": (6246, "b88156aff42d11c6feb9e9e85c7be5ba7510c6ff111621f7cc1d97134903403d"),
+}
+
+ATTACKED = {
+    f"cora-metattack-{rate}": Attacked(f"metattack_{rate}.npz", rate, links, sha256)
+    for rate, (links, sha256) in _METATTACK.items()
+}
+"""The attacked graphs of Pro-GNN's authors by name: the largest component of Cora with links added and removed."""
+
+NAMED: dict[str, Dataset | Attacked] = DATASETS | ATTACKED
+"""Every dataset by name."""
+
+
 def data_folder(data_dir: str | Path | None = None) -> Path:
     """Return the folder of datasets: ``data_dir`` if given, else ``GDPNET_DATA``, else the user's cache."""
     return Path(data_dir or os.environ.get("GDPNET_DATA") or Path.home() / ".cache" / "gdpnet")
@@ -97,17 +145,15 @@ def data_folder(data_dir: str | Path | None = None) -> Path:
 
 def is_present(name: str, data_dir: str | Path | None = None) -> bool:
     """Return whether all files of a dataset are on this machine."""
-    raw = DATASETS[name].raw_folder(data_dir)
-    return all((raw / file).is_file() for file in DATASETS[name].raw_files)
+    raw = NAMED[name].raw_folder(data_dir)
+    return all((raw / file).is_file() for file in NAMED[name].raw_files)
 
 
 def check_name(name: str) -> None:
     """Refuse a graph that is neither a named dataset, ``synthetic`` nor an existing path."""
     path = Path(name)
-    if name == "synthetic" or name in DATASETS or path.exists():
+    if name == "synthetic" or name in NAMED or path.exists():
         return
-    if path.suffix or len(path.parts) > 1:
+    if len(path.parts) > 1 or (path.suffix and not name.startswith("cora-metattack")):
         raise DatasetError(f"there is no file or folder {name}")
-    raise DatasetError(
-        f"there is no dataset, file or folder '{name}'{nearest(name, [*DATASETS, 'synthetic'])}"
-    )
+    raise DatasetError(f"there is no dataset, file or folder '{name}'{nearest(name, [*NAMED, 'synthetic'])}")

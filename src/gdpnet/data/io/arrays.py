@@ -85,8 +85,11 @@ def tensor_over(array: np.ndarray) -> Tensor:
 
 
 def fingerprint(graph: Graph) -> str:
-    """Return a checksum of a graph's edges, features, edge weights and features, labels or targets, and split."""
-    digest = hashlib.sha256()
+    """Return a checksum of a graph's edges, features, edge weights and features, labels or targets, and split.
+
+    A transductive graph has another checksum than the same graph for inductive training.
+    """
+    digest = hashlib.sha256(b"transductive" if graph.transductive else b"")
     arrays = [graph.row_ptr, graph.neighbour, graph.labels, graph.split]
     arrays += feature_arrays(graph.features).values()
     arrays += [one for one in (graph.edge_weight, graph.edge_features, graph.targets) if one is not None]

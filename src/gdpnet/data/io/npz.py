@@ -36,6 +36,8 @@ def write_npz(graph: Graph, path: str | Path) -> None:
         arrays["feature_names"] = np.array(graph.feature_names, dtype=str)
     if graph.edge_feature_names is not None:
         arrays["edge_feature_names"] = np.array(graph.edge_feature_names, dtype=str)
+    if graph.transductive:
+        arrays["transductive"] = np.array(True)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
@@ -97,6 +99,7 @@ def _from_own_layout(arrays: Arrays) -> Graph:
         class_names=arrays["class_names"].tolist(),
         directed=True,
         targets=arrays.get("targets"),
+        transductive=bool(arrays.get("transductive", False)),
         **{name: arrays.get(name) for name in TRUTH},
     )
     if "feature_names" in arrays:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gdpnet.data.datasets.citation import load_dataset
-from gdpnet.data.datasets.known import DATASETS, check_name
+from gdpnet.data.datasets.known import NAMED, check_name
 from gdpnet.data.datasets.synthetic import synthetic_graph
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.arrays import fingerprint
@@ -40,7 +40,7 @@ def open_graph(
     shares = None if split in ("paper", "random") else parse_shares(split)
     if name == "synthetic":
         graph = synthetic_graph(seed=seed)
-    elif name in DATASETS:
+    elif name in NAMED:
         graph = load_dataset(name, data_dir, split="paper" if shares else split, seed=seed)
     else:
         how: dict[str, Any] = {"columns": columns, "directed": directed}
@@ -50,7 +50,7 @@ def open_graph(
             shares = USUAL_SHARES
     keeps_own = split == ALL_TEST and has_split(graph)
     if shares is None or keeps_own or not bool(graph.labelled.any()):
-        return graph if name in DATASETS or graph.table is not None else fit_columns(graph, graph.split)
+        return graph if name in NAMED or graph.table is not None else fit_columns(graph, graph.split)
     return _split_by(graph, shares, seed)
 
 
@@ -58,7 +58,7 @@ def content_of(name: str, *, data_dir: Path | None = None, **how: Any) -> str | 
     """Return the fingerprint of a graph as it is read, before a split is drawn; None for the synthetic graph."""
     if name == "synthetic":
         return None
-    return fingerprint(load_dataset(name, data_dir) if name in DATASETS else read_graph(Path(name), **how))
+    return fingerprint(load_dataset(name, data_dir) if name in NAMED else read_graph(Path(name), **how))
 
 
 def _split_by(graph: Graph, shares: tuple[float, float, float], seed: int) -> Graph:
@@ -79,7 +79,7 @@ def as_graph(graph: Any) -> Graph:
     if isinstance(graph, Graph):
         return graph
     if isinstance(graph, str | Path):
-        known = str(graph) in DATASETS or str(graph) == "synthetic"
+        known = str(graph) in NAMED or str(graph) == "synthetic"
         # no split is drawn: a graph that was read with `read_graph` and its path must be the same graph
         return open_graph(str(graph)) if known else read_graph(graph)
     if is_networkx(graph):

@@ -84,6 +84,7 @@ def new_store(
     feature_names: tuple[str, ...] | None = None,
     edge_feature_names: tuple[str, ...] | None = None,
     encoding: Encoding | None = None,
+    transductive: bool = False,
 ) -> Iterator[StoreWriter]:
     """Write a store to a new folder, whole or not at all; ``width`` is the number of sparse feature columns."""
     with new_folder(folder) as temporary:
@@ -93,6 +94,7 @@ def new_store(
         names = {"feature_names": feature_names, "edge_feature_names": edge_feature_names}
         about |= {key: list(value) for key, value in names.items() if value is not None}
         about |= {} if encoding is None else {"encoding": encoding.to_dict()}
+        about |= {"transductive": True} if transductive else {}
         text = json.dumps(about | {"arrays": writer.arrays}, indent=2)
         (temporary / ABOUT).write_text(text + "\n", encoding="utf-8")
 
@@ -104,7 +106,7 @@ def write_store(graph: Graph, folder: str | Path) -> None:
     bounds = {"neighbour": graph.num_nodes, "feature_column": width}
     encoding = None if graph.table is None else graph.table.encoding
     names = (graph.feature_names, graph.edge_feature_names)
-    with new_store(Path(folder), graph.class_names, width, *names, encoding) as store:
+    with new_store(Path(folder), graph.class_names, width, *names, encoding, graph.transductive) as store:
         for name, values in arrays.items():
             bound = bounds.get(name)
             if name != "node_ids" or not _is_range(values):
@@ -139,6 +141,7 @@ def open_store(folder: str | Path) -> Graph:
             graph = replace(graph, table=NodeTable(Encoding.from_dict(encoding)))
         if edge_names := about.get("edge_feature_names"):
             graph = replace(graph, edge_feature_names=tuple(str(name) for name in edge_names))
+        graph = replace(graph, transductive=bool(about.get("transductive", False)))
         _check_edges(arrays, graph.row_ptr.numpy())
         _check_nodes(arrays, graph)
     except KeyError as error:

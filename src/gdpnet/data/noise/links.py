@@ -62,9 +62,13 @@ def add_cross_class_links(graph: Graph, rate: float, rng: np.random.Generator) -
 
     The true classes are used if they are known, as labels may be wrong.
     """
-    label = graph.labels if graph.truth is None else graph.truth.clean_labels
     between = "nodes of different known classes"
-    return _add_links(graph, rate, rng, label.numpy(), "cross-class-links", between)
+    return _add_links(graph, rate, rng, true_classes(graph), "cross-class-links", between)
+
+
+def true_classes(graph: Graph) -> Int[np.ndarray, "nodes"]:
+    """Return the true classes where they are known, else the labels."""
+    return (graph.labels if graph.truth is None else graph.truth.clean_labels).numpy()
 
 
 def delete_links(graph: Graph, rate: float, rng: np.random.Generator) -> Graph:
@@ -133,7 +137,7 @@ def _of_links(
     return given[torch.from_numpy(place[order])]
 
 
-class _Pairs:
+class Pairs:
     """All pairs of nodes of different groups, numbered; nodes of an unknown group are left out."""
 
     def __init__(self, group: np.ndarray) -> None:
@@ -168,19 +172,33 @@ class _Pairs:
 def _add_links(
     graph: Graph, rate: float, rng: np.random.Generator, group: np.ndarray, kind: str, between: str
 ) -> Graph:
-    links, pairs = Links.of(graph), _Pairs(group)
+    links, pairs = Links.of(graph), Pairs(group)
     wanted = round(rate * links.count)
-    taken = pairs.numbers_of(links.ends)
-    free = pairs.count - taken.size
+    refuse_too_many(kind, rate, wanted, pairs, links.ends, between)
+    added = free_pairs(pairs, links.ends, wanted, rng)
+    if links.directed:
+        added = np.where(rng.random(wanted) < 0.5, added, added[::-1])
+    return relinked(graph, links, np.ones(graph.num_edges, dtype=bool), added, rng)
+
+
+def refuse_too_many(
+    kind: str, rate: float, wanted: int, pairs: Pairs, ends: Int[np.ndarray, "2 links"], between: str
+) -> None:
+    """Refuse a noise that asks for more new links than there are pairs without one."""
+    free = pairs.count - pairs.numbers_of(ends).size
     if wanted > free:
         raise GraphError(
             f"{kind}={rate:g} asks for {wanted:,} new links, but only {free:,} pairs of {between} are unlinked"
         )
-    owner, rank = distinct(rng, np.array([free]), np.array([wanted]))
-    added = pairs.ends_of(untaken(owner, rank, np.array([0, taken.size]), taken, pairs.count))
-    if links.directed:
-        added = np.where(rng.random(wanted) < 0.5, added, added[::-1])
-    return relinked(graph, links, np.ones(graph.num_edges, dtype=bool), added, rng)
+
+
+def free_pairs(
+    pairs: Pairs, ends: Int[np.ndarray, "2 links"], wanted: int, rng: np.random.Generator
+) -> Int[np.ndarray, "2 wanted"]:
+    """Draw distinct pairs that have no link yet, the lower node first; all are equally likely."""
+    taken = pairs.numbers_of(ends)
+    owner, rank = distinct(rng, np.array([pairs.count - taken.size]), np.array([wanted]))
+    return pairs.ends_of(untaken(owner, rank, np.array([0, taken.size]), taken, pairs.count))
 
 
 def _swap_ends(rng: np.random.Generator, links: Links, wanted: int) -> tuple[np.ndarray, np.ndarray]:

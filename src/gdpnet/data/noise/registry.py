@@ -17,6 +17,7 @@ from gdpnet.data.graph import Graph, Truth
 from gdpnet.data.noise import links as noise_links
 from gdpnet.data.noise import nodes as noise_nodes
 from gdpnet.data.noise.nodes import changed_rows
+from gdpnet.data.noise.similar_links import add_similar_links
 from gdpnet.errors import GraphError, nearest
 
 
@@ -41,6 +42,7 @@ Noise = Callable[[Graph, float, int], Noisy]
 _CHANGES: dict[str, Callable[[Graph, float, np.random.Generator], Graph]] = {
     "random-links": noise_links.add_random_links,
     "cross-class-links": noise_links.add_cross_class_links,
+    "similar-links": add_similar_links,
     "deleted-links": noise_links.delete_links,
     "rewired-links": noise_links.rewire_links,
     "masked-features": noise_nodes.mask_features,
@@ -52,7 +54,7 @@ _CHANGES: dict[str, Callable[[Graph, float, np.random.Generator], Graph]] = {
     "hidden-labels": noise_nodes.hide_labels,
 }
 
-MULTIPLES = ("random-links", "cross-class-links", "gaussian-features")
+MULTIPLES = ("random-links", "cross-class-links", "similar-links", "gaussian-features")
 """Kinds whose rate may exceed one; other rates are shares."""
 
 
@@ -85,6 +87,17 @@ def corrupt_all(
         own = int(np.random.SeedSequence((seed, place)).generate_state(1)[0]) if place else seed
         after = corrupt(after, kind, rate, own, noises).graph
     return compare(graph, after)
+
+
+def count_edges(before: Graph, noisy: Noisy) -> dict[str, int]:
+    """Count the directed edges before and after the noise, and those that it added and removed."""
+    each = 1 if before.is_directed or noisy.graph.is_directed else 2
+    return {
+        "edges_before": before.num_edges,
+        "edges_added": each * noisy.added.shape[1],
+        "edges_removed": each * noisy.removed.shape[1],
+        "edges_after": noisy.graph.num_edges,
+    }
 
 
 def check_kind(kind: str, known: Iterable[str] = NOISES) -> None:
