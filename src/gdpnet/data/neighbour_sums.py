@@ -11,10 +11,22 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows, owners_of, sum_by_owner
-from gdpnet.data.features import Features, SparseRows, add_up, to_numpy
+from gdpnet.data.features import (
+    Features,
+    SparseRows,
+    add_up,
+    slice_rows,
+    stack_rows,
+    stored_values,
+    to_dense,
+    to_numpy,
+)
 
 _EDGES = 1 << 20
 """Edges that are processed at a time, which bounds the memory."""
+
+_EDGES_OF_SPARSE = 1 << 14
+"""The same for sparse rows, each of which may fill up: an edge may take kilobytes."""
 
 _EDGES_ON_DEVICE = 1 << 24
 """The same on a GPU, where an edge takes eight bytes."""
@@ -49,7 +61,9 @@ def mix_dense_rows(
 def add_rows(features: Features, row_ptr: Offsets, neighbour: Edges) -> Features:
     """Return for each node the sum of its neighbours' rows; sparse features must be on the host."""
     if isinstance(features, SparseRows):
-        return SparseRows.from_scipy(_matrix(row_ptr, neighbour, features) @ to_numpy(features))
+        product = _matrix(row_ptr, neighbour, features) @ to_numpy(features)
+        product.sum_duplicates()  # in place, where `from_scipy` would copy first
+        return SparseRows.from_scipy(product)
     total = torch.empty_like(features)
     for nodes, edges, bounds in _blocks(features, row_ptr):
         total[nodes] = add_up(features, bounds, neighbour[edges])
@@ -65,7 +79,10 @@ def _blocks(features: Tensor, row_ptr: Offsets) -> Iterator[tuple[slice, slice, 
 
 
 def _matrix(
-    row_ptr: Offsets, neighbour: Edges, rows: Features, weight: Weights | None = None
+    row_ptr: Offsets,
+    neighbour: Edges,
+    rows: Features | sp.csr_matrix | np.ndarray,
+    weight: Weights | None = None,
 ) -> sp.csr_matrix:
     """Return the weights of the edges, or ones, as a matrix that multiplies rows."""
     weight = torch.ones(neighbour.numel()) if weight is None else weight
@@ -82,13 +99,32 @@ def mix_into(
     """
     if isinstance(own, Tensor) and isinstance(message, Tensor):
         return mix_dense(own, message, row_ptr, neighbour, weight)
-    mixing = _matrix(row_ptr, neighbour, message, weight)
+    messages, mixed, stored = to_numpy(message), [], 0
+    for first, last in cut_rows(row_ptr, _EDGES_OF_SPARSE):
+        edges = slice(int(row_ptr[first]), int(row_ptr[last]))
+        links = (row_ptr[first : last + 1] - edges.start, neighbour[edges], weight[edges])
+        mixed.append(_mix_block(to_numpy(slice_rows(own, slice(first, last))), messages, *links))
+        stored += stored_values(mixed[-1]).numel()
+        if 3 * stored > own.shape[0] * own.shape[1]:
+            mixed = [to_dense(part) for part in mixed]
+    return stack_rows(mixed).to(own.device) if mixed else own
+
+
+def _mix_block(
+    own: sp.csr_matrix | np.ndarray,
+    messages: sp.csr_matrix | np.ndarray,
+    row_ptr: Offsets,
+    neighbour: Edges,
+    weight: Weights,
+) -> Features:
+    """Return the means of some targets, sparse if both their own rows and the messages are."""
+    mixing = _matrix(row_ptr, neighbour, messages, weight)
     scale = sp.diags((1.0 / (1.0 + np.asarray(mixing.sum(axis=1)).ravel())).astype(np.float32))
-    mixed = scale @ to_numpy(own) + (scale @ mixing) @ to_numpy(message)
-    if sp.issparse(mixed) and 3 * mixed.nnz <= mixed.shape[0] * mixed.shape[1]:
-        return SparseRows.from_scipy(mixed).to(own.device)
-    dense = mixed.toarray() if sp.issparse(mixed) else np.asarray(mixed, dtype=np.float32)
-    return torch.from_numpy(dense).to(own.device)
+    mixed = scale @ own + (scale @ mixing) @ messages
+    if not sp.issparse(mixed):
+        return torch.from_numpy(np.asarray(mixed, dtype=np.float32))
+    mixed.sum_duplicates()  # in place, where `from_scipy` would copy first
+    return SparseRows.from_scipy(mixed)
 
 
 def mix_dense(own: Tensor, message: Tensor, row_ptr: Tensor, neighbour: Tensor, weight: Tensor) -> Tensor:
