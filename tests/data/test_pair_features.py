@@ -138,6 +138,7 @@ def test_work_and_memory_on_a_hub_follow_its_edges_and_not_their_square(leaves, 
         return owner, value
 
     monkeypatch.setattr(matching, "ranges", counted)
+    monkeypatch.setattr(matching, "LEAST_IN_LOOPS", 1 << 62)
     edges = torch.stack([torch.zeros(leaves, dtype=torch.long), torch.arange(1, leaves + 1)])
     graph = Graph.build(edges, SparseRows.identity(leaves + 1))
     found = pair_features(graph, "structure")
@@ -168,6 +169,24 @@ def test_a_dense_copy_of_sparse_rows_gives_identical_inner_products(monkeypatch,
     monkeypatch.setattr(matching, "MOST_LAID_OUT", 40 * 9 - 1)
     assert matching.side_of(features).dense is None
     assert torch.equal(pair_features(graph, state), in_full)
+
+
+@pytest.mark.parametrize("hub", [False, True])
+@pytest.mark.parametrize("directed", [False, True])
+def test_compiled_loops_give_identical_inner_products(monkeypatch, hub, directed):
+    pytest.importorskip("numba", reason="numba is not installed")
+    generator = torch.Generator().manual_seed(0)
+    links = torch.randint(300, (2, 900), generator=generator)
+    if hub:
+        links = torch.cat([links, torch.stack([torch.arange(1, 300), torch.zeros(299).long()])], dim=1)
+    features = torch.randn(300, 40, generator=generator) * (torch.rand(300, 40, generator=generator) < 0.2)
+    graph = Graph.build(links, to_sparse(features), directed=directed)
+    graph = replace(graph, neighbour=graph.neighbour.int())  # as a store holds them
+    plain = pair_features(graph, "structure")
+    monkeypatch.setattr(matching, "LEAST_IN_LOOPS", 1)
+    monkeypatch.setattr(matching, "matches", None)
+    monkeypatch.setattr(matching, "_shorter_rows", None)
+    assert torch.equal(pair_features(graph, "structure"), plain)
 
 
 @pytest.mark.parametrize("state", ["neighbourhood", "trust"])
