@@ -8,6 +8,7 @@ from math import isfinite
 import numpy as np
 import torch
 
+from gdpnet._core.memory import release_freed
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
@@ -46,8 +47,10 @@ def fit_model(
         data = task.data
         targets, validation = data.targets.numel(), data.validation.numel()
         step.result = f"{targets:,} training and {validation:,} validation nodes"
+    release_freed()
     state = begin_training(data, len(task.class_names), config, key, device)
     train_in_time(budget, state, data, key, each, task.update_targets)
+    release_freed()
     budget.report(state, steps)
     has_policy = _has_policy(state, config)
     if not has_policy:
