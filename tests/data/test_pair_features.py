@@ -247,3 +247,25 @@ def test_sums_over_neighbours_of_dense_rows_are_those_of_sparse_rows():
     )
     mixed = neighbour_sums.mix_rows(graph.features, *links, weight)
     torch.testing.assert_close(mixed, to_dense(neighbour_sums.mix_rows(sparse, *links, weight)))
+
+
+@pytest.mark.parametrize("hub", [False, True])
+def test_compiled_loops_give_identical_means_over_neighbours(monkeypatch, hub):
+    pytest.importorskip("numba", reason="numba is not installed")
+    generator = torch.Generator().manual_seed(1)
+    links = torch.randint(200, (2, 700), generator=generator)
+    if hub:
+        links = torch.cat([links, torch.stack([torch.arange(1, 200), torch.zeros(199).long()])], dim=1)
+    features = torch.randn(200, 60, generator=generator) * (torch.rand(200, 60, generator=generator) < 0.05)
+    features[3] = -features[5]  # values that may add up to zero
+    graph = Graph.build(links, to_sparse(features))
+    weight = torch.rand(graph.num_edges, generator=generator)
+    given = (graph.features, graph.row_ptr, graph.neighbour.long(), weight)
+    plain = neighbour_sums.mix_rows(*given)
+    monkeypatch.setattr(matching, "LEAST_IN_LOOPS", 1)
+    monkeypatch.setattr(neighbour_sums, "_EDGES_OF_SPARSE", 100)
+    monkeypatch.setattr(neighbour_sums, "_mix_with_scipy", None)
+    found = neighbour_sums.mix_rows(*given)
+    assert isinstance(found, SparseRows)
+    for name in ("row_ptr", "column", "value"):
+        assert torch.equal(getattr(found, name), getattr(plain, name)), name

@@ -76,3 +76,42 @@ def count_common(row_ptr, column, rarity, left_row, right_row, common, rare):
                     count += 1.0
                     total += rarity[column[place]]
         common[pair], rare[pair] = count, total
+
+
+@compiled
+def add_weighted(
+    own_ptr,
+    own_column,
+    own_value,
+    own_weight,
+    row_ptr,
+    neighbour,
+    weight,
+    ptr,
+    column,
+    value,
+    out_ptr,
+    out_column,
+    out_value,
+    scratch,
+):
+    """Write the weighted sum of each target's own row and its neighbours' rows, the columns of a row ascending.
+
+    The last neighbour comes first, as in scipy's products of three matrices, which round to the same bits.
+    Values that add up to zero are left out. ``scratch`` has one zero per column, before and after.
+    """
+    filled = 0
+    for target in range(own_weight.size):
+        for edge in range(row_ptr[target + 1] - 1, row_ptr[target] - 1, -1):
+            share, node = weight[edge], neighbour[edge]
+            for place in range(ptr[node], ptr[node + 1]):
+                scratch[column[place]] += share * value[place]
+        share = own_weight[target]
+        for place in range(own_ptr[target], own_ptr[target + 1]):
+            scratch[own_column[place]] += share * own_value[place]
+        for number in range(scratch.size):
+            if scratch[number] != 0.0:
+                out_column[filled], out_value[filled] = number, scratch[number]
+                scratch[number] = 0.0
+                filled += 1
+        out_ptr[target + 1] = filled

@@ -8,7 +8,6 @@ from math import isfinite
 import numpy as np
 import torch
 
-from gdpnet._core.memory import release_freed
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
@@ -20,7 +19,7 @@ from gdpnet.inference.networks import build_networks
 from gdpnet.representation.tasks import CLASSIFICATION, Task
 from gdpnet.training.budget import Budget, train_in_time
 from gdpnet.training.callbacks import Callback, OnEpoch, Steps, score_text
-from gdpnet.training.data import split_for_training
+from gdpnet.training.data import after_epochs, split_for_training
 from gdpnet.training.label_noise import name_suspected, without_suspected
 from gdpnet.training.registry import TASKS
 from gdpnet.training.state import Epoch, TrainingState, begin_training
@@ -47,10 +46,10 @@ def fit_model(
         data = task.data
         targets, validation = data.targets.numel(), data.validation.numel()
         step.result = f"{targets:,} training and {validation:,} validation nodes"
-    release_freed()
     state = begin_training(data, len(task.class_names), config, key, device)
     train_in_time(budget, state, data, key, each, task.update_targets)
-    release_freed()
+    task.data = data = after_epochs(data)
+    state.projected = None
     budget.report(state, steps)
     has_policy = _has_policy(state, config)
     if not has_policy:
