@@ -250,7 +250,7 @@ def test_sums_over_neighbours_of_dense_rows_are_those_of_sparse_rows():
 
 
 @pytest.mark.parametrize("hub", [False, True])
-def test_compiled_loops_give_identical_means_over_neighbours(monkeypatch, hub):
+def test_compiled_loops_give_identical_means_and_sums_over_neighbours(monkeypatch, hub):
     pytest.importorskip("numba", reason="numba is not installed")
     generator = torch.Generator().manual_seed(1)
     links = torch.randint(200, (2, 700), generator=generator)
@@ -261,11 +261,31 @@ def test_compiled_loops_give_identical_means_over_neighbours(monkeypatch, hub):
     graph = Graph.build(links, to_sparse(features))
     weight = torch.rand(graph.num_edges, generator=generator)
     given = (graph.features, graph.row_ptr, graph.neighbour.long(), weight)
-    plain = neighbour_sums.mix_rows(*given)
+    plain = neighbour_sums.mix_rows(*given), neighbour_sums.add_rows(*given[:3])
     monkeypatch.setattr(matching, "LEAST_IN_LOOPS", 1)
     monkeypatch.setattr(neighbour_sums, "_EDGES_OF_SPARSE", 100)
-    monkeypatch.setattr(neighbour_sums, "_mix_with_scipy", None)
-    found = neighbour_sums.mix_rows(*given)
-    assert isinstance(found, SparseRows)
-    for name in ("row_ptr", "column", "value"):
-        assert torch.equal(getattr(found, name), getattr(plain, name)), name
+    monkeypatch.setattr(neighbour_sums, "to_numpy", None)  # nothing goes to scipy
+    found = neighbour_sums.mix_rows(*given), neighbour_sums.add_rows(*given[:3])
+    for one, other in zip(found, plain, strict=True):
+        assert isinstance(one, SparseRows)
+        for name in ("row_ptr", "column", "value"):
+            assert torch.equal(getattr(one, name), getattr(other, name)), name
+
+
+def test_means_of_sparse_rows_are_computed_for_a_few_edges_at_a_time(monkeypatch):
+    sizes, plain = [], neighbour_sums._matrix
+
+    def counted(row_ptr, neighbour, *rest):
+        sizes.append(neighbour.numel())
+        return plain(row_ptr, neighbour, *rest)
+
+    graph = random_graph(3, nodes=60, links=200, features=8)
+    graph = replace(graph, features=to_sparse(graph.features.clamp(min=0.0)))
+    given = (graph.features, graph.row_ptr, graph.neighbour, torch.ones(graph.num_edges))
+    whole = neighbour_sums.mix_rows(*given)
+    monkeypatch.setattr(neighbour_sums, "_matrix", counted)
+    monkeypatch.setattr(neighbour_sums, "_EDGES_OF_SPARSE", 50)
+    parts = neighbour_sums.mix_rows(*given)
+    assert max(sizes) <= 50
+    assert sum(sizes) == graph.num_edges
+    assert torch.equal(to_dense(parts), to_dense(whole))

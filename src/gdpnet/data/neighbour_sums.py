@@ -66,6 +66,10 @@ def mix_dense_rows(
 def add_rows(features: Features, row_ptr: Offsets, neighbour: Edges) -> Features:
     """Return for each node the sum of its neighbours' rows; sparse features must be on the host."""
     if isinstance(features, SparseRows):
+        if _in_loops(features, neighbour):
+            nothing, ones = torch.zeros(features.shape[0]), torch.ones(neighbour.numel())
+            links = (row_ptr, neighbour, ones)
+            return stack_rows(list(_add_in_loops(features, nothing, features, *links, last_first=False)))
         product = _matrix(row_ptr, neighbour, features) @ to_numpy(features)
         product.sum_duplicates()  # in place, where `from_scipy` would copy first
         return SparseRows.from_scipy(product)
@@ -105,9 +109,9 @@ def mix_into(
     if isinstance(own, SparseRows) and isinstance(message, SparseRows) and _in_loops(own, neighbour):
         share = torch.from_numpy(_own_share(_matrix(row_ptr, neighbour, message, weight)))
         owner = owners_of(row_ptr.diff())
-        parts: Iterator[Features] = _add_in_loops(
-            own, share, message, row_ptr, neighbour, weight * share[owner]
-        )
+        links = (row_ptr, neighbour, weight * share[owner])
+        # scipy's product of three matrices takes the last neighbour first, and sums are to round alike
+        parts: Iterator[Features] = _add_in_loops(own, share, message, *links, last_first=True)
     else:
         parts = _mix_with_scipy(own, message, row_ptr, neighbour, weight)
     mixed: list[Features] = []
@@ -154,6 +158,8 @@ def _add_in_loops(
     row_ptr: Offsets,
     neighbour: Edges,
     weight: Weights,
+    *,
+    last_first: bool,
 ) -> Iterator[SparseRows]:
     """Yield the sum of a share of each target's own row and of its neighbours' weighted rows, some at a time."""
     from gdpnet.data.row_kernel import add_weighted
@@ -167,7 +173,7 @@ def _add_in_loops(
         links = (bounds, neighbour[edges], weight[edges])
         tables = [(one.row_ptr, one.column, one.value) for one in (rows, message)]
         parts = (*tables[0], share[nodes], *links, *tables[1], *found, scratch)
-        add_weighted(*(part.numpy() for part in parts))
+        add_weighted(*(part.numpy() for part in parts), last_first)
         filled = int(found[0][-1])
         yield SparseRows(found[0], found[1][:filled], found[2][:filled], message.width)
 

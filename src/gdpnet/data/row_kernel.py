@@ -94,15 +94,18 @@ def add_weighted(
     out_column,
     out_value,
     scratch,
+    last_first,
 ):
     """Write the weighted sum of each target's own row and its neighbours' rows, the columns of a row ascending.
 
-    The last neighbour comes first, as in scipy's products of three matrices, which round to the same bits.
+    The order of the neighbours, ``last_first`` or not, decides on the rounding.
     Values that add up to zero are left out. ``scratch`` has one zero per column, before and after.
     """
     filled = 0
     for target in range(own_weight.size):
-        for edge in range(row_ptr[target + 1] - 1, row_ptr[target] - 1, -1):
+        first, last = row_ptr[target], row_ptr[target + 1]
+        for number in range(last - first):
+            edge = last - 1 - number if last_first else first + number
             share, node = weight[edge], neighbour[edge]
             for place in range(ptr[node], ptr[node + 1]):
                 scratch[column[place]] += share * value[place]
