@@ -138,6 +138,7 @@ def test_work_and_memory_on_a_hub_follow_its_edges_and_not_their_square(leaves, 
         return owner, value
 
     monkeypatch.setattr(matching, "ranges", counted)
+    monkeypatch.setattr(matching, "LEAST_IN_LOOPS", 1 << 62)
     edges = torch.stack([torch.zeros(leaves, dtype=torch.long), torch.arange(1, leaves + 1)])
     graph = Graph.build(edges, SparseRows.identity(leaves + 1))
     found = pair_features(graph, "structure")
@@ -168,6 +169,24 @@ def test_a_dense_copy_of_sparse_rows_gives_identical_inner_products(monkeypatch,
     monkeypatch.setattr(matching, "MOST_LAID_OUT", 40 * 9 - 1)
     assert matching.side_of(features).dense is None
     assert torch.equal(pair_features(graph, state), in_full)
+
+
+@pytest.mark.parametrize("hub", [False, True])
+@pytest.mark.parametrize("directed", [False, True])
+def test_compiled_loops_give_identical_inner_products(monkeypatch, hub, directed):
+    pytest.importorskip("numba", reason="numba is not installed")
+    generator = torch.Generator().manual_seed(0)
+    links = torch.randint(300, (2, 900), generator=generator)
+    if hub:
+        links = torch.cat([links, torch.stack([torch.arange(1, 300), torch.zeros(299).long()])], dim=1)
+    features = torch.randn(300, 40, generator=generator) * (torch.rand(300, 40, generator=generator) < 0.2)
+    graph = Graph.build(links, to_sparse(features), directed=directed)
+    graph = replace(graph, neighbour=graph.neighbour.int())  # as a store holds them
+    plain = pair_features(graph, "structure")
+    monkeypatch.setattr(matching, "LEAST_IN_LOOPS", 1)
+    monkeypatch.setattr(matching, "matches", None)
+    monkeypatch.setattr(matching, "_shorter_rows", None)
+    assert torch.equal(pair_features(graph, "structure"), plain)
 
 
 @pytest.mark.parametrize("state", ["neighbourhood", "trust"])
@@ -228,3 +247,45 @@ def test_sums_over_neighbours_of_dense_rows_are_those_of_sparse_rows():
     )
     mixed = neighbour_sums.mix_rows(graph.features, *links, weight)
     torch.testing.assert_close(mixed, to_dense(neighbour_sums.mix_rows(sparse, *links, weight)))
+
+
+@pytest.mark.parametrize("hub", [False, True])
+def test_compiled_loops_give_identical_means_and_sums_over_neighbours(monkeypatch, hub):
+    pytest.importorskip("numba", reason="numba is not installed")
+    generator = torch.Generator().manual_seed(1)
+    links = torch.randint(200, (2, 700), generator=generator)
+    if hub:
+        links = torch.cat([links, torch.stack([torch.arange(1, 200), torch.zeros(199).long()])], dim=1)
+    features = torch.randn(200, 60, generator=generator) * (torch.rand(200, 60, generator=generator) < 0.05)
+    features[3] = -features[5]  # values that may add up to zero
+    graph = Graph.build(links, to_sparse(features))
+    weight = torch.rand(graph.num_edges, generator=generator)
+    given = (graph.features, graph.row_ptr, graph.neighbour.long(), weight)
+    plain = neighbour_sums.mix_rows(*given), neighbour_sums.add_rows(*given[:3])
+    monkeypatch.setattr(matching, "LEAST_IN_LOOPS", 1)
+    monkeypatch.setattr(neighbour_sums, "_EDGES_OF_SPARSE", 100)
+    monkeypatch.setattr(neighbour_sums, "to_numpy", None)  # nothing goes to scipy
+    found = neighbour_sums.mix_rows(*given), neighbour_sums.add_rows(*given[:3])
+    for one, other in zip(found, plain, strict=True):
+        assert isinstance(one, SparseRows)
+        for name in ("row_ptr", "column", "value"):
+            assert torch.equal(getattr(one, name), getattr(other, name)), name
+
+
+def test_means_of_sparse_rows_are_computed_for_a_few_edges_at_a_time(monkeypatch):
+    sizes, plain = [], neighbour_sums._matrix
+
+    def counted(row_ptr, neighbour, *rest):
+        sizes.append(neighbour.numel())
+        return plain(row_ptr, neighbour, *rest)
+
+    graph = random_graph(3, nodes=60, links=200, features=8)
+    graph = replace(graph, features=to_sparse(graph.features.clamp(min=0.0)))
+    given = (graph.features, graph.row_ptr, graph.neighbour, torch.ones(graph.num_edges))
+    whole = neighbour_sums.mix_rows(*given)
+    monkeypatch.setattr(neighbour_sums, "_matrix", counted)
+    monkeypatch.setattr(neighbour_sums, "_EDGES_OF_SPARSE", 50)
+    parts = neighbour_sums.mix_rows(*given)
+    assert max(sizes) <= 50
+    assert sum(sizes) == graph.num_edges
+    assert torch.equal(to_dense(parts), to_dense(whole))

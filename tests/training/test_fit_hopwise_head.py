@@ -11,7 +11,7 @@ from gdpnet import GDPNet
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data import features
-from gdpnet.data.features import SparseRows
+from gdpnet.data.features import SparseRows, to_sparse
 from gdpnet.data.graph import Graph
 from gdpnet.data.neighbour_sums import mix_dense, mix_into
 from gdpnet.data.prepare import prepare, with_neighbourhoods
@@ -387,6 +387,16 @@ def test_a_hub_with_one_hot_features_counts_all_values_of_the_widest_hop():
     exact, less = (HEAD.with_values({"hopwise": {"max_values": most}}) for most in (values, values - 1))
     assert is_worth_hopwise(data, aggregators, exact)
     assert not is_worth_hopwise(data, aggregators, less)
+
+
+def test_means_of_all_neighbourhoods_are_not_kept_once_the_head_is_fitted(graph):
+    config = HEAD.with_values({"hopwise": {"steps": 5}})
+    data = make_training_data(replace(graph, features=to_sparse(graph.features)), config, 0, CPU)
+    aggregators = untrained_aggregators(data, 3)
+    assert is_worth_hopwise(data, aggregators, config)
+    fit_all(data, config, 3, aggregators)
+    assert not data.train.has_neighbourhood
+    assert not data.whole.has_neighbourhood
 
 
 def test_without_validation_nodes_the_head_is_not_fitted(graph):

@@ -1,6 +1,7 @@
 """Training of both phases: the data it may see, reproducibility, and that it learns to denoise."""
 
 import math
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,9 +20,10 @@ from gdpnet.errors import GraphError
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.select import select
 from gdpnet.training import selection_phase, trainer
-from gdpnet.training.callbacks import OnEpoch
+from gdpnet.training.callbacks import Callback, OnEpoch
 from gdpnet.training.data import TrainingData, make_training_data, split_for_training
 from gdpnet.training.state import Epoch, TrainingState, begin_training
+from gdpnet.training.tasks import LabelTask
 from gdpnet.training.trainer import train_epochs, validate
 from helpers.setups import CPU
 from helpers.small import same_weights as same_models
@@ -382,6 +384,27 @@ def test_the_policy_is_also_trained_on_the_perturbed_graphs_in_turn(monkeypatch)
     )
     plain_state, _, _ = trained(graph)
     assert not torch.equal(injected.policy.neighbour_weight, plain_state.policy.neighbour_weight)
+
+
+def test_perturbed_graphs_are_released_before_heads_are_fitted(monkeypatch):
+    perturbed, alive, plain = [], [], LabelTask.gather
+
+    def gather(task):
+        data = plain(task)
+        assert data.held_out_graph is not None
+        perturbed.extend(weakref.ref(one) for one in (*data.injected, data.held_out_graph.perturbed))
+        return data
+
+    class CountAlive(Callback):
+        def on_step(self, step):
+            if step.name == "decisions":
+                alive.append(sum(one() is not None for one in perturbed))
+
+    monkeypatch.setattr(LabelTask, "gather", gather)
+    config = FAST.with_values({"training": {"injected": 0.5, "perturbed_graphs": 2}})
+    GDPNet.from_config(config, device="cpu").fit(synthetic_graph(NOISY, 0), callbacks=[CountAlive()])
+    assert len(perturbed) == 3
+    assert set(alive) == {0}
 
 
 def test_the_aggregators_never_see_an_injected_edge():

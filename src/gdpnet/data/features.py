@@ -71,6 +71,12 @@ class SparseRows:
         _, position = ranges(self.row_ptr[rows], length)
         return type(self)(offsets_of(length), self.column[position], self.value[position], self.width)
 
+    def slice(self, rows: slice) -> SparseRows:
+        """Return a range of rows, which share their memory with these."""
+        row_ptr = self.row_ptr[rows.start : rows.stop + 1]
+        values = slice(int(row_ptr[0]), int(row_ptr[-1]))
+        return type(self)(row_ptr - row_ptr[0], self.column[values], self.value[values], self.width)
+
     @cached_property
     def keys(self) -> Int[Tensor, "values"]:
         """Return one number per value, row * width + column."""
@@ -169,11 +175,7 @@ def stack_rows(parts: Sequence[Features]) -> Features:
 
 def slice_rows(features: Features, rows: slice) -> Features:
     """Return a range of feature rows."""
-    if not isinstance(features, SparseRows):
-        return features[rows]
-    row_ptr = features.row_ptr[rows.start : rows.stop + 1]
-    values = slice(int(row_ptr[0]), int(row_ptr[-1]))
-    return SparseRows(row_ptr - row_ptr[0], features.column[values], features.value[values], features.width)
+    return features.slice(rows) if isinstance(features, SparseRows) else features[rows]
 
 
 def mask_rows(features: Features, kept: Bool[Tensor, "nodes"]) -> Features:
@@ -237,8 +239,9 @@ def drop_values(value: Float[Tensor, "*n"], share: float, generator: torch.Gener
     """Set a random share of some values to zero and scale up the rest."""
     if share == 0.0:
         return value
-    kept = torch.rand(value.shape, generator=generator, device=value.device) >= share
-    return value * kept / (1.0 - share)
+    # zeros and ones of the values' own type: products with truth values take longer
+    kept = torch.rand(value.shape, generator=generator, device=value.device).ge_(share)
+    return (value * kept).div_(1.0 - share)
 
 
 def normalise(features: Features, kind: str) -> Features:

@@ -8,13 +8,30 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
-from gdpnet._core.csr import cut_rows, owners_of, sum_by_owner
-from gdpnet.data.features import Features, SparseRows, add_up, to_numpy
+from gdpnet._core.csr import cut_rows, offsets_of, owners_of, sum_by_owner
+from gdpnet.data.features import (
+    Features,
+    SparseRows,
+    add_up,
+    slice_rows,
+    stack_rows,
+    stored_values,
+    to_dense,
+    to_numpy,
+)
+from gdpnet.data.row_products import in_loops
 
 _EDGES = 1 << 20
 """Edges that are processed at a time, which bounds the memory."""
+
+_EDGES_OF_SPARSE = 1 << 14
+"""The same for sparse rows, each of which may fill up: an edge may take kilobytes."""
+
+_MOST_SCANNED = 1 << 13
+"""Columns up to which compiled loops are used: they look at every column of every sum."""
 
 _EDGES_ON_DEVICE = 1 << 24
 """The same on a GPU, where an edge takes eight bytes."""
@@ -49,16 +66,23 @@ def mix_dense_rows(
 def add_rows(features: Features, row_ptr: Offsets, neighbour: Edges) -> Features:
     """Return for each node the sum of its neighbours' rows; sparse features must be on the host."""
     if isinstance(features, SparseRows):
-        return SparseRows.from_scipy(_matrix(row_ptr, neighbour, features) @ to_numpy(features))
+        if _in_loops(features, neighbour):
+            nothing, ones = torch.zeros(features.shape[0]), torch.ones(neighbour.numel())
+            links = (row_ptr, neighbour, ones)
+            return stack_rows(list(_add_in_loops(features, nothing, features, *links, last_first=False)))
+        product = _matrix(row_ptr, neighbour, features) @ to_numpy(features)
+        product.sum_duplicates()  # in place, where `from_scipy` would copy first
+        return SparseRows.from_scipy(product)
     total = torch.empty_like(features)
     for nodes, edges, bounds in _blocks(features, row_ptr):
         total[nodes] = add_up(features, bounds, neighbour[edges])
     return total
 
 
-def _blocks(features: Tensor, row_ptr: Offsets) -> Iterator[tuple[slice, slice, Offsets]]:
+def _blocks(features: Features, row_ptr: Offsets) -> Iterator[tuple[slice, slice, Offsets]]:
     """Yield ranges of nodes with the range of their edges and their offsets in it."""
     most = _EDGES if features.device.type == "cpu" else _EDGES_ON_DEVICE
+    most = _EDGES_OF_SPARSE if isinstance(features, SparseRows) else most
     for first, last in cut_rows(row_ptr, most):
         edges = slice(int(row_ptr[first]), int(row_ptr[last]))
         yield slice(first, last), edges, row_ptr[first : last + 1] - edges.start
@@ -82,13 +106,76 @@ def mix_into(
     """
     if isinstance(own, Tensor) and isinstance(message, Tensor):
         return mix_dense(own, message, row_ptr, neighbour, weight)
-    mixing = _matrix(row_ptr, neighbour, message, weight)
-    scale = sp.diags((1.0 / (1.0 + np.asarray(mixing.sum(axis=1)).ravel())).astype(np.float32))
-    mixed = scale @ to_numpy(own) + (scale @ mixing) @ to_numpy(message)
-    if sp.issparse(mixed) and 3 * mixed.nnz <= mixed.shape[0] * mixed.shape[1]:
-        return SparseRows.from_scipy(mixed).to(own.device)
-    dense = mixed.toarray() if sp.issparse(mixed) else np.asarray(mixed, dtype=np.float32)
-    return torch.from_numpy(dense).to(own.device)
+    if isinstance(own, SparseRows) and isinstance(message, SparseRows) and _in_loops(own, neighbour):
+        share = torch.from_numpy(_own_share(_matrix(row_ptr, neighbour, message, weight)))
+        owner = owners_of(row_ptr.diff())
+        links = (row_ptr, neighbour, weight * share[owner])
+        # scipy's product of three matrices takes the last neighbour first, and sums are to round alike
+        parts: Iterator[Features] = _add_in_loops(own, share, message, *links, last_first=True)
+    else:
+        parts = _mix_with_scipy(own, message, row_ptr, neighbour, weight)
+    mixed: list[Features] = []
+    stored = 0
+    for part in parts:
+        mixed.append(part)
+        stored += stored_values(part).numel()
+        if 3 * stored > own.shape[0] * own.shape[1]:
+            mixed = [to_dense(one) for one in mixed]
+    return stack_rows(mixed).to(own.device) if mixed else own
+
+
+def _mix_with_scipy(
+    own: Features, message: Features, row_ptr: Offsets, neighbour: Edges, weight: Weights
+) -> Iterator[Features]:
+    """Yield the means of some targets at a time, sparse if both their own rows and the messages are."""
+    messages = to_numpy(message)
+    for nodes, edges, bounds in _blocks(own, row_ptr):
+        mixing = _matrix(bounds, neighbour[edges], message, weight[edges])
+        scale = sp.diags(_own_share(mixing))
+        mixed = scale @ to_numpy(slice_rows(own, nodes)) + (scale @ mixing) @ messages
+        if sp.issparse(mixed):
+            mixed.sum_duplicates()  # in place, where `from_scipy` would copy first
+            yield SparseRows.from_scipy(mixed)
+        else:
+            yield torch.from_numpy(np.asarray(mixed, dtype=np.float32))
+
+
+def _own_share(mixing: sp.csr_matrix) -> NDArray[np.float32]:
+    """Return the share of each target's own row in a mean with its neighbours' weighted rows."""
+    share: NDArray[np.float32] = (1.0 / (1.0 + np.asarray(mixing.sum(axis=1)).ravel())).astype(np.float32)
+    return share
+
+
+def _in_loops(rows: SparseRows, neighbour: Edges) -> bool:
+    """Return whether compiled loops add up sparse rows: those of many edges on the host, not too wide, with numba."""
+    return rows.width <= _MOST_SCANNED and in_loops(neighbour)
+
+
+def _add_in_loops(
+    own: SparseRows,
+    share: Float[Tensor, "nodes"],
+    message: SparseRows,
+    row_ptr: Offsets,
+    neighbour: Edges,
+    weight: Weights,
+    *,
+    last_first: bool,
+) -> Iterator[SparseRows]:
+    """Yield the sum of a share of each target's own row and of its neighbours' weighted rows, some at a time."""
+    from gdpnet.data.row_kernel import add_weighted
+
+    scratch, length = torch.zeros(message.width), message.row_ptr.diff()
+    for nodes, edges, bounds in _blocks(own, row_ptr):
+        rows = own.slice(nodes)
+        sums = offsets_of(length[neighbour[edges]])[bounds].diff()
+        most = int((rows.row_ptr.diff() + sums).clamp(max=message.width).sum())
+        found = torch.zeros_like(bounds), torch.empty(most, dtype=torch.long), torch.empty(most)
+        links = (bounds, neighbour[edges], weight[edges])
+        tables = [(one.row_ptr, one.column, one.value) for one in (rows, message)]
+        parts = (*tables[0], share[nodes], *links, *tables[1], *found, scratch)
+        add_weighted(*(part.numpy() for part in parts), last_first)
+        filled = int(found[0][-1])
+        yield SparseRows(found[0], found[1][:filled], found[2][:filled], message.width)
 
 
 def mix_dense(own: Tensor, message: Tensor, row_ptr: Tensor, neighbour: Tensor, weight: Tensor) -> Tensor:

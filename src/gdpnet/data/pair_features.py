@@ -18,7 +18,7 @@ from gdpnet._core.device import has_triton
 from gdpnet.data.features import Features, normalise
 from gdpnet.data.graph import Graph
 from gdpnet.data.neighbour_sums import add_rows
-from gdpnet.data.row_products import Rows, Side, matches, row_dots, side_of
+from gdpnet.data.row_products import Rows, Side, common_columns, row_dots, side_of
 
 Nodes = Int[Tensor, "some"]
 Values = Float[Tensor, "some"]
@@ -214,7 +214,7 @@ def products(tables: PairTables, target: Nodes, neighbour: Nodes) -> PairProduct
         *_common_neighbours(tables, target, neighbour),
         row_dots(unit, target, unit, neighbour),
         row_dots(unit, target, neighbourhood, neighbour),
-        row_dots(unit, neighbour, neighbourhood, target),
+        row_dots(neighbourhood, target, unit, neighbour),
         row_dots(neighbourhood, target, neighbourhood, neighbour),
         find_in_rows(tables.row_ptr, tables.neighbour, neighbour, target),
     )
@@ -254,14 +254,7 @@ def _ratio(part: Values, whole: Values) -> Values:
 
 def _common_neighbours(tables: PairTables, target: Nodes, neighbour: Nodes) -> tuple[Values, Values]:
     """Return the number of common neighbours of each edge, and their Adamic-Adar sum of 1 / log degree."""
-    rarity = _rarity(tables)
-    common = torch.zeros(target.numel(), dtype=torch.double, device=target.device)
-    adamic_adar = torch.zeros_like(common)
-    rows = Rows(tables.row_ptr, tables.neighbour)
-    for edge, place, _ in matches(rows, target, rows, neighbour):
-        common.index_add_(0, edge, common.new_ones(1).expand_as(edge))
-        adamic_adar.index_add_(0, edge, rarity[tables.neighbour[place]].double())
-    return common.float(), adamic_adar.float()
+    return common_columns(Rows(tables.row_ptr, tables.neighbour), _rarity(tables), target, neighbour)
 
 
 def _rarity(tables: PairTables) -> Float[Tensor, "nodes"]:

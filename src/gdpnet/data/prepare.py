@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import find_in_rows, owners_of, sum_rows, symmetrise
+from gdpnet._core.csr import find_in_rows, offsets_of, owners_of, ranges, sum_rows, symmetrise
 from gdpnet.config import Config
-from gdpnet.data.features import Features, normalise, on_device
+from gdpnet.data.features import Features, normalise, on_device, take_rows
 from gdpnet.data.graph import Graph
 from gdpnet.data.khop import reach
-from gdpnet.data.neighbour_sums import mix_rows
+from gdpnet.data.neighbour_sums import mix_into, mix_rows
 from gdpnet.data.pair_features import PAIR_NAMES, PairTables, pair_tables, pairs_between, pairs_of
 
 
@@ -69,6 +69,22 @@ class Prepared:
         if self.mean_weight is None:
             return self.features
         return mix_rows(self.features, self.row_ptr, self.neighbour, self.mean_weight)
+
+    @property
+    def has_neighbourhood(self) -> bool:
+        """Return whether `neighbourhood` takes no computation."""
+        known = self.mean_weight is None or self.neighbourhood_rows is not None
+        return known or "neighbourhood" in self.__dict__
+
+    def neighbourhood_of(self, nodes: Int[Tensor, "nodes"]) -> Features:
+        """Return the rows of `neighbourhood` of some nodes, computed for these alone unless all are known."""
+        if self.mean_weight is None or self.has_neighbourhood:
+            return take_rows(self.neighbourhood, nodes)
+        start = self.row_ptr[nodes]
+        length = self.row_ptr[nodes + 1] - start
+        edge = ranges(start, length)[1]
+        links = (offsets_of(length), self.neighbour[edge], self.mean_weight[edge])
+        return mix_into(take_rows(self.features, nodes), self.features, *links)
 
     @property
     def num_nodes(self) -> int:

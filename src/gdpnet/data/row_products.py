@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import find_in_rows, ranges
+from gdpnet._core.device import has_numba
 from gdpnet.data.features import Features, SparseRows
 
 _CHUNK = 1 << 20
@@ -18,6 +20,10 @@ _CHUNK = 1 << 20
 
 MOST_LAID_OUT = 1 << 25
 """Sparse rows of up to this many values, zeros included, are also kept dense: a value is then found by one read."""
+
+
+LEAST_IN_LOOPS = 1 << 14
+"""Pairs from which on compiled loops are used; for fewer, loading them takes longer than they save."""
 
 
 Edges = Int[Tensor, "edges"]
@@ -48,7 +54,15 @@ class SparseSide:
     """Sparse rows as one side of inner products, with a dense copy if it is small enough."""
 
     rows: SparseRows
-    dense: Float[Tensor, "all"] | None
+
+    @cached_property
+    def dense(self) -> Float[Tensor, "all"] | None:
+        """Return all values, zeros included, if they are not too many."""
+        features, size = self.rows, self.rows.shape[0] * self.rows.width
+        if size > MOST_LAID_OUT or features.value.numel() == 0:
+            return None
+        place = features.row * features.width + features.column
+        return features.value.new_zeros(size).index_copy_(0, place, features.value)
 
     def at(self, row: Int[Tensor, "n"], column: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
         """Return the values at some rows and columns, zero if none is stored."""
@@ -63,13 +77,7 @@ Side = Tensor | SparseSide
 
 def side_of(features: Features) -> Side:
     """Prepare feature rows for inner products."""
-    if not isinstance(features, SparseRows):
-        return features
-    size = features.shape[0] * features.width
-    if size > MOST_LAID_OUT or features.value.numel() == 0:
-        return SparseSide(features, None)
-    place = features.row * features.width + features.column
-    return SparseSide(features, features.value.new_zeros(size).index_copy_(0, place, features.value))
+    return SparseSide(features) if isinstance(features, SparseRows) else features
 
 
 def row_dots(left: Side, left_row: Edges, right: Side, right_row: Edges) -> Float[Tensor, "edges"]:
@@ -90,6 +98,8 @@ def _sparse_row_dots(
     left: SparseSide, left_row: Edges, right: SparseSide, right_row: Edges
 ) -> Float[Tensor, "edges"]:
     """Multiply each value of the shorter row by the longer row's value there; add up in double precision."""
+    if in_loops(left_row):
+        return _looped_row_dots(left.rows, left_row, right.rows, right_row)
     result = torch.zeros(left_row.numel(), dtype=torch.double, device=left_row.device)
     pointers = (left.rows.row_ptr, left_row, right.rows.row_ptr, right_row)
     for swapped, part, edge, place in _shorter_rows(*pointers):
@@ -99,6 +109,44 @@ def _sparse_row_dots(
         total = torch.zeros(part.numel(), dtype=torch.double, device=result.device)
         result[part] = total.index_add_(0, edge, product.double())
     return result.float()
+
+
+def in_loops(pair: Edges) -> bool:
+    """Return whether compiled loops compute the products of some pairs: of many, on the host, with numba."""
+    return pair.device.type == "cpu" and pair.numel() >= LEAST_IN_LOOPS and has_numba()
+
+
+def _looped_row_dots(
+    left: SparseRows, left_row: Edges, right: SparseRows, right_row: Edges
+) -> Float[Tensor, "edges"]:
+    from gdpnet.data.row_kernel import add_products
+
+    result = torch.empty(left_row.numel())
+    sides = [
+        part.numpy()
+        for rows, row in ((left, left_row), (right, right_row))
+        for part in (rows.row_ptr, rows.column, rows.value, row)
+    ]
+    add_products(*sides, left.width, result.numpy())
+    return result
+
+
+def common_columns(
+    rows: Rows, rarity: Float[Tensor, "columns"], left_row: Edges, right_row: Edges
+) -> tuple[Float[Tensor, "edges"], Float[Tensor, "edges"]]:
+    """Return how many columns the two rows of each edge share, and the sum of these columns' rarity."""
+    if in_loops(left_row):
+        from gdpnet.data.row_kernel import count_common
+
+        counts = torch.empty(left_row.numel()), torch.empty(left_row.numel())
+        count_common(*(part.numpy() for part in (*rows, rarity, left_row, right_row, *counts)))
+        return counts
+    common = torch.zeros(left_row.numel(), dtype=torch.double, device=left_row.device)
+    rare = torch.zeros_like(common)
+    for edge, place, _ in matches(rows, left_row, rows, right_row):
+        common.index_add_(0, edge, common.new_ones(1).expand_as(edge))
+        rare.index_add_(0, edge, rarity[rows.column[place]].double())
+    return common.float(), rare.float()
 
 
 def _shorter_rows(

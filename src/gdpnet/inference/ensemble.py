@@ -8,19 +8,21 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import offsets_of, ranges
+from gdpnet._core.csr import offsets_of, ranges, sum_by_owner
 from gdpnet.data.features import Features, take_rows
 from gdpnet.data.neighbour_sums import mix_dense, mix_into
 from gdpnet.data.prepare import Prepared, message_to_target
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected, edges_of, with_neighbours
 from gdpnet.inference.threshold import KEEP_ALL, edge_weights
-from gdpnet.representation.aggregator import Aggregators, HopwiseNetwork, add_neighbours
+from gdpnet.representation.aggregator import Aggregators, HopwiseNetwork
 from gdpnet.representation.all_edges import adjacency_of
 from gdpnet.representation.gcn import NormalisedAdjacency
 from gdpnet.representation.sparse import times
 
 _EDGES_AT_ONCE = 1 << 17
+_VALUES_AT_ONCE = 1 << 22
+"""Values of messages that are added up at a time, which bounds the memory."""
 _TARGETS_AT_ONCE = 1 << 14
 
 
@@ -260,7 +262,20 @@ def hop_features(
     first = mix_into(own, prepared.features, *links)
     if prepared.mean_weight is None:
         return [own, first]
-    return [own, first, mix_into(first, prepared.neighbourhood, *links)]
+    return [own, first, mix_into(first, *_messages(prepared, links[1], row_ptr), weight)]
+
+
+def _messages(
+    prepared: Prepared, neighbour: Int[Tensor, "edges"], row_ptr: Int[Tensor, "offsets"]
+) -> tuple[Features, Int[Tensor, "offsets"], Int[Tensor, "edges"]]:
+    """Return the neighbourhood means of some neighbours, the offsets, and the neighbours' places among the means.
+
+    The means of all nodes are not computed for a few targets.
+    """
+    nodes = torch.unique(neighbour)
+    if prepared.has_neighbourhood or 2 * nodes.numel() > prepared.num_nodes:
+        return prepared.neighbourhood, row_ptr, neighbour
+    return prepared.neighbourhood_of(nodes), row_ptr, torch.searchsorted(nodes, neighbour)
 
 
 def _weighed_edges(
@@ -286,13 +301,17 @@ def embed_fold_models(
     own = aggregators.project_own(own_rows)
     single = own if aggregators.self_weight is None else aggregators.project_message(own_rows)
     total, whole = torch.zeros_like(own), own.new_zeros(targets.numel())
+    step = _VALUES_AT_ONCE // own.shape[1:].numel() + 1
     for some, of, by in zip(*(part.split(_EDGES_AT_ONCE) for part in (edge, owner, weight)), strict=True):
         nodes, place = torch.unique(prepared.neighbour[some], return_inverse=True)
         neighbourhood = _project_neighbourhoods(aggregators, prepared, nodes)
         share = prepared.share_of_target(some, prepared.neighbour[some])
-        message = message_to_target(neighbourhood[place], single[of], share)
-        added, weighed = add_neighbours(message, of, by, targets.numel())
-        total, whole = total + added, whole + weighed
+        added = torch.zeros_like(own)
+        for part in torch.arange(some.numel(), device=some.device).split(step):
+            few = None if share is None else (share[0][part], share[1][part])
+            message = message_to_target(neighbourhood[place[part]], single[of[part]], few)
+            added.index_add_(0, of[part], message.mul_(by[part, None, None]))
+        total, whole = total.add_(added), whole + sum_by_owner(by, of, targets.numel())
     embedded = aggregators.embed(own, total, whole, aggregators.bias)
     return embedded, aggregators.to_probabilities(aggregators.logits(embedded), dim=2)
 

@@ -26,6 +26,7 @@ from gdpnet.selection.policy import Policy
 from gdpnet.selection.rollout import Rollout, roll_out
 
 _CANDIDATES_AT_ONCE = 1 << 17
+_LEAST_CANDIDATES_ON_DEVICE = 1 << 17
 _MOST_CANDIDATES_ON_DEVICE = 1 << 24
 
 T = TypeVar("T")
@@ -51,9 +52,11 @@ def roll_outs(
     number = torch.arange(copies, device=targets.device).repeat(targets.numel())
     targets = targets.repeat_interleave(copies)
     shift = torch.zeros_like(targets) if row_shift is None else row_shift.repeat_interleave(copies)
-    batches = _batches(prepared, targets, config, seed, _CANDIDATES_AT_ONCE, row_shift=shift, copy=number)
-    for _, rollout in _in_halves(batches, partial(roll_out, policy, view, play=play)):
-        yield rollout
+    most = _CANDIDATES_AT_ONCE if prepared.device.type == "cpu" else _LEAST_CANDIDATES_ON_DEVICE
+    batches = _batches(prepared, targets, config, seed, most, row_shift=shift, copy=number)
+    for played in _in_halves(batches, partial(roll_out, policy, view, play=play)):
+        yield played[1]
+        del played  # before the next batch is played
 
 
 def _batches(
@@ -98,6 +101,7 @@ def _in_halves(
             halves = split_episodes(episodes, max(int(episodes.length[0]), episodes.row.numel() // 2))
         else:
             yield episodes, played
+            del episodes, played
             continue
         yield from _in_halves(halves, play_all)
 
@@ -229,10 +233,10 @@ def decide(
         most = candidates_at_once(policy, prepared.device)
         batches = _batches(prepared, targets, config, seed, most, shared_keys=True)
         shared = _in_halves(batches, partial(play_shared, policy, view, play=play, copies=episodes))
-        played = ((batch.edge, *found) for batch, found in shared)
+        played: Iterator[tuple[Tensor, ...]] = ((batch.edge, *found) for batch, found in shared)
     else:
         rollouts = roll_outs(policy, view, prepared, targets, config, play, seed, shift, copies=episodes)
-        played = ((each.episodes.edge, each.keep_probability, each.selected.float()) for each in rollouts)
+        played = map(_decided, rollouts)
     for edge, keep_probability, times_kept in played:
         place = edge - prepared.first_edge
         total.index_add_(0, place, keep_probability)
@@ -241,6 +245,11 @@ def decide(
     probability = torch.where(decided, total / episodes, 1.0)
     is_kept = kept > 0 if greedy else probability > 0.5
     return Selected(probability, is_kept | ~decided, decided, prepared)
+
+
+def _decided(rollout: Rollout) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the edges of some episodes, their keep probabilities, and one for each edge that was kept."""
+    return rollout.episodes.edge, rollout.keep_probability, rollout.selected.float()
 
 
 def candidates_at_once(policy: Policy, device: torch.device) -> int:
@@ -253,4 +262,4 @@ def candidates_at_once(policy: Policy, device: torch.device) -> int:
     free = torch.cuda.mem_get_info(device)[0]
     free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     each = 4 * (3 * policy.neighbour_weight.shape[0] + policy.first_bias.numel()) + 512
-    return max(_CANDIDATES_AT_ONCE, min(free // 2 // each, _MOST_CANDIDATES_ON_DEVICE))
+    return max(_LEAST_CANDIDATES_ON_DEVICE, min(free // 2 // each, _MOST_CANDIDATES_ON_DEVICE))

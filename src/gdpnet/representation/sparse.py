@@ -26,6 +26,8 @@ class Matrix:
     rows: SparseRows
     transpose: SparseRows
     order: Int[Tensor, "values"]
+    is_changed: bool = False
+    """Whether the rows have other values than the transpose."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -39,7 +41,7 @@ class Matrix:
 
     def with_value(self, value: Float[Tensor, "values"]) -> Matrix:
         """Return the same pattern with other values."""
-        return replace(self, rows=self.rows.with_value(value))
+        return replace(self, rows=self.rows.with_value(value), is_changed=True)
 
     @classmethod
     def of(cls, rows: SparseRows, device: torch.device) -> Matrix:
@@ -89,7 +91,9 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None]:
         matrix = ctx.matrix
-        transpose = matrix.transpose.with_value(matrix.value[matrix.order])
+        transpose = matrix.transpose
+        if matrix.is_changed:
+            transpose = transpose.with_value(matrix.value.index_select(0, matrix.order))
         return _multiply(transpose, gradients[0].contiguous()), None
 
 

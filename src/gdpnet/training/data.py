@@ -256,6 +256,11 @@ def make_training_data(
     )
 
 
+def after_epochs(data: TrainingData) -> TrainingData:
+    """Return the data without what only epochs need: perturbed graphs, and means over all neighbours."""
+    return replace(data, train=replace(data.train), injected=(), held_out_graph=None)
+
+
 def cut_into_folds(
     nodes: int, targets: Int[Tensor, "targets"], config: Config, seed: int
 ) -> Int[Tensor, "nodes"]:

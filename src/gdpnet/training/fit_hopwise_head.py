@@ -10,12 +10,13 @@ to be averaged with it, since its best step was chosen on the same nodes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gdpnet._core.csr import sum_rows
 from gdpnet._core.fit import fit
 from gdpnet._core.random import Key
 from gdpnet._core.significance import Lead, gains_and_losses, lead_of_counts
@@ -77,16 +78,26 @@ def is_worth_hopwise(data: TrainingData, aggregators: Aggregators, config: Confi
     """Return whether the head is wanted, can be evaluated on validation nodes, and is not too large."""
     columns = aggregators.fold_models * config.representation.width
     weights = (config.representation.hops + 1) * data.train.features.shape[1] * columns
-    fits = weights <= config.hopwise.max_weights and _values_of(data.whole) <= config.hopwise.max_values
+    fits = weights <= config.hopwise.max_weights and _has_at_most(config.hopwise.max_values, data.whole)
     return config.hopwise.use and data.validation.numel() > 0 and fits
 
 
-def _values_of(prepared: Prepared) -> int:
-    """Return how many values the features of the widest hop may hold; those around a hub fill up."""
+def _has_at_most(values: int, prepared: Prepared) -> bool:
+    """Return whether the features of the widest hop may hold at most so many values; those around a hub fill up.
+
+    Neighbourhood means are computed only if they may be too large: a mean has at most as many values as its rows
+    together, and as there are columns.
+    """
+    features = prepared.features
+    if isinstance(features, SparseRows) and not prepared.has_neighbourhood:
+        length = features.row_ptr.diff().double()
+        around = length + sum_rows(length[prepared.neighbour], prepared.row_ptr)
+        if float(around.clamp(max=features.width)[prepared.neighbour].sum()) <= values:
+            return True
     neighbourhood = prepared.neighbourhood
     if not isinstance(neighbourhood, SparseRows):
-        return neighbourhood.numel()
-    return int(neighbourhood.row_ptr.diff()[prepared.neighbour].sum())
+        return neighbourhood.numel() <= values
+    return int(neighbourhood.row_ptr.diff()[prepared.neighbour].sum()) <= values
 
 
 def fit_hopwise(
@@ -97,20 +108,26 @@ def fit_hopwise(
     ``train`` and ``whole`` are decisions on all edges of the graph of training nodes, and of the whole graph.
     """
     mode, settings, task = config.inference.mode, config.hopwise, data.task
-    rows = hop_features(train.prepared, data.targets, train.weight(mode))
+    # a copy, which takes the means of all neighbourhoods with it when it goes
+    rows = hop_features(replace(train.prepared), data.targets, train.weight(mode))
     held_out = HeldOutNodes.of(data)
-    asked = hop_features(whole.prepared, held_out.nodes, whole.weight(mode))
+    prepared, weight = replace(whole.prepared), whole.weight(mode)
+    some = held_out.spread_over(settings.max_evaluated)
+    asked = hop_features(prepared, some.nodes, weight)
     shape = (rows[0].shape[1], config.representation.width, aggregators.classes, aggregators.fold_models)
     network = HopwiseNetwork(*shape, hops=len(rows), exclusive=task.exclusive)
     network.initialise(key.fold_in("weights").generator())
     network = network.to(data.targets.device)
-    step = _train(network, rows, asked, held_out, data, settings, key.fold_in("batches"))
+    step = _train(network, rows, asked, some, data, settings, key.fold_in("batches"))
+    del rows, asked
     with torch.no_grad():
-        parts = [
-            embed_fold_models(aggregators, whole.prepared, part, whole.weight(mode))[1]
-            for part in held_out.nodes.split(_AT_ONCE)
-        ]
-        before, head = held_out.probabilities(torch.cat(parts)), _predict(network, asked, held_out)
+        places = torch.arange(held_out.nodes.numel(), device=held_out.nodes.device).split(_AT_ONCE)
+        parts = [held_out.take(part) for part in places]
+        given = [embed_fold_models(aggregators, prepared, part.nodes, weight)[1] for part in parts]
+        before = held_out.probabilities(torch.cat(given))
+        head = torch.cat(
+            [_predict(network, hop_features(prepared, part.nodes, weight), part) for part in parts]
+        )
     validation, scores = slice(0, data.validation.numel()), []
     for share in settings.shares:
         mean = torch.lerp(before, head, share)
@@ -134,9 +151,6 @@ def _train(
     """Train in place up to the best evaluation on held-out nodes; return its step."""
     labels, fold_model = data.labels[data.targets], data.fold_model[data.targets]
     device, draws = labels.device, key.generator(labels.device)
-    if held_out.nodes.numel() > settings.max_evaluated:
-        places = held_out.spread(settings.max_evaluated)
-        asked, held_out = [take_rows(hop, places) for hop in asked], held_out.take(places)
 
     def loss() -> Tensor:
         part = torch.randperm(fold_model.numel(), generator=draws, device=device)[: settings.batch_size]
@@ -161,7 +175,8 @@ def _predict(
 ) -> Float[Tensor, "held classes"]:
     """Return the head's class probabilities of held-out nodes."""
     places = torch.arange(held_out.nodes.numel(), device=held_out.nodes.device).split(_AT_ONCE)
-    parts = [
-        network.fold_probabilities(network.embed([take_rows(hop, some) for hop in hops])) for some in places
-    ]
+    if len(places) == 1:
+        return held_out.probabilities(network.fold_probabilities(network.embed(hops)))
+    taken = ([take_rows(hop, some) for hop in hops] for some in places)
+    parts = [network.fold_probabilities(network.embed(part)) for part in taken]
     return held_out.probabilities(torch.cat(parts))

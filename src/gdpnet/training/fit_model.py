@@ -19,7 +19,7 @@ from gdpnet.inference.networks import build_networks
 from gdpnet.representation.tasks import CLASSIFICATION, Task
 from gdpnet.training.budget import Budget, train_in_time
 from gdpnet.training.callbacks import Callback, OnEpoch, Steps, score_text
-from gdpnet.training.data import split_for_training
+from gdpnet.training.data import after_epochs, split_for_training
 from gdpnet.training.label_noise import name_suspected, without_suspected
 from gdpnet.training.pseudo_labels import with_pseudo_labels
 from gdpnet.training.registry import TASKS
@@ -55,6 +55,8 @@ def fit_model(
     state = begin_training(data, len(task.class_names), config, key, device)
     state.pseudo = pseudo
     train_in_time(budget, state, data, key, each, task.update_targets)
+    task.data = data = after_epochs(data)
+    state.projected = None
     budget.report(state, steps)
     has_policy = _has_policy(state, config)
     if not has_policy:

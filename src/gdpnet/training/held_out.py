@@ -41,6 +41,10 @@ class HeldOutNodes:
         count = self.nodes.numel()
         return torch.arange(0, count, max(1, -(-count // most)), device=self.nodes.device)
 
+    def spread_over(self, most: int) -> HeldOutNodes:
+        """Return at most this many of the held-out nodes, evenly spread; all of them if they are as few."""
+        return self if self.nodes.numel() <= most else self.take(self.spread(most))
+
     def take(self, places: Int[Tensor, "some"]) -> HeldOutNodes:
         """Return some of the held-out nodes."""
         return HeldOutNodes(self.nodes[places], self.labels[places], self.fold_model[places])

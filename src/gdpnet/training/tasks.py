@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from gdpnet._core.memory import release_freed
 from gdpnet._core.progress import part
 from gdpnet._core.random import Key
 from gdpnet.config import Config
@@ -57,7 +58,9 @@ class LabelTask(TrainingTask):
         objective = self.objective
         if objective is None:
             objective = learned_task(self.graph, self.config, self.seed)
-        return make_training_data(self.graph, self.config, self.seed, self.device, objective)
+        data = make_training_data(self.graph, self.config, self.seed, self.device, objective)
+        release_freed()  # what the threads that prepared graphs needed
+        return data
 
     @property
     def class_names(self) -> list[str]:
@@ -115,6 +118,7 @@ class LabelTask(TrainingTask):
     def finalise(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
         """Choose the threshold of the cleaned graph; fit the heads, and add those that help to the ensemble."""
         stream = key.fold_in("finalise")
+        release_freed()  # what the epochs needed
         with steps.run("decisions", "deciding on every edge"):
             with part(0, 2):
                 train = self.decide_all(networks, data.train, stream, data.fold_model)
