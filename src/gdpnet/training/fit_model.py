@@ -20,8 +20,7 @@ from gdpnet.representation.tasks import CLASSIFICATION, Task
 from gdpnet.training.budget import Budget, train_in_time
 from gdpnet.training.callbacks import Callback, OnEpoch, Steps, score_text
 from gdpnet.training.data import after_epochs, split_for_training
-from gdpnet.training.label_noise import name_suspected, without_suspected
-from gdpnet.training.pseudo_labels import with_pseudo_labels
+from gdpnet.training.label_noise import name_suspected
 from gdpnet.training.registry import TASKS
 from gdpnet.training.state import Epoch, TrainingState, begin_training
 
@@ -67,11 +66,8 @@ def fit_model(
     networks = build_networks(config, weights, exclusive=data.task.exclusive, edge_columns=width).to(device)
     if task.basis is not None:
         networks.basis = task.basis.to(device)
-    trusted = without_suspected(data, state.best_suggested)
     with budget.limit_rest():
-        if state.pseudo is not None:
-            trusted = with_pseudo_labels(trusted, task.relabelled(networks, state.pseudo))
-        found = task.finalise(networks, trusted, key, steps)
+        found = task.finalise(networks, task.trusted(networks, data, state), key, steps)
     score = state.best_f1 if found.score is None else found.score
     has_labels = config.task.kind not in ("links", "clusters")
     if has_labels:

@@ -19,6 +19,7 @@ from gdpnet.inference.select import Selected, select
 from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData
+from gdpnet.training.label_noise import without_suspected
 from gdpnet.training.state import Finalised, TrainingState
 
 
@@ -63,11 +64,9 @@ class TrainingTask(ABC):
         """Return what stands for missing labels before any epoch; None where labels are plenty, or not read."""
         return None
 
-    def relabelled(
-        self, networks: Networks | TrainingState, pseudo: Int[Tensor, "nodes"]
-    ) -> Int[Tensor, "nodes"]:
-        """Return the pseudo-labels by the networks as they are now; those before where these are no better."""
-        return pseudo
+    def trusted(self, networks: Networks, data: TrainingData, state: TrainingState) -> TrainingData:
+        """Return the training data without suspected labels, for what is fitted after the epochs."""
+        return without_suspected(data, state.best_suggested)
 
     @abstractmethod
     def finalise(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:

@@ -1,0 +1,75 @@
+"""Self-training: the pseudo-labels of one fit, first by a teacher and then by the aggregators."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from gdpnet._core.random import Key
+from gdpnet.config import Config
+from gdpnet.data.validation import UNKNOWN
+from gdpnet.inference.networks import Networks
+from gdpnet.inference.select import select
+from gdpnet.training.callbacks import Steps
+from gdpnet.training.data import TrainingData
+from gdpnet.training.pseudo_labels import (
+    can_be_trusted,
+    confident_labels,
+    deviation_of,
+    is_worth_self_training,
+    relabel,
+    unlabelled_nodes,
+    with_context_folds,
+)
+from gdpnet.training.state import TrainingState
+from gdpnet.training.teacher import fit_teacher
+
+
+class SelfTraining:
+    """Predicts missing labels before the first epoch, and again every few epochs."""
+
+    def __init__(self, data: TrainingData, config: Config, seed: int) -> None:
+        self.data, self.config, self.seed = data, config, seed
+        self.quality = 0.0
+        """Quality of the teacher on validation nodes."""
+
+    def begin(self, outputs: int, key: Key, steps: Steps) -> Int[Tensor, "nodes"] | None:
+        """Return the confident predictions of a teacher; None where labels are plenty, or predictions too unsure."""
+        if not is_worth_self_training(self.data, self.config):
+            return None
+        stream, settings = key.fold_in("self-training"), self.config.self_training
+        with steps.run("pseudo-labels", "predicting missing labels") as step:
+            taught = fit_teacher(self.data, outputs, self.config, stream)
+            found = confident_labels(
+                self.data, taught.nodes, taught.validation, settings.later_share, settings
+            )
+            self.quality = taught.score[0]
+            if not can_be_trusted(self.data, found, self.quality):
+                step.result = "none: predictions for unlabelled nodes are too unsure"
+                return None
+            self.data = with_context_folds(self.data, stream)
+            step.result = (
+                f"{int((found != UNKNOWN).sum()):,} of {unlabelled_nodes(self.data).numel():,} unlabelled nodes have "
+                f"one; a GCN on {taught.kept.share:.0%} of the edges predicts them"
+            )
+        return found
+
+    def relabelled(
+        self, networks: Networks | TrainingState, pseudo: Int[Tensor, "nodes"]
+    ) -> Int[Tensor, "nodes"]:
+        """Return the confident predictions of the aggregators for unlabelled nodes.
+
+        Those before are returned if the aggregators are worse on validation nodes than the teacher.
+        """
+        data, aggregators, stream = self.data, networks.aggregators, Key.of(self.seed).fold_in("relabel")
+        few = replace(self.config.inference, episodes=2, context_episodes=1)
+        config = replace(self.config, inference=few)
+        everyone = torch.arange(data.train.num_nodes, device=data.targets.device)
+        train = select(networks.policy, aggregators, data.train, everyone, config, stream, data.fold_model)
+        whole = select(networks.policy, aggregators, data.whole, data.validation, config, stream)
+        found, quality = relabel(aggregators, data, train, whole, config)
+        least = self.quality - deviation_of(self.quality, data.validation.numel())
+        return found if quality >= least and can_be_trusted(data, found, quality) else pseudo
