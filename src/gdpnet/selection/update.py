@@ -7,6 +7,7 @@ limit is halved towards the last policy within it until it complies.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from jaxtyping import Float
@@ -22,10 +23,11 @@ from gdpnet.selection.buffer import (
     score_batch,
     score_candidates,
 )
+from gdpnet.selection.compiled_update import can_compile, compiled_steps
 from gdpnet.selection.episodes import View
 from gdpnet.selection.padded_update import HALVINGS, padded_update
 from gdpnet.selection.policy import Policy
-from gdpnet.selection.ppo import Advantages, Scored, advantages, joint_entropy, joint_kl
+from gdpnet.selection.ppo import Advantages, advantages, joint_entropy, joint_kl
 from gdpnet.selection.rollout import Rollout
 from gdpnet.selection.surrogate import Gain
 
@@ -67,63 +69,102 @@ def update_policy(
         found = padded_update(policy, optimiser, whole, advantage, settings, generator, replays)
         if found is not None:
             return Update(*found)
-    with torch.no_grad():
-        batches = cut_batch(whole, settings.batch_size)
-        # small products fit into the cache of a CPU; on a GPU few large ones are faster
-        scored_in = batches if whole.chosen.device.type == "cpu" else cut_batch(whole)
-        old = [score_batch(policy, batch) for batch in scored_in]
+    if can_compile(policy, settings):
+        with compiled_steps(policy, optimiser, whole, advantage, settings) as steps:
+            return _run(policy, steps, settings, generator)
+    return _run(policy, RaggedSteps(policy, optimiser, whole, advantage, settings), settings, generator)
+
+
+class Steps(Protocol):
+    """What an update consists of."""
+
+    @property
+    def batches(self) -> int:
+        """Return the number of batches."""
+        ...
+
+    def step(self, number: int) -> Tensor:
+        """Take one gradient step on a batch; return its loss."""
+        ...
+
+    def mean_kl(self) -> float:
+        """Return the exact KL of the joint action from the policy that acted, averaged over all decisions."""
+        ...
+
+
+def _run(policy: Policy, steps: Steps, settings: PPOSettings, generator: torch.Generator) -> Update:
+    """Take all passes, as long as the policy stays within the KL limit."""
     losses: list[Tensor] = []
     divergence, passes, backtracks = 0.0, 0, 0
     while passes < settings.passes and not backtracks:
         accepted, accepted_kl = [weight.detach().clone() for weight in policy.parameters()], divergence
-        order = torch.randperm(len(batches), generator=generator).tolist()
-        losses += [_step(policy, optimiser, batches[number], advantage, settings) for number in order]
-        divergence = _mean_kl(policy, scored_in, old)
+        order = torch.randperm(steps.batches, generator=generator).tolist()
+        losses += [steps.step(number) for number in order]
+        divergence = steps.mean_kl()
         passes += 1
         if not divergence <= settings.kl_limit:  # also true for NaN
-            divergence, backtracks = _backtrack(policy, accepted, scored_in, old, settings.kl_limit)
+            divergence, backtracks = _backtrack(policy, steps, accepted, settings.kl_limit)
             divergence = divergence if divergence <= settings.kl_limit else accepted_kl
     # the host waits for the device here, not after every step
     return Update(float(torch.stack(losses).mean()), divergence, passes, backtracks)
 
 
-def _step(
-    policy: Policy,
-    optimiser: torch.optim.Optimizer,
-    batch: Batch,
-    advantage: Advantages,
-    settings: PPOSettings,
-) -> Float[Tensor, ""]:
-    """Take one gradient step on a batch; return its loss."""
-    score, ending = score_candidates(policy, batch)
-    gain: Tensor = Gain.apply(score, ending, batch, advantage, settings.clip)
-    if settings.entropy:
-        gain = gain + settings.entropy * joint_entropy(log_probabilities(batch, score, ending)).mean()
-    optimiser.zero_grad(set_to_none=True)
-    (-gain).backward()
-    torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
-    optimiser.step()
-    return -gain.detach()
+class RaggedSteps:
+    """The steps of an update with PyTorch, on any device."""
 
+    @torch.no_grad()
+    def __init__(
+        self,
+        policy: Policy,
+        optimiser: torch.optim.Optimizer,
+        whole: Batch,
+        advantage: Advantages,
+        settings: PPOSettings,
+    ) -> None:
+        self.policy, self.optimiser, self.advantage, self.settings = policy, optimiser, advantage, settings
+        self.parts = cut_batch(whole, settings.batch_size)
+        # small products fit into the cache of a CPU; on a GPU few large ones are faster
+        self.scored_in = self.parts if whole.chosen.device.type == "cpu" else cut_batch(whole)
+        self.old = [score_batch(policy, batch) for batch in self.scored_in]
 
-@torch.no_grad()
-def _mean_kl(policy: Policy, batches: list[Batch], old: list[Scored]) -> float:
-    """Return the exact KL of the joint action, averaged over all decisions."""
-    parts = [
-        joint_kl(before, score_batch(policy, batch)).sum() for batch, before in zip(batches, old, strict=True)
-    ]
-    return float(torch.stack(parts).double().sum()) / sum(batch.chosen.numel() for batch in batches)
+    @property
+    def batches(self) -> int:
+        """Return the number of batches."""
+        return len(self.parts)
+
+    def step(self, number: int) -> Float[Tensor, ""]:
+        """Take one gradient step on a batch; return its loss."""
+        batch, settings = self.parts[number], self.settings
+        score, ending = score_candidates(self.policy, batch)
+        gain: Tensor = Gain.apply(score, ending, batch, self.advantage, settings.clip)
+        if settings.entropy:
+            gain = gain + settings.entropy * joint_entropy(log_probabilities(batch, score, ending)).mean()
+        self.optimiser.zero_grad(set_to_none=True)
+        (-gain).backward()
+        torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 1.0)
+        self.optimiser.step()
+        return -gain.detach()
+
+    @torch.no_grad()
+    def mean_kl(self) -> float:
+        """Return the exact KL of the joint action, averaged over all decisions."""
+        parts = [
+            joint_kl(before, score_batch(self.policy, batch)).sum()
+            for batch, before in zip(self.scored_in, self.old, strict=True)
+        ]
+        decisions = sum(batch.chosen.numel() for batch in self.scored_in)
+        return float(torch.stack(parts).double().sum()) / decisions
 
 
 @torch.no_grad()
 def _backtrack(
-    policy: Policy, accepted: list[Tensor], batches: list[Batch], old: list[Scored], limit: float
+    policy: Policy, steps: Steps, accepted: list[Tensor], limit: float
 ) -> tuple[float, int]:
     """Halve the step of the last pass until the mean KL is within the limit; undo it after eight halvings."""
     for halving in range(1, HALVINGS + 1):
         for weight, before in zip(policy.parameters(), accepted, strict=True):
             weight.copy_(before + 0.5 * (weight - before))
-        divergence = _mean_kl(policy, batches, old)
+        divergence = steps.mean_kl()
         if divergence <= limit:
             return divergence, halving
     for weight, before in zip(policy.parameters(), accepted, strict=True):

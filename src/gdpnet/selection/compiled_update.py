@@ -1,0 +1,277 @@
+"""The steps of the policy's update on CPUs, compiled by numba and without automatic differentiation.
+
+They give what `gdpnet.selection.update` computes with PyTorch, up to rounding. The sums of a batch are split into
+lanes, whose bounds depend on the batch alone: the number of threads changes no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gdpnet._core.device import has_numba
+from gdpnet.config import PPOSettings
+from gdpnet.selection.buffer import Batch, cut_bounds
+from gdpnet.selection.engines.numba_update_arrays import (
+    CHUNK,
+    HALF_COLUMNS,
+    HALF_ROWS,
+    HIDDEN_COLUMNS,
+    LEARN,
+    MEASURE,
+    RECORD,
+    SPARE_ROWS,
+    Given,
+    Gradients,
+    Parameters,
+    Weights,
+    round_up,
+)
+from gdpnet.selection.policy import SCORE_BOUND, Policy
+from gdpnet.selection.ppo import Advantages
+
+_MOST_LANES = 16
+_LANE_WORK = 1200
+"""Least work of a lane; adding up the gradients of shorter lanes would take too long."""
+
+_CANDIDATE_WORK = 4
+"""Work of a candidate and its decision, if that of a pair is one."""
+
+_RANGES_PER_THREAD = 4
+"""Ranges of lanes per thread, so that all threads end together."""
+
+
+def can_compile(policy: Policy, settings: PPOSettings) -> bool:
+    """Return whether the compiled steps can update a policy: on the CPU, in single precision, with numba."""
+    weight = policy.target_weight
+    return (
+        weight.device.type == "cpu"
+        and weight.dtype == torch.float32
+        and settings.entropy == 0.0
+        and has_numba()
+    )
+
+
+class CompiledSteps:
+    """The steps of an update on a gathered roll-out: a gradient step on one batch, and the mean KL."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        optimiser: torch.optim.Optimizer,
+        whole: Batch,
+        advantage: Advantages,
+        settings: PPOSettings,
+        pool: ThreadPoolExecutor | None,
+    ) -> None:
+        from gdpnet.selection.engines import numba_update_kernel, numba_update_weights
+
+        self.run_lanes = numba_update_kernel.run_lanes
+        self.lay_out, self.add_up = numba_update_weights.lay_out, numba_update_weights.add_up
+        self.optimiser, self.pool, self.can_end = optimiser, pool, whole.play.can_end
+        bounds = cut_bounds(whole, settings.batch_size).numpy()
+        self.decisions: list[int] = np.diff(bounds[:, 0]).tolist()
+        chunks, lane_chunk, self.batch_lane = _split(whole.begins.numpy(), bounds)
+        self.given = _given(whole, advantage, chunks, lane_chunk, settings.clip)
+        self.tensors = list(policy.parameters())
+        self.parameters = Parameters(*(_array(weight) for weight in self.tensors))
+        self.weights = _weights(policy)
+        self.gradients = _gradients(self.weights, int(np.diff(self.batch_lane).max()))
+        self.flat = torch.zeros(sum(weight.numel() for weight in self.tensors))
+        parts = self.flat.split([weight.numel() for weight in self.tensors])
+        found = [part.view_as(weight) for part, weight in zip(parts, self.tensors, strict=True)]
+        self.gradient = Parameters(*(_array(part) for part in found))
+        self.half = np.zeros(policy.first_bias.numel(), np.float32)
+        for weight, part in zip(self.tensors, found, strict=True):
+            unused = part.numel() == 0 or (weight is policy.ending and not self.can_end)
+            weight.grad = None if unused else part
+        self._run(RECORD, 0, len(lane_chunk) - 1)
+
+    @property
+    def batches(self) -> int:
+        """Return the number of batches."""
+        return len(self.decisions)
+
+    def step(self, number: int) -> Tensor:
+        """Take one gradient step on a batch; return its loss."""
+        first, last = self.batch_lane[number : number + 2]
+        self._run(LEARN, first, last)
+        share = -1.0 / self.decisions[number]
+        gain = self.add_up(
+            self.gradients,
+            last - first,
+            self.parameters,
+            self.gradient,
+            self.half,
+            self.flat.numpy(),
+            self.can_end,
+            share,
+            1.0,
+        )
+        self.optimiser.step()
+        return torch.tensor(gain * share)
+
+    def mean_kl(self) -> float:
+        """Return the exact KL of the joint action, averaged over all decisions."""
+        # products with zeros that fill up a block would hide nothing, but a weight may belong to an input of zeros
+        if not all(bool(weight.isfinite().all()) for weight in self.tensors):
+            return float("nan")
+        self._run(MEASURE, 0, self.batch_lane[-1])
+        return float(self.given.divergence.sum()) / sum(self.decisions)
+
+    def _run(self, task: int, first: int, last: int) -> None:
+        """Do a task with a range of lanes, in all threads."""
+        self.lay_out(self.parameters, self.weights, self.can_end)
+        arrays = self.given, self.weights, self.gradients
+        if self.pool is None:
+            self.run_lanes(task, first, first, last, *arrays)
+            return
+        threads = self.pool._max_workers + 1
+        ranges = iter(_cuts(first, last, threads * _RANGES_PER_THREAD))
+
+        def work() -> None:
+            for begin, end in ranges:
+                self.run_lanes(task, first, begin, end, *arrays)
+
+        others = [self.pool.submit(work) for _ in range(min(threads, last - first) - 1)]
+        work()
+        for other in others:
+            other.result()
+
+
+def _cuts(first: int, last: int, most: int) -> list[tuple[int, int]]:
+    """Split a range into at most so many ranges of about the same length."""
+    parts = min(most, last - first)
+    return list(pairwise(first + (last - first) * part // parts for part in range(parts + 1)))
+
+
+@contextmanager
+def compiled_steps(
+    policy: Policy,
+    optimiser: torch.optim.Optimizer,
+    whole: Batch,
+    advantage: Advantages,
+    settings: PPOSettings,
+) -> Iterator[CompiledSteps]:
+    """Prepare the steps of an update; their threads end with it, so that none is alive when a process forks."""
+    threads = torch.get_num_threads()
+    if threads == 1:
+        yield CompiledSteps(policy, optimiser, whole, advantage, settings, None)
+        return
+    with ThreadPoolExecutor(threads - 1) as pool:
+        yield CompiledSteps(policy, optimiser, whole, advantage, settings, pool)
+
+
+def _split(begins: NDArray, bounds: NDArray) -> tuple[NDArray, NDArray, list[int]]:
+    """Split batches into lanes, and those into chunks of whole episodes.
+
+    Return where the decisions, pairs and candidates of each chunk begin, the first chunk of each lane, and the first
+    lane of each batch.
+    """
+    episode = begins[:-1]
+    batch = np.searchsorted(bounds[1:, 2], episode[:, 2], side="right")
+    group = (episode[:, 2] - bounds[batch, 2]) // CHUNK
+    first = np.flatnonzero(np.diff(batch, prepend=-1) | np.diff(group, prepend=-1))
+    chunks = np.concatenate([begins[first], begins[-1:]])
+    batch = batch[first]
+    work = _CANDIDATE_WORK * chunks[:, 2] + chunks[:, 1]
+    start = np.searchsorted(batch, np.arange(len(bounds)))
+    total = np.diff(work[start])
+    lanes = np.clip(total // _LANE_WORK, 1, _MOST_LANES)
+    lane = (work[:-1] - work[start[batch]]) * lanes[batch] // total[batch] + batch * _MOST_LANES
+    lane_chunk = np.flatnonzero(np.diff(lane, prepend=-1))
+    batch_lane = np.searchsorted(batch[lane_chunk], np.arange(len(bounds)))
+    return chunks, np.append(lane_chunk, len(first)), batch_lane.tolist()
+
+
+def _given(whole: Batch, advantage: Advantages, chunks: NDArray, lane_chunk: NDArray, clip: float) -> Given:
+    """Return the decisions of a roll-out as the kernel reads them."""
+    count, play = whole.chosen.numel(), whole.play
+    is_new = np.ones(count + 1, np.bool_)
+    is_new[1:count] = whole.sign.numpy()[:-1] > 0.0
+    is_new[whole.begins[:, 0].numpy()] = True
+    state_decision = np.flatnonzero(is_new)
+    decision_pair = np.append(np.searchsorted(whole.owner.numpy(), np.arange(count)), whole.owner.numel())
+    chunk_state = np.searchsorted(state_decision, chunks[:, 0])
+    sizes = np.diff(decision_pair) if play.learned_order else np.diff(state_decision)
+    return Given(
+        _with_spare_rows(whole.target_input, torch.from_numpy(state_decision[:-1])),
+        _with_spare_rows(whole.neighbour_input),
+        whole.target_input.shape[1],
+        whole.neighbour_input.shape[1],
+        state_decision,
+        decision_pair,
+        _array(whole.place),
+        _array(whole.agreement),
+        _array(whole.taken),
+        _array(whole.drew),
+        _array(whole.sign),
+        _array(whole.order_log_prob),
+        _array(whole.keep_log_prob),
+        _array(advantage.order[whole.chosen]),
+        _array(advantage.keep[whole.chosen]),
+        lane_chunk,
+        chunk_state,
+        np.ascontiguousarray(chunks[:, 2]),
+        int(sizes.max()) + 1,
+        int(np.diff(chunk_state).max()),
+        int(np.diff(chunks[:, 2]).max()),
+        play.learned_order,
+        play.can_end,
+        np.float32(clip),
+        np.float32(SCORE_BOUND),
+        np.zeros(whole.owner.numel(), np.float32),
+        np.zeros(len(state_decision) - 1, np.float32),
+        np.zeros(len(lane_chunk) - 1),
+    )
+
+
+def _with_spare_rows(inputs: Tensor, rows: Tensor | None = None) -> NDArray:
+    """Return some rows of a matrix as a flat array, with room for those that fill up a block."""
+    count = inputs.shape[0] if rows is None else rows.numel()
+    found = inputs.new_empty(count + SPARE_ROWS, inputs.shape[1])
+    if rows is None:
+        found[:count] = inputs
+    else:
+        torch.index_select(inputs, 0, rows, out=found[:count])
+    return _array(found.flatten())
+
+
+def _weights(policy: Policy) -> Weights:
+    """Allocate the weights as products read them."""
+    first, second = policy.hidden_weight.shape
+    columns, wide = round_up(first, HALF_COLUMNS), round_up(second, HIDDEN_COLUMNS)
+    target, neighbour = policy.target_weight.shape[0], policy.neighbour_weight.shape[0]
+    shapes = (target, columns), (neighbour, columns), columns, columns, columns, (columns, wide), (wide, columns)
+    arrays = (np.zeros(np.prod(shape), np.float32) for shape in (*shapes, wide, wide, 1))
+    return Weights(*arrays, first, second)
+
+
+def _gradients(weights: Weights, lanes: int) -> Gradients:
+    """Allocate the gradients of some lanes."""
+    columns = weights.bias.size
+    block = HALF_ROWS * columns
+    sizes = (
+        round_up(weights.target.size, block),
+        round_up(weights.neighbour.size, block),
+        columns,
+        columns,
+        columns,
+        weights.hidden.size,
+        weights.hidden_bias.size,
+        weights.score.size,
+        1,
+    )
+    return Gradients(*(np.zeros(lanes * size, np.float32) for size in sizes), np.zeros(lanes))
+
+
+def _array(tensor: Tensor) -> NDArray:
+    """Return a contiguous tensor's memory as a numpy array of at least one dimension."""
+    return np.atleast_1d(tensor.detach().contiguous().numpy())

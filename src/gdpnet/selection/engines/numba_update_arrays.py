@@ -1,0 +1,109 @@
+"""What the compiled update of the policy reads and writes, as flat arrays; this module does not need numba."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+RECORD, MEASURE, LEARN = 0, 1, 2
+"""What to do with scores: keep them as those of the policy that acted, measure the KL, add up the gradient."""
+
+TILE = 64
+"""Pairs of a state and a candidate that are scored together, which fit into the cache of a CPU."""
+
+CHUNK = 96
+"""Candidates of a chunk; a longer episode is a chunk of its own."""
+
+HALF_ROWS, HALF_COLUMNS = 3, 32
+HIDDEN_ROWS, HIDDEN_COLUMNS = 2, 40
+"""Rows and columns whose sums stay in registers: of a half of the first layer, and of the second layer."""
+
+SPARE_ROWS = HALF_ROWS - 1
+"""Rows after the last one that products may read, to fill up a block."""
+
+
+class Given(NamedTuple):
+    """The decisions of a roll-out in the order of an update: episodes, their states, decisions and pairs."""
+
+    target: NDArray  # states + SPARE_ROWS, target_width
+    neighbour: NDArray  # candidates + SPARE_ROWS, neighbour_width
+    target_width: int
+    neighbour_width: int
+    state_decision: NDArray  # the first decision of each state
+    decision_pair: NDArray  # the first pair of each decision
+    place: NDArray  # the candidate of each pair
+    agreement: NDArray  # of each pair
+    taken: NDArray  # the pair that each decision took
+    drew: NDArray  # one, or zero if the ending neighbour was drawn
+    sign: NDArray
+    order_log_prob: NDArray
+    keep_log_prob: NDArray
+    order_advantage: NDArray
+    keep_advantage: NDArray
+    lane_chunk: NDArray  # the first chunk of each lane
+    chunk_state: NDArray
+    chunk_candidate: NDArray
+    longest: int  # pairs of a state, the ending neighbour included
+    most_states: int  # of a chunk
+    most_candidates: int
+    learned: bool
+    can_end: bool
+    clip: np.float32
+    bound: np.float32
+    # of the policy that acted, written by RECORD
+    score: NDArray  # of each pair; of pairs that share their score, the first
+    ending: NDArray  # of each state
+    divergence: NDArray  # the sum over each lane, written by MEASURE
+
+
+class Weights(NamedTuple):
+    """The policy's weights; rows are padded with zeros to whole blocks of columns."""
+
+    target: NDArray  # target_width, columns
+    neighbour: NDArray  # neighbour_width, columns
+    agreement: NDArray  # columns
+    bias: NDArray
+    ending_half: NDArray
+    hidden: NDArray  # columns, hidden columns
+    hidden_transposed: NDArray  # hidden columns, columns
+    hidden_bias: NDArray  # hidden columns
+    score: NDArray
+    score_bias: NDArray  # 1
+    first: int  # widths without padding
+    second: int
+
+
+class Gradients(NamedTuple):
+    """The gradient of each lane, laid out as `Weights`; the rows of both matrices are padded to whole blocks."""
+
+    target: NDArray  # lanes, ...
+    neighbour: NDArray
+    agreement: NDArray
+    bias: NDArray
+    ending_half: NDArray
+    hidden: NDArray
+    hidden_bias: NDArray
+    score: NDArray
+    score_bias: NDArray  # lanes
+    gain: NDArray  # lanes; the sum of the clipped surrogate
+
+
+class Parameters(NamedTuple):
+    """The policy's parameters, or their gradient: the same memory, in the order of `Policy.parameters`."""
+
+    target: NDArray
+    neighbour: NDArray
+    agreement: NDArray
+    bias: NDArray
+    hidden: NDArray
+    hidden_bias: NDArray
+    score: NDArray
+    score_bias: NDArray
+    ending: NDArray
+
+
+def round_up(size: int, block: int) -> int:
+    """Return the least multiple of a block that is not smaller."""
+    return -(-size // block) * block
