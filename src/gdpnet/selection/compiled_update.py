@@ -28,8 +28,10 @@ from gdpnet.selection.engines.numba_update_arrays import (
     MEASURE,
     RECORD,
     SPARE_ROWS,
-    Given,
+    Decisions,
     Gradients,
+    Inputs,
+    Layout,
     Parameters,
     Weights,
     round_up,
@@ -71,15 +73,21 @@ class CompiledSteps:
         settings: PPOSettings,
         pool: ThreadPoolExecutor | None,
     ) -> None:
-        from gdpnet.selection.engines import numba_update_kernel, numba_update_weights
+        from gdpnet.selection.engines import numba_update_kernel, numba_weights_kernel
 
         self.run_lanes = numba_update_kernel.run_lanes
-        self.lay_out, self.add_up = numba_update_weights.lay_out, numba_update_weights.add_up
+        self.lay_out, self.add_up = numba_weights_kernel.lay_out, numba_weights_kernel.add_up
         self.optimiser, self.pool, self.can_end = optimiser, pool, whole.play.can_end
         bounds = cut_bounds(whole, settings.batch_size).numpy()
         self.decisions: list[int] = np.diff(bounds[:, 0]).tolist()
         chunks, lane_chunk, self.batch_lane = _split(whole.begins.numpy(), bounds)
-        self.given = _given(whole, advantage, chunks, lane_chunk, settings.clip)
+        given = _decisions(whole, advantage, settings.clip)
+        layout = _layout(given, chunks, lane_chunk)
+        inputs = Inputs(
+            _with_spare_rows(whole.target_input, torch.from_numpy(given.state_decision[:-1])),
+            _with_spare_rows(whole.neighbour_input),
+        )
+        self.total = np.zeros(len(lane_chunk) - 1)
         self.tensors = list(policy.parameters())
         self.parameters = Parameters(*(_array(weight) for weight in self.tensors))
         self.weights = _weights(policy)
@@ -88,6 +96,7 @@ class CompiledSteps:
         parts = self.flat.split([weight.numel() for weight in self.tensors])
         found = [part.view_as(weight) for part, weight in zip(parts, self.tensors, strict=True)]
         self.gradient = Parameters(*(_array(part) for part in found))
+        self.arrays = (layout, inputs, given, self.weights, self.gradients, self.total)
         self.half = np.zeros(policy.first_bias.numel(), np.float32)
         for weight, part in zip(self.tensors, found, strict=True):
             unused = part.numel() == 0 or (weight is policy.ending and not self.can_end)
@@ -104,7 +113,7 @@ class CompiledSteps:
         first, last = self.batch_lane[number : number + 2]
         self._run(LEARN, first, last)
         share = -1.0 / self.decisions[number]
-        gain = self.add_up(
+        self.add_up(
             self.gradients,
             last - first,
             self.parameters,
@@ -116,7 +125,7 @@ class CompiledSteps:
             1.0,
         )
         self.optimiser.step()
-        return torch.tensor(gain * share)
+        return torch.tensor(self.total[first:last].sum() * share)
 
     def mean_kl(self) -> float:
         """Return the exact KL of the joint action, averaged over all decisions."""
@@ -124,21 +133,20 @@ class CompiledSteps:
         if not all(bool(weight.isfinite().all()) for weight in self.tensors):
             return float("nan")
         self._run(MEASURE, 0, self.batch_lane[-1])
-        return float(self.given.divergence.sum()) / sum(self.decisions)
+        return float(self.total.sum()) / sum(self.decisions)
 
     def _run(self, task: int, first: int, last: int) -> None:
         """Do a task with a range of lanes, in all threads."""
         self.lay_out(self.parameters, self.weights, self.can_end)
-        arrays = self.given, self.weights, self.gradients
         if self.pool is None:
-            self.run_lanes(task, first, first, last, *arrays)
+            self.run_lanes(task, first, first, last, *self.arrays)
             return
         threads = self.pool._max_workers + 1
         ranges = iter(_cuts(first, last, threads * _RANGES_PER_THREAD))
 
         def work() -> None:
             for begin, end in ranges:
-                self.run_lanes(task, first, begin, end, *arrays)
+                self.run_lanes(task, first, begin, end, *self.arrays)
 
         others = [self.pool.submit(work) for _ in range(min(threads, last - first) - 1)]
         work()
@@ -191,23 +199,16 @@ def _split(begins: NDArray, bounds: NDArray) -> tuple[NDArray, NDArray, list[int
     return chunks, np.append(lane_chunk, len(first)), batch_lane.tolist()
 
 
-def _given(whole: Batch, advantage: Advantages, chunks: NDArray, lane_chunk: NDArray, clip: float) -> Given:
+def _decisions(whole: Batch, advantage: Advantages, clip: float) -> Decisions:
     """Return the decisions of a roll-out as the kernel reads them."""
-    count, play = whole.chosen.numel(), whole.play
+    count, pairs = whole.chosen.numel(), whole.owner.numel()
     is_new = np.ones(count + 1, np.bool_)
     is_new[1:count] = whole.sign.numpy()[:-1] > 0.0
     is_new[whole.begins[:, 0].numpy()] = True
     state_decision = np.flatnonzero(is_new)
-    decision_pair = np.append(np.searchsorted(whole.owner.numpy(), np.arange(count)), whole.owner.numel())
-    chunk_state = np.searchsorted(state_decision, chunks[:, 0])
-    sizes = np.diff(decision_pair) if play.learned_order else np.diff(state_decision)
-    return Given(
-        _with_spare_rows(whole.target_input, torch.from_numpy(state_decision[:-1])),
-        _with_spare_rows(whole.neighbour_input),
-        whole.target_input.shape[1],
-        whole.neighbour_input.shape[1],
+    return Decisions(
         state_decision,
-        decision_pair,
+        np.append(np.searchsorted(whole.owner.numpy(), np.arange(count)), pairs),
         _array(whole.place),
         _array(whole.agreement),
         _array(whole.taken),
@@ -217,31 +218,37 @@ def _given(whole: Batch, advantage: Advantages, chunks: NDArray, lane_chunk: NDA
         _array(whole.keep_log_prob),
         _array(advantage.order[whole.chosen]),
         _array(advantage.keep[whole.chosen]),
+        np.zeros(pairs, np.float32),
+        np.zeros(len(state_decision) - 1, np.float32),
+        whole.play.learned_order,
+        whole.play.can_end,
+        np.float32(clip),
+    )
+
+
+def _layout(given: Decisions, chunks: NDArray, lane_chunk: NDArray) -> Layout:
+    """Return how the kernel walks over a roll-out."""
+    chunk_state = np.searchsorted(given.state_decision, chunks[:, 0])
+    sizes = np.diff(given.decision_pair if given.learned else given.state_decision)
+    return Layout(
         lane_chunk,
         chunk_state,
         np.ascontiguousarray(chunks[:, 2]),
         int(sizes.max()) + 1,
         int(np.diff(chunk_state).max()),
         int(np.diff(chunks[:, 2]).max()),
-        play.learned_order,
-        play.can_end,
-        np.float32(clip),
-        np.float32(SCORE_BOUND),
-        np.zeros(whole.owner.numel(), np.float32),
-        np.zeros(len(state_decision) - 1, np.float32),
-        np.zeros(len(lane_chunk) - 1),
     )
 
 
 def _with_spare_rows(inputs: Tensor, rows: Tensor | None = None) -> NDArray:
-    """Return some rows of a matrix as a flat array, with room for those that fill up a block."""
+    """Return some rows of a matrix, with room for those that fill up a block."""
     count = inputs.shape[0] if rows is None else rows.numel()
     found = inputs.new_empty(count + SPARE_ROWS, inputs.shape[1])
     if rows is None:
         found[:count] = inputs
     else:
         torch.index_select(inputs, 0, rows, out=found[:count])
-    return _array(found.flatten())
+    return _array(found)
 
 
 def _weights(policy: Policy) -> Weights:
@@ -249,27 +256,25 @@ def _weights(policy: Policy) -> Weights:
     first, second = policy.hidden_weight.shape
     columns, wide = round_up(first, HALF_COLUMNS), round_up(second, HIDDEN_COLUMNS)
     target, neighbour = policy.target_weight.shape[0], policy.neighbour_weight.shape[0]
-    shapes = (target, columns), (neighbour, columns), columns, columns, columns, (columns, wide), (wide, columns)
-    arrays = (np.zeros(np.prod(shape), np.float32) for shape in (*shapes, wide, wide, 1))
-    return Weights(*arrays, first, second)
+    shapes = (
+        (target, columns),
+        (neighbour, columns),
+        columns,
+        columns,
+        columns,
+        (columns, wide),
+        (wide, columns),
+    )
+    arrays = (np.zeros(shape, np.float32) for shape in (*shapes, wide, wide, 1))
+    return Weights._make((*arrays, first, second, np.float32(SCORE_BOUND)))
 
 
 def _gradients(weights: Weights, lanes: int) -> Gradients:
     """Allocate the gradients of some lanes."""
-    columns = weights.bias.size
-    block = HALF_ROWS * columns
-    sizes = (
-        round_up(weights.target.size, block),
-        round_up(weights.neighbour.size, block),
-        columns,
-        columns,
-        columns,
-        weights.hidden.size,
-        weights.hidden_bias.size,
-        weights.score.size,
-        1,
-    )
-    return Gradients(*(np.zeros(lanes * size, np.float32) for size in sizes), np.zeros(lanes))
+    columns, wide = weights.bias.size, weights.hidden_bias.size
+    inputs = (round_up(matrix.shape[0], HALF_ROWS) for matrix in (weights.target, weights.neighbour))
+    sizes = *(rows * columns for rows in inputs), columns * wide, columns, columns, columns, wide, wide, 1
+    return Gradients(*(np.zeros((lanes, size), np.float32) for size in sizes))
 
 
 def _array(tensor: Tensor) -> NDArray:

@@ -7,7 +7,6 @@ limit is halved towards the last policy within it until it complies.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from jaxtyping import Float
@@ -23,7 +22,7 @@ from gdpnet.selection.buffer import (
     score_batch,
     score_candidates,
 )
-from gdpnet.selection.compiled_update import can_compile, compiled_steps
+from gdpnet.selection.compiled_update import CompiledSteps, can_compile, compiled_steps
 from gdpnet.selection.episodes import View
 from gdpnet.selection.padded_update import HALVINGS, padded_update
 from gdpnet.selection.policy import Policy
@@ -75,40 +74,6 @@ def update_policy(
     return _run(policy, RaggedSteps(policy, optimiser, whole, advantage, settings), settings, generator)
 
 
-class Steps(Protocol):
-    """What an update consists of."""
-
-    @property
-    def batches(self) -> int:
-        """Return the number of batches."""
-        ...
-
-    def step(self, number: int) -> Tensor:
-        """Take one gradient step on a batch; return its loss."""
-        ...
-
-    def mean_kl(self) -> float:
-        """Return the exact KL of the joint action from the policy that acted, averaged over all decisions."""
-        ...
-
-
-def _run(policy: Policy, steps: Steps, settings: PPOSettings, generator: torch.Generator) -> Update:
-    """Take all passes, as long as the policy stays within the KL limit."""
-    losses: list[Tensor] = []
-    divergence, passes, backtracks = 0.0, 0, 0
-    while passes < settings.passes and not backtracks:
-        accepted, accepted_kl = [weight.detach().clone() for weight in policy.parameters()], divergence
-        order = torch.randperm(steps.batches, generator=generator).tolist()
-        losses += [steps.step(number) for number in order]
-        divergence = steps.mean_kl()
-        passes += 1
-        if not divergence <= settings.kl_limit:  # also true for NaN
-            divergence, backtracks = _backtrack(policy, steps, accepted, settings.kl_limit)
-            divergence = divergence if divergence <= settings.kl_limit else accepted_kl
-    # the host waits for the device here, not after every step
-    return Update(float(torch.stack(losses).mean()), divergence, passes, backtracks)
-
-
 class RaggedSteps:
     """The steps of an update with PyTorch, on any device."""
 
@@ -156,9 +121,28 @@ class RaggedSteps:
         return float(torch.stack(parts).double().sum()) / decisions
 
 
+def _run(
+    policy: Policy, steps: RaggedSteps | CompiledSteps, settings: PPOSettings, generator: torch.Generator
+) -> Update:
+    """Take all passes, as long as the policy stays within the KL limit."""
+    losses: list[Tensor] = []
+    divergence, passes, backtracks = 0.0, 0, 0
+    while passes < settings.passes and not backtracks:
+        accepted, accepted_kl = [weight.detach().clone() for weight in policy.parameters()], divergence
+        order = torch.randperm(steps.batches, generator=generator).tolist()
+        losses += [steps.step(number) for number in order]
+        divergence = steps.mean_kl()
+        passes += 1
+        if not divergence <= settings.kl_limit:  # also true for NaN
+            divergence, backtracks = _backtrack(policy, steps, accepted, settings.kl_limit)
+            divergence = divergence if divergence <= settings.kl_limit else accepted_kl
+    # the host waits for the device here, not after every step
+    return Update(float(torch.stack(losses).mean()), divergence, passes, backtracks)
+
+
 @torch.no_grad()
 def _backtrack(
-    policy: Policy, steps: Steps, accepted: list[Tensor], limit: float
+    policy: Policy, steps: RaggedSteps | CompiledSteps, accepted: list[Tensor], limit: float
 ) -> tuple[float, int]:
     """Halve the step of the last pass until the mean KL is within the limit; undo it after eight halvings."""
     for halving in range(1, HALVINGS + 1):

@@ -24,13 +24,27 @@ SPARE_ROWS = HALF_ROWS - 1
 """Rows after the last one that products may read, to fill up a block."""
 
 
-class Given(NamedTuple):
-    """The decisions of a roll-out in the order of an update: episodes, their states, decisions and pairs."""
+class Layout(NamedTuple):
+    """How the episodes of a roll-out are split: lanes consist of chunks, and chunks of whole episodes."""
 
-    target: NDArray  # states + SPARE_ROWS, target_width
-    neighbour: NDArray  # candidates + SPARE_ROWS, neighbour_width
-    target_width: int
-    neighbour_width: int
+    lane_chunk: NDArray  # the first chunk of each lane
+    chunk_state: NDArray  # the first state of each chunk
+    chunk_candidate: NDArray  # the first candidate of each chunk
+    longest: int  # pairs of a state, the ending neighbour included
+    most_states: int  # of a chunk
+    most_candidates: int
+
+
+class Inputs(NamedTuple):
+    """The inputs of both halves of the first layer, with `SPARE_ROWS` more rows."""
+
+    target: NDArray  # states, width
+    neighbour: NDArray  # candidates, width
+
+
+class Decisions(NamedTuple):
+    """The decisions of a roll-out in the order of an update, and pairs of a decision and one of its candidates."""
+
     state_decision: NDArray  # the first decision of each state
     decision_pair: NDArray  # the first pair of each decision
     place: NDArray  # the candidate of each pair
@@ -42,27 +56,20 @@ class Given(NamedTuple):
     keep_log_prob: NDArray
     order_advantage: NDArray
     keep_advantage: NDArray
-    lane_chunk: NDArray  # the first chunk of each lane
-    chunk_state: NDArray
-    chunk_candidate: NDArray
-    longest: int  # pairs of a state, the ending neighbour included
-    most_states: int  # of a chunk
-    most_candidates: int
+    # under the policy that acted, written by RECORD
+    score: NDArray  # of each pair; of pairs that share their score, the first
+    ending: NDArray  # of each state
+    # how they were played
     learned: bool
     can_end: bool
     clip: np.float32
-    bound: np.float32
-    # of the policy that acted, written by RECORD
-    score: NDArray  # of each pair; of pairs that share their score, the first
-    ending: NDArray  # of each state
-    divergence: NDArray  # the sum over each lane, written by MEASURE
 
 
 class Weights(NamedTuple):
     """The policy's weights; rows are padded with zeros to whole blocks of columns."""
 
-    target: NDArray  # target_width, columns
-    neighbour: NDArray  # neighbour_width, columns
+    target: NDArray  # width, columns
+    neighbour: NDArray  # width, columns
     agreement: NDArray  # columns
     bias: NDArray
     ending_half: NDArray
@@ -73,21 +80,21 @@ class Weights(NamedTuple):
     score_bias: NDArray  # 1
     first: int  # widths without padding
     second: int
+    bound: np.float32  # of scores
 
 
 class Gradients(NamedTuple):
     """The gradient of each lane, laid out as `Weights`; the rows of both matrices are padded to whole blocks."""
 
-    target: NDArray  # lanes, ...
-    neighbour: NDArray
-    agreement: NDArray
+    target: NDArray  # lanes, rows * columns
+    neighbour: NDArray  # lanes, rows * columns
+    hidden: NDArray  # lanes, columns * hidden columns
+    agreement: NDArray  # lanes, columns
     bias: NDArray
     ending_half: NDArray
-    hidden: NDArray
-    hidden_bias: NDArray
+    hidden_bias: NDArray  # lanes, hidden columns
     score: NDArray
-    score_bias: NDArray  # lanes
-    gain: NDArray  # lanes; the sum of the clipped surrogate
+    score_bias: NDArray  # lanes, 1
 
 
 class Parameters(NamedTuple):

@@ -32,7 +32,9 @@ def _product(rows: int, blocks: int) -> Any:
                 context.make_array(signature.args[place])(context, builder, arguments[place]).data
                 for place in (0, 3, 8)
             )
-            _, out_at, out_row, _, value_at, value_row, value_next, count, _, weight_at, weight_next = arguments
+            _, out_at, out_row, _, value_at, value_row, value_next, count, _, weight_at, weight_next = (
+                arguments
+            )
             panel = Panel(builder, blocks, INT(0))
             targets = [_address(builder, outs, out_at, INT(r), out_row) for r in range(rows)]
 
@@ -46,7 +48,19 @@ def _product(rows: int, blocks: int) -> Any:
                 panel.store(one, target)
             return context.get_dummy_value()
 
-        kinds = (out, out_at, out_row, value, value_at, value_row, value_next, count, weight, weight_at, weight_next)
+        kinds = (
+            out,
+            out_at,
+            out_row,
+            value,
+            value_at,
+            value_row,
+            value_next,
+            count,
+            weight,
+            weight_at,
+            weight_next,
+        )
         # the caller converts every number to the 64-bit integer that is asked for
         return types.void(*(kind if isinstance(kind, types.Array) else types.int64 for kind in kinds)), write
 
