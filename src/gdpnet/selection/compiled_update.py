@@ -18,7 +18,8 @@ from torch import Tensor
 
 from gdpnet._core.device import has_numba
 from gdpnet.config import PPOSettings
-from gdpnet.selection.buffer import Batch, cut_bounds
+from gdpnet.selection.buffer import cut_bounds
+from gdpnet.selection.compiled_gather import Gathered, array_of
 from gdpnet.selection.engines.numba_update_arrays import (
     CHUNK,
     HALF_COLUMNS,
@@ -27,17 +28,14 @@ from gdpnet.selection.engines.numba_update_arrays import (
     LEARN,
     MEASURE,
     RECORD,
-    SPARE_ROWS,
     Decisions,
     Gradients,
-    Inputs,
     Layout,
     Parameters,
     Weights,
     round_up,
 )
 from gdpnet.selection.policy import SCORE_BOUND, Policy
-from gdpnet.selection.ppo import Advantages
 
 _MOST_LANES = 16
 _LANE_WORK = 1200
@@ -56,6 +54,7 @@ def can_compile(policy: Policy, settings: PPOSettings) -> bool:
     return (
         weight.device.type == "cpu"
         and weight.dtype == torch.float32
+        and all(one.is_contiguous() for one in policy.parameters())
         and settings.entropy == 0.0
         and has_numba()
     )
@@ -68,8 +67,7 @@ class CompiledSteps:
         self,
         policy: Policy,
         optimiser: torch.optim.Optimizer,
-        whole: Batch,
-        advantage: Advantages,
+        gathered: Gathered,
         settings: PPOSettings,
         pool: ThreadPoolExecutor | None,
     ) -> None:
@@ -77,31 +75,29 @@ class CompiledSteps:
 
         self.run_lanes = numba_update_kernel.run_lanes
         self.lay_out, self.add_up = numba_weights_kernel.lay_out, numba_weights_kernel.add_up
-        self.optimiser, self.pool, self.can_end = optimiser, pool, whole.play.can_end
-        bounds = cut_bounds(whole, settings.batch_size).numpy()
+        self.optimiser, self.pool = optimiser, pool
+        begins, inputs, given = gathered
+        self.can_end = given.can_end
+        bounds = cut_bounds(begins, settings.batch_size).numpy()
         self.decisions: list[int] = np.diff(bounds[:, 0]).tolist()
-        chunks, lane_chunk, self.batch_lane = _split(whole.begins.numpy(), bounds)
-        given = _decisions(whole, advantage, settings.clip)
+        chunks, lane_chunk, self.batch_lane = _split(begins.numpy(), bounds)
         layout = _layout(given, chunks, lane_chunk)
-        inputs = Inputs(
-            _with_spare_rows(whole.target_input, torch.from_numpy(given.state_decision[:-1])),
-            _with_spare_rows(whole.neighbour_input),
-        )
         self.total = np.zeros(len(lane_chunk) - 1)
         self.tensors = list(policy.parameters())
-        self.parameters = Parameters(*(_array(weight) for weight in self.tensors))
+        self.parameters = Parameters(*(array_of(weight) for weight in self.tensors))
         self.weights = _weights(policy)
         self.gradients = _gradients(self.weights, int(np.diff(self.batch_lane).max()))
         self.flat = torch.zeros(sum(weight.numel() for weight in self.tensors))
         parts = self.flat.split([weight.numel() for weight in self.tensors])
         found = [part.view_as(weight) for part, weight in zip(parts, self.tensors, strict=True)]
-        self.gradient = Parameters(*(_array(part) for part in found))
+        self.gradient = Parameters(*(array_of(part) for part in found))
         self.arrays = (layout, inputs, given, self.weights, self.gradients, self.total)
         self.half = np.zeros(policy.first_bias.numel(), np.float32)
         for weight, part in zip(self.tensors, found, strict=True):
             unused = part.numel() == 0 or (weight is policy.ending and not self.can_end)
             weight.grad = None if unused else part
-        self._run(RECORD, 0, len(lane_chunk) - 1)
+        if given.learned:  # in a random order the roll-out has recorded all scores
+            self._run(RECORD, 0, len(lane_chunk) - 1)
 
     @property
     def batches(self) -> int:
@@ -162,26 +158,22 @@ def _cuts(first: int, last: int, most: int) -> list[tuple[int, int]]:
 
 @contextmanager
 def compiled_steps(
-    policy: Policy,
-    optimiser: torch.optim.Optimizer,
-    whole: Batch,
-    advantage: Advantages,
-    settings: PPOSettings,
+    policy: Policy, optimiser: torch.optim.Optimizer, gathered: Gathered, settings: PPOSettings
 ) -> Iterator[CompiledSteps]:
     """Prepare the steps of an update; their threads end with it, so that none is alive when a process forks."""
     threads = torch.get_num_threads()
     if threads == 1:
-        yield CompiledSteps(policy, optimiser, whole, advantage, settings, None)
+        yield CompiledSteps(policy, optimiser, gathered, settings, None)
         return
     with ThreadPoolExecutor(threads - 1) as pool:
-        yield CompiledSteps(policy, optimiser, whole, advantage, settings, pool)
+        yield CompiledSteps(policy, optimiser, gathered, settings, pool)
 
 
 def _split(begins: NDArray, bounds: NDArray) -> tuple[NDArray, NDArray, list[int]]:
     """Split batches into lanes, and those into chunks of whole episodes.
 
-    Return where the decisions, pairs and candidates of each chunk begin, the first chunk of each lane, and the first
-    lane of each batch.
+    Return where the decisions, pairs, candidates and states of each chunk begin, the first chunk of each lane, and
+    the first lane of each batch.
     """
     episode = begins[:-1]
     batch = np.searchsorted(bounds[1:, 2], episode[:, 2], side="right")
@@ -199,36 +191,9 @@ def _split(begins: NDArray, bounds: NDArray) -> tuple[NDArray, NDArray, list[int
     return chunks, np.append(lane_chunk, len(first)), batch_lane.tolist()
 
 
-def _decisions(whole: Batch, advantage: Advantages, clip: float) -> Decisions:
-    """Return the decisions of a roll-out as the kernel reads them."""
-    count, pairs = whole.chosen.numel(), whole.owner.numel()
-    is_new = np.ones(count + 1, np.bool_)
-    is_new[1:count] = whole.sign.numpy()[:-1] > 0.0
-    is_new[whole.begins[:, 0].numpy()] = True
-    state_decision = np.flatnonzero(is_new)
-    return Decisions(
-        state_decision,
-        np.append(np.searchsorted(whole.owner.numpy(), np.arange(count)), pairs),
-        _array(whole.place),
-        _array(whole.agreement),
-        _array(whole.taken),
-        _array(whole.drew),
-        _array(whole.sign),
-        _array(whole.order_log_prob),
-        _array(whole.keep_log_prob),
-        _array(advantage.order[whole.chosen]),
-        _array(advantage.keep[whole.chosen]),
-        np.zeros(pairs, np.float32),
-        np.zeros(len(state_decision) - 1, np.float32),
-        whole.play.learned_order,
-        whole.play.can_end,
-        np.float32(clip),
-    )
-
-
 def _layout(given: Decisions, chunks: NDArray, lane_chunk: NDArray) -> Layout:
     """Return how the kernel walks over a roll-out."""
-    chunk_state = np.searchsorted(given.state_decision, chunks[:, 0])
+    chunk_state = np.ascontiguousarray(chunks[:, 3])
     sizes = np.diff(given.decision_pair if given.learned else given.state_decision)
     return Layout(
         lane_chunk,
@@ -238,17 +203,6 @@ def _layout(given: Decisions, chunks: NDArray, lane_chunk: NDArray) -> Layout:
         int(np.diff(chunk_state).max()),
         int(np.diff(chunks[:, 2]).max()),
     )
-
-
-def _with_spare_rows(inputs: Tensor, rows: Tensor | None = None) -> NDArray:
-    """Return some rows of a matrix, with room for those that fill up a block."""
-    count = inputs.shape[0] if rows is None else rows.numel()
-    found = inputs.new_empty(count + SPARE_ROWS, inputs.shape[1])
-    if rows is None:
-        found[:count] = inputs
-    else:
-        torch.index_select(inputs, 0, rows, out=found[:count])
-    return _array(found)
 
 
 def _weights(policy: Policy) -> Weights:
@@ -275,8 +229,3 @@ def _gradients(weights: Weights, lanes: int) -> Gradients:
     inputs = (round_up(matrix.shape[0], HALF_ROWS) for matrix in (weights.target, weights.neighbour))
     sizes = *(rows * columns for rows in inputs), columns * wide, columns, columns, columns, wide, wide, 1
     return Gradients(*(np.zeros((lanes, size), np.float32) for size in sizes))
-
-
-def _array(tensor: Tensor) -> NDArray:
-    """Return a contiguous tensor's memory as a numpy array of at least one dimension."""
-    return np.atleast_1d(tensor.detach().contiguous().numpy())

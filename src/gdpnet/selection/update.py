@@ -22,6 +22,7 @@ from gdpnet.selection.buffer import (
     score_batch,
     score_candidates,
 )
+from gdpnet.selection.compiled_gather import gather_decisions
 from gdpnet.selection.compiled_update import CompiledSteps, can_compile, compiled_steps
 from gdpnet.selection.episodes import View
 from gdpnet.selection.padded_update import HALVINGS, padded_update
@@ -63,14 +64,16 @@ def update_policy(
         )
         shuffled = torch.randperm(rollout.episodes.count, generator=generator)
         shuffled = shuffled.to(rollout.episode.device, non_blocking=True)
-        whole = gather_batch(policy, rollout, view, shuffled)
-    if replays is not None:
+        whole = None if replays is None else gather_batch(policy, rollout, view, shuffled)
+    if replays is not None and whole is not None:
         found = padded_update(policy, optimiser, whole, advantage, settings, generator, replays)
         if found is not None:
             return Update(*found)
     if can_compile(policy, settings):
-        with compiled_steps(policy, optimiser, whole, advantage, settings) as steps:
-            return _run(policy, steps, settings, generator)
+        gathered = gather_decisions(policy, rollout, view, advantage, shuffled, settings.clip)
+        with compiled_steps(policy, optimiser, gathered, settings) as compiled:
+            return _run(policy, compiled, settings, generator)
+    whole = gather_batch(policy, rollout, view, shuffled) if whole is None else whole
     return _run(policy, RaggedSteps(policy, optimiser, whole, advantage, settings), settings, generator)
 
 

@@ -127,8 +127,8 @@ def _learn_draw(given, rows, decision, first, ending):
     weight = rows.weight[ending] if given.can_end else _ZERO
     for pair in range(begin, end):
         weight += rows.weight[rows.row[given.place[pair] - first]]
-    drew = given.drew[decision] > _ZERO
-    taken = rows.row[given.place[given.taken[decision]] - first] if drew else ending
+    drew = given.taken[decision] >= 0
+    taken = rows.row[given.taken[decision] - first] if drew else ending
     log_prob, old = rows.score[taken] - math.log(weight), given.order_log_prob[decision]
     gain, slope = _clipped(log_prob, old, given.order_advantage[decision], given.clip)
     if slope != _ZERO:

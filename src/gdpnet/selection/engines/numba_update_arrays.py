@@ -49,20 +49,43 @@ class Decisions(NamedTuple):
     decision_pair: NDArray  # the first pair of each decision
     place: NDArray  # the candidate of each pair
     agreement: NDArray  # of each pair
-    taken: NDArray  # the pair that each decision took
-    drew: NDArray  # one, or zero if the ending neighbour was drawn
-    sign: NDArray
+    taken: NDArray  # the candidate that each decision drew; negative for the ending neighbour
+    sign: NDArray  # one if it was kept, else minus one
     order_log_prob: NDArray
     keep_log_prob: NDArray
     order_advantage: NDArray
     keep_advantage: NDArray
-    # under the policy that acted, written by RECORD
+    # under the policy that acted; in a learned order written by RECORD
     score: NDArray  # of each pair; of pairs that share their score, the first
     ending: NDArray  # of each state
     # how they were played
     learned: bool
     can_end: bool
     clip: np.float32
+
+
+class Source(NamedTuple):
+    """A roll-out in its own order, and what its states and candidates look like."""
+
+    first: NDArray  # the first decision of each episode
+    offsets: NDArray  # the first candidate of each episode
+    candidate: NDArray  # of each decision
+    kept: NDArray
+    visited_at: NDArray  # the step of each candidate
+    score: NDArray  # of each decision
+    order_log_prob: NDArray
+    keep_log_prob: NDArray
+    order_advantage: NDArray
+    keep_advantage: NDArray
+    target_embedded: NDArray  # decisions, width
+    target_probabilities: NDArray  # decisions, classes
+    counts: NDArray  # of each decision
+    neighbour_embedded: NDArray  # candidates, width
+    neighbour_probabilities: NDArray  # candidates, classes
+    pairs: NDArray  # candidates, pairs
+    pair_mean: NDArray
+    pair_scale: NDArray
+    extras: bool
 
 
 class Weights(NamedTuple):
