@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gdpnet._core.csr import running_sum_before
+from gdpnet._core.threads import Team
 from gdpnet.config import Config, PPOSettings
 from gdpnet.inference.observation import make_view
 from gdpnet.selection import compiled_update, update
@@ -232,9 +233,9 @@ def compiled(policy, rollout, view):
     """Return the compiled steps of an update in one thread."""
     worth = Advantages(*torch.randn(2, rollout.decisions, generator=torch.Generator().manual_seed(1)))
     sequence = torch.arange(rollout.episodes.count)
-    gathered = gather_decisions(policy, rollout, view, worth, sequence, 0.2)
+    gathered = gather_decisions(policy, rollout, view, worth, sequence, 0.2, Team(1))
     optimiser = torch.optim.SGD(policy.parameters(), lr=0.01)
-    return CompiledSteps(policy, optimiser, gathered, PPOSettings(), None)
+    return CompiledSteps(policy, optimiser, gathered, PPOSettings(), Team(1))
 
 
 # --- what it reads ---
@@ -248,7 +249,7 @@ def test_decisions_are_gathered_as_with_pytorch(play, max_candidates):
     sequence = torch.randperm(rollout.episodes.count, generator=torch.Generator().manual_seed(2))
     worth = Advantages(*torch.randn(2, rollout.decisions, generator=torch.Generator().manual_seed(1)))
     batch = gather_batch(policy, rollout, view, sequence)
-    begins, inputs, found = gather_decisions(policy, rollout, view, worth, sequence, 0.2)
+    begins, inputs, found = gather_decisions(policy, rollout, view, worth, sequence, 0.2, Team(1))
     assert torch.equal(begins[:, :3], batch.begins)
     assert found.place.tolist() == batch.place.tolist()
     owner = np.repeat(np.arange(len(found.sign)), np.diff(found.decision_pair))

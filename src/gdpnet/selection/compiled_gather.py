@@ -10,6 +10,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gdpnet._core.threads import Team
 from gdpnet.selection.engines.numba_update_arrays import SPARE_ROWS, Decisions, Inputs, Source
 from gdpnet.selection.episodes import View
 from gdpnet.selection.policy import Policy
@@ -34,6 +35,7 @@ def gather_decisions(
     advantage: Advantages,
     sequence: Int[Tensor, "episodes"],
     clip: float,
+    team: Team,
 ) -> Gathered:
     """Recompute the observations of all episodes, and gather the inputs of their scores in the order given."""
     from gdpnet.selection.engines.numba_gather_kernel import gather_episodes
@@ -61,7 +63,8 @@ def gather_decisions(
         clip=np.float32(clip),
     )
     source = _source(policy, rollout, view, advantage)
-    gather_episodes(0, rollout.episodes.count, array_of(sequence), array_of(begins), source, inputs, found)
+    arrays = array_of(sequence), array_of(begins), source, inputs, found
+    team.run(lambda begin, end: gather_episodes(begin, end, *arrays), 0, sequence.numel())
     return Gathered(begins, inputs, found)
 
 

@@ -6,17 +6,13 @@ lanes, whose bounds depend on the batch alone: the number of threads changes no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from itertools import pairwise
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from gdpnet._core.device import has_numba
+from gdpnet._core.threads import Team
 from gdpnet.config import PPOSettings
 from gdpnet.selection.buffer import cut_bounds
 from gdpnet.selection.compiled_gather import Gathered, array_of
@@ -44,9 +40,6 @@ _LANE_WORK = 1200
 _CANDIDATE_WORK = 4
 """Work of a candidate and its decision, if that of a pair is one."""
 
-_RANGES_PER_THREAD = 4
-"""Ranges of lanes per thread, so that all threads end together."""
-
 
 def can_compile(policy: Policy, settings: PPOSettings) -> bool:
     """Return whether the compiled steps can update a policy: on the CPU, in single precision, with numba."""
@@ -69,13 +62,13 @@ class CompiledSteps:
         optimiser: torch.optim.Optimizer,
         gathered: Gathered,
         settings: PPOSettings,
-        pool: ThreadPoolExecutor | None,
+        team: Team,
     ) -> None:
         from gdpnet.selection.engines import numba_update_kernel, numba_weights_kernel
 
         self.run_lanes = numba_update_kernel.run_lanes
         self.lay_out, self.add_up = numba_weights_kernel.lay_out, numba_weights_kernel.add_up
-        self.optimiser, self.pool = optimiser, pool
+        self.optimiser, self.team = optimiser, team
         begins, inputs, given = gathered
         self.can_end = given.can_end
         bounds = cut_bounds(begins, settings.batch_size).numpy()
@@ -134,39 +127,7 @@ class CompiledSteps:
     def _run(self, task: int, first: int, last: int) -> None:
         """Do a task with a range of lanes, in all threads."""
         self.lay_out(self.parameters, self.weights, self.can_end)
-        if self.pool is None:
-            self.run_lanes(task, first, first, last, *self.arrays)
-            return
-        threads = self.pool._max_workers + 1
-        ranges = iter(_cuts(first, last, threads * _RANGES_PER_THREAD))
-
-        def work() -> None:
-            for begin, end in ranges:
-                self.run_lanes(task, first, begin, end, *self.arrays)
-
-        others = [self.pool.submit(work) for _ in range(min(threads, last - first) - 1)]
-        work()
-        for other in others:
-            other.result()
-
-
-def _cuts(first: int, last: int, most: int) -> list[tuple[int, int]]:
-    """Split a range into at most so many ranges of about the same length."""
-    parts = min(most, last - first)
-    return list(pairwise(first + (last - first) * part // parts for part in range(parts + 1)))
-
-
-@contextmanager
-def compiled_steps(
-    policy: Policy, optimiser: torch.optim.Optimizer, gathered: Gathered, settings: PPOSettings
-) -> Iterator[CompiledSteps]:
-    """Prepare the steps of an update; their threads end with it, so that none is alive when a process forks."""
-    threads = torch.get_num_threads()
-    if threads == 1:
-        yield CompiledSteps(policy, optimiser, gathered, settings, None)
-        return
-    with ThreadPoolExecutor(threads - 1) as pool:
-        yield CompiledSteps(policy, optimiser, gathered, settings, pool)
+        self.team.run(lambda begin, end: self.run_lanes(task, first, begin, end, *self.arrays), first, last)
 
 
 def _split(begins: NDArray, bounds: NDArray) -> tuple[NDArray, NDArray, list[int]]:

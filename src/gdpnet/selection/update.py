@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet._core.replay import Replays
+from gdpnet._core.threads import Team
 from gdpnet.config import PPOSettings
 from gdpnet.selection.buffer import (
     Batch,
@@ -23,7 +24,7 @@ from gdpnet.selection.buffer import (
     score_candidates,
 )
 from gdpnet.selection.compiled_gather import gather_decisions
-from gdpnet.selection.compiled_update import CompiledSteps, can_compile, compiled_steps
+from gdpnet.selection.compiled_update import CompiledSteps, can_compile
 from gdpnet.selection.episodes import View
 from gdpnet.selection.padded_update import HALVINGS, padded_update
 from gdpnet.selection.policy import Policy
@@ -70,8 +71,9 @@ def update_policy(
         if found is not None:
             return Update(*found)
     if can_compile(policy, settings):
-        gathered = gather_decisions(policy, rollout, view, advantage, shuffled, settings.clip)
-        with compiled_steps(policy, optimiser, gathered, settings) as compiled:
+        with Team(torch.get_num_threads()) as team:
+            gathered = gather_decisions(policy, rollout, view, advantage, shuffled, settings.clip, team)
+            compiled = CompiledSteps(policy, optimiser, gathered, settings, team)
             return _run(policy, compiled, settings, generator)
     whole = gather_batch(policy, rollout, view, shuffled) if whole is None else whole
     return _run(policy, RaggedSteps(policy, optimiser, whole, advantage, settings), settings, generator)
