@@ -97,12 +97,14 @@ def reward_if_kept(
     row = episodes.target_row[rollout.episode]
     label = labels[episodes.target[rollout.episode]]
     drawn = rollout.candidate.clamp(min=0)
-    message, counted = rollout.encoded.message[drawn], rollout.encoded.counted[drawn]
+    message = rollout.encoded.message.index_select(0, drawn)
+    counted = rollout.encoded.counted.index_select(0, drawn)
     asked = (view, settings, row, label, message, counted)
     sums, counts = rollout.states
     score = score_alone(*asked, task)
-    kept_scores = running_sum_before(score * rollout.kept, rollout.episode)
-    before = rollout.observe(view)[1] if settings.kind == "marginal" else None
+    marginal = settings.kind == "marginal"
+    kept_scores = score if marginal else running_sum_before(score * rollout.kept, rollout.episode)
+    before = rollout.observe(view)[1] if marginal else None
     gain = gain_if_kept(
         *asked, sums=sums, counts=counts, score=score, kept_scores=kept_scores, before=before, task=task
     )
