@@ -168,12 +168,12 @@ def test_scores_at_their_bound_have_no_gradient(with_torch):
     assert_same(updated(policy, rollout, view, **options), with_torch(policy, rollout, view, **options))
 
 
-def test_an_infinite_weight_has_no_kl_even_if_its_input_is_zero():
+def test_an_infinite_weight_has_no_kl_even_if_a_relu_hides_it():
     policy, rollout, view = played()
     steps = compiled(policy, rollout, view)
     assert steps.mean_kl() == pytest.approx(0.0, abs=1e-6)
     with torch.no_grad():
-        policy.target_weight[0, 0] = torch.inf
+        policy.hidden_bias[0] = -torch.inf
     assert np.isnan(steps.mean_kl())
 
 

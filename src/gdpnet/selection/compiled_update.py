@@ -118,7 +118,7 @@ class CompiledSteps:
 
     def mean_kl(self) -> float:
         """Return the exact KL of the joint action, averaged over all decisions."""
-        # products with zeros that fill up a block would hide nothing, but a weight may belong to an input of zeros
+        # relu and the bound of scores could hide an infinite weight
         if not all(bool(weight.isfinite().all()) for weight in self.tensors):
             return float("nan")
         self._run(MEASURE, 0, self.batch_lane[-1])
