@@ -27,7 +27,7 @@ def _checked_modules() -> list[str]:
     Left out are functions that numba or Triton compiles, and `gdpnet.config`, which is handed what users write and
     checks it itself.
     """
-    compiled = ("kernel", "numba_products")
+    compiled = ("kernel", "numba_products", "numba_update_products")
     return [
         ".".join(path.relative_to(SOURCE).with_suffix("").parts)
         for path in sorted((SOURCE / "gdpnet").rglob("*.py"))

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from gdpnet._core.threads import Background, in_order
+from gdpnet._core.threads import Background, Team, in_order
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -37,3 +37,33 @@ def test_an_error_of_a_job_is_raised_and_running_jobs_are_finished(threads):
 def test_results_come_in_order():
     assert list(in_order(lambda number: number * number, range(50))) == [n * n for n in range(50)]
     assert list(in_order(str, [])) == []
+
+
+@pytest.mark.parametrize("last", [3, 4, 1000])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_a_team_runs_a_job_on_every_part_of_a_range_once(threads, last):
+    parts = []
+    with Team(threads) as team:
+        team.run(lambda begin, end: parts.append((begin, end)), 3, last)
+    assert sorted(number for part in parts for number in range(*part)) == list(range(3, last))
+
+
+def test_threads_of_a_team_work_beside_the_caller_and_end_on_leaving():
+    meeting, names = threading.Barrier(2, timeout=30), set()
+
+    def meet(begin: int, end: int) -> None:
+        if begin == 0 or end == 100:  # the first and the last part wait for each other
+            meeting.wait()
+        names.add(threading.current_thread().name)
+
+    before = threading.active_count()
+    with Team(2) as team:
+        team.run(meet, 0, 100)
+    assert len(names) == 2
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_error_of_a_team_is_raised(threads):
+    with pytest.raises(ValueError, match="no room"), Team(threads) as team:
+        team.run(lambda begin, end: fail(), 0, 100)

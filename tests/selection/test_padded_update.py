@@ -162,7 +162,7 @@ def test_too_large_a_roll_out_is_updated_without_padding(monkeypatch):
 def test_padding_changes_no_score_and_has_finite_ones_itself(most_episodes, spare):
     policy, rollout, view = played(Play(early_stop=False))
     whole = gather_batch(policy, rollout, view, torch.arange(rollout.episodes.count))
-    bounds = cut_bounds(whole, most_episodes)
+    bounds = cut_bounds(whole.begins, most_episodes)
     needed = needed_sizes(bounds)
     sizes = Sizes(
         needed.batches + spare,
@@ -231,7 +231,7 @@ def test_a_captured_step_gives_what_the_host_computes():
     moved = copy.deepcopy(policy).cuda()
     here, there = Run(policy, 1e-3, None, batch_size=6), Run(moved, 1e-3, Replays(), batch_size=6)
     gathered = gather_batch(policy, rollout, view, torch.arange(rollout.episodes.count))
-    bounds = cut_bounds(gathered, 6)
+    bounds = cut_bounds(gathered.begins, 6)
     worth = Advantages(*torch.randn(2, rollout.decisions, generator=torch.Generator().manual_seed(1)))
     columns = {
         name: value.cuda() for name, value in vars(gathered).items() if isinstance(value, torch.Tensor)

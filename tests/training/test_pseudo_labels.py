@@ -196,6 +196,8 @@ def test_useless_features_and_links_give_no_pseudo_labels() -> None:
     graph = few_labels(labelled=4, noise=0.0)
     draws = torch.Generator().manual_seed(1)
     order = torch.randperm(graph.num_nodes, generator=draws)
-    graph = replace(graph, features=torch.rand(graph.num_nodes, 18, generator=draws), labels=graph.labels[order])
+    graph = replace(
+        graph, features=torch.rand(graph.num_nodes, 18, generator=draws), labels=graph.labels[order]
+    )
     model = GDPNet.from_config(QUICK, device="cpu").fit(graph)
     assert model.trained_.config.training.settle == 0  # training went on without them

@@ -6,11 +6,15 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from types import TracebackType
 from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+RANGES_PER_THREAD = 4
+"""Ranges per thread of a `Team`, so that all threads end together."""
 
 MOST_THREADS = 8
 """Most threads beside the caller; more would wait for the disk."""
@@ -55,6 +59,43 @@ class Background:
                 self.pending.popleft().result()
         finally:
             self.pool.shutdown(wait=True, cancel_futures=True)
+
+
+class Team:
+    """Threads that share the ranges of a job with the caller; they end on leaving.
+
+    So no thread is alive when a process forks. The job should release the interpreter lock.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+
+    def run(self, job: Callable[[int, int], object], first: int, last: int) -> None:
+        """Run a job on all parts of a range, each given by its first number and the one after its last."""
+        if self.pool is None:
+            job(first, last)
+            return
+        parts = max(min(RANGES_PER_THREAD * self.threads, last - first), 1)
+        ranges = iter(list(pairwise(first + (last - first) * part // parts for part in range(parts + 1))))
+
+        def work() -> None:
+            for begin, end in ranges:
+                job(begin, end)
+
+        others = [self.pool.submit(work) for _ in range(min(self.threads, parts) - 1)]
+        work()
+        for other in others:
+            other.result()
+
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.pool is not None:
+            self.pool.shutdown(wait=True)
 
 
 def in_order(job: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:

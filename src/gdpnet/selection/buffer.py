@@ -48,14 +48,14 @@ class Batch:
     agreement: Float[Tensor, "pairs"]
 
 
+@torch.no_grad()
 def gather_batch(policy: Policy, rollout: Rollout, view: View, sequence: Int[Tensor, "episodes"]) -> Batch:
     """Recompute the observations of some episodes, and gather the inputs of their scores in the order given.
 
     No episode may be given twice.
     """
     encoded, offsets, first = rollout.encoded, rollout.episodes.offsets, decision_offsets(rollout)
-    sums, counts = rollout.states
-    embedded, probabilities = view.observe(rollout.episodes.target_row[rollout.episode], sums, counts)
+    embedded, probabilities = rollout.observe(view)
     candidate, begin = _pairs(rollout)
     lengths = (first.diff(), begin[first].diff(), offsets.diff())
     # of all episodes the sizes are known, and the host need not wait for the device
@@ -76,7 +76,7 @@ def gather_batch(policy: Policy, rollout: Rollout, view: View, sequence: Int[Ten
         rollout.play,
         torch.stack([offsets_of(length[sequence]) for length in lengths], dim=1),
         chosen,
-        policy.target_input(embedded.index_select(0, chosen), probabilities, counts[chosen]),
+        policy.target_input(embedded.index_select(0, chosen), probabilities, rollout.states[1][chosen]),
         ending,
         1.0 - ending.float(),
         2.0 * rollout.kept[chosen].float() - 1.0,
@@ -105,17 +105,22 @@ def _pairs(rollout: Rollout) -> tuple[Int[Tensor, "pairs"], Int[Tensor, "offsets
 
 def cut_batch(whole: Batch, most_episodes: int | None = None) -> list[Batch]:
     """Split a batch into parts of at most ``most_episodes`` episodes and a bounded number of pairs."""
-    bounds = cut_bounds(whole, most_episodes).tolist()
+    bounds = cut_bounds(whole.begins, most_episodes).tolist()
     return [_part(whole, *map(slice, low, high)) for low, high in pairwise(bounds)]
 
 
-def cut_bounds(whole: Batch, most_episodes: int | None = None) -> Int[Tensor, "bounds 3"]:
-    """Return where the decisions, pairs and candidates of each part begin, and the end of the last."""
-    count = whole.begins.shape[0] - 1
-    slot = torch.arange(count, device=whole.begins.device) // (most_episodes or count)
-    group = (whole.begins[1:, 1] - 1).clamp(min=0) // _PAIRS_AT_ONCE
+def cut_bounds(
+    begins: Int[Tensor, "offsets columns"], most_episodes: int | None = None
+) -> Int[Tensor, "bounds columns"]:
+    """Return where the decisions, pairs and candidates of each part begin, and the end of the last.
+
+    ``begins`` are those of all episodes; it may have further columns.
+    """
+    count = begins.shape[0] - 1
+    slot = torch.arange(count, device=begins.device) // (most_episodes or count)
+    group = (begins[1:, 1] - 1).clamp(min=0) // _PAIRS_AT_ONCE
     is_cut = F.pad((slot.diff() != 0) | (group.diff() != 0), (1, 1), value=True)
-    return whole.begins[is_cut]
+    return begins[is_cut]
 
 
 def _part(whole: Batch, decisions: slice, pairs: slice, candidates: slice) -> Batch:

@@ -173,7 +173,7 @@ def padded_update(
     replays: Replays,
 ) -> tuple[float, float, int, int] | None:
     """Improve the policy on a gathered roll-out; return `PaddedUpdate.run`, or None if padding would be too large."""
-    bounds = cut_bounds(whole, settings.batch_size)
+    bounds = cut_bounds(whole.begins, settings.batch_size)
     sizes = needed_sizes(bounds).rounded()
     if sizes.all_pairs > _MOST_PAIRS:
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +16,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of, ranges, running_sum_before
-from gdpnet.selection.engines.numba_engine import can_use_numba, play_numba
+from gdpnet._core.device import has_numba
+from gdpnet.selection.engines.numba_engine import can_use_numba, play_numba, sum_states
 from gdpnet.selection.engines.reference import play_reference
 from gdpnet.selection.engines.triton_engine import can_use_triton, play_triton
 from gdpnet.selection.episodes import Encoded, Episodes, View
@@ -37,6 +39,7 @@ class Rollout:
     step: Int[Tensor, "decisions"]
     candidate: Int[Tensor, "decisions"]
     kept: Bool[Tensor, "decisions"]
+    score: Float[Tensor, "decisions"]
     order_log_prob: Float[Tensor, "decisions"]
     keep_log_prob: Float[Tensor, "decisions"]
     visited_at: Int[Tensor, "candidates"]
@@ -56,12 +59,31 @@ class Rollout:
     @cached_property
     def states(self) -> tuple[Float[Tensor, "decisions width"], Float[Tensor, "decisions"]]:
         """Return the running sum and count before each decision."""
+        if (
+            self.encoded.message.device.type == "cpu"
+            and self.encoded.message.dtype == torch.float32
+            and has_numba()
+        ):
+            return sum_states(decision_offsets(self), self.candidate, self.kept, self.encoded)
         drawn = self.candidate.clamp(min=0)
         added = self.encoded.message.index_select(0, drawn).mul_(self.kept[:, None])
         counted = self.kept.float()
         if self.encoded.weight is not None:
             counted = counted * self.encoded.weight.index_select(0, drawn)
         return running_sum_before(added, self.episode), running_sum_before(counted, self.episode)
+
+    def observe(
+        self, view: View
+    ) -> tuple[Float[Tensor, "decisions width"], Float[Tensor, "decisions classes"]]:
+        """Return the embedding and class probabilities of each decision's state, computed once per view."""
+        if self._observed.get("view") is not view:
+            row = self.episodes.target_row[self.episode]
+            self._observed.update(view=view, found=view.observe(row, *self.states))
+        return self._observed["found"]
+
+    @cached_property
+    def _observed(self) -> dict[str, Any]:
+        return {}
 
 
 @torch.no_grad()
@@ -98,6 +120,7 @@ def _record(episodes: Episodes, encoded: Encoded, play: Play, slots: Slots) -> R
         step=step,
         candidate=candidate,
         kept=kept,
+        score=score,
         order_log_prob=regret - weight.log(),
         keep_log_prob=torch.where(candidate == ENDING, 0.0, keep_log_prob),
         visited_at=visited_at,

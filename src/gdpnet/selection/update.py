@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet._core.replay import Replays
+from gdpnet._core.threads import Team
 from gdpnet.config import PPOSettings
 from gdpnet.selection.buffer import (
     Batch,
@@ -22,10 +23,12 @@ from gdpnet.selection.buffer import (
     score_batch,
     score_candidates,
 )
+from gdpnet.selection.compiled_gather import gather_decisions
+from gdpnet.selection.compiled_update import CompiledSteps, can_compile
 from gdpnet.selection.episodes import View
 from gdpnet.selection.padded_update import HALVINGS, padded_update
 from gdpnet.selection.policy import Policy
-from gdpnet.selection.ppo import Advantages, Scored, advantages, joint_entropy, joint_kl
+from gdpnet.selection.ppo import Advantages, advantages, joint_entropy, joint_kl
 from gdpnet.selection.rollout import Rollout
 from gdpnet.selection.surrogate import Gain
 
@@ -62,68 +65,95 @@ def update_policy(
         )
         shuffled = torch.randperm(rollout.episodes.count, generator=generator)
         shuffled = shuffled.to(rollout.episode.device, non_blocking=True)
-        whole = gather_batch(policy, rollout, view, shuffled)
-    if replays is not None:
+        whole = None if replays is None else gather_batch(policy, rollout, view, shuffled)
+    if replays is not None and whole is not None:
         found = padded_update(policy, optimiser, whole, advantage, settings, generator, replays)
         if found is not None:
             return Update(*found)
-    with torch.no_grad():
-        batches = cut_batch(whole, settings.batch_size)
+    if can_compile(policy, settings):
+        with Team(torch.get_num_threads()) as team:
+            gathered = gather_decisions(policy, rollout, view, advantage, shuffled, settings.clip, team)
+            compiled = CompiledSteps(policy, optimiser, gathered, settings, team)
+            return _run(policy, compiled, settings, generator)
+    whole = gather_batch(policy, rollout, view, shuffled) if whole is None else whole
+    return _run(policy, RaggedSteps(policy, optimiser, whole, advantage, settings), settings, generator)
+
+
+class RaggedSteps:
+    """The steps of an update with PyTorch, on any device."""
+
+    @torch.no_grad()
+    def __init__(
+        self,
+        policy: Policy,
+        optimiser: torch.optim.Optimizer,
+        whole: Batch,
+        advantage: Advantages,
+        settings: PPOSettings,
+    ) -> None:
+        self.policy, self.optimiser, self.advantage, self.settings = policy, optimiser, advantage, settings
+        self.parts = cut_batch(whole, settings.batch_size)
         # small products fit into the cache of a CPU; on a GPU few large ones are faster
-        scored_in = batches if whole.chosen.device.type == "cpu" else cut_batch(whole)
-        old = [score_batch(policy, batch) for batch in scored_in]
+        self.scored_in = self.parts if whole.chosen.device.type == "cpu" else cut_batch(whole)
+        self.old = [score_batch(policy, batch) for batch in self.scored_in]
+
+    @property
+    def batches(self) -> int:
+        """Return the number of batches."""
+        return len(self.parts)
+
+    def step(self, number: int) -> Float[Tensor, ""]:
+        """Take one gradient step on a batch; return its loss."""
+        batch, settings = self.parts[number], self.settings
+        score, ending = score_candidates(self.policy, batch)
+        gain: Tensor = Gain.apply(score, ending, batch, self.advantage, settings.clip)
+        if settings.entropy:
+            gain = gain + settings.entropy * joint_entropy(log_probabilities(batch, score, ending)).mean()
+        self.optimiser.zero_grad(set_to_none=True)
+        (-gain).backward()
+        torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 1.0)
+        self.optimiser.step()
+        return -gain.detach()
+
+    @torch.no_grad()
+    def mean_kl(self) -> float:
+        """Return the exact KL of the joint action, averaged over all decisions."""
+        parts = [
+            joint_kl(before, score_batch(self.policy, batch)).sum()
+            for batch, before in zip(self.scored_in, self.old, strict=True)
+        ]
+        decisions = sum(batch.chosen.numel() for batch in self.scored_in)
+        return float(torch.stack(parts).double().sum()) / decisions
+
+
+def _run(
+    policy: Policy, steps: RaggedSteps | CompiledSteps, settings: PPOSettings, generator: torch.Generator
+) -> Update:
+    """Take all passes, as long as the policy stays within the KL limit."""
     losses: list[Tensor] = []
     divergence, passes, backtracks = 0.0, 0, 0
     while passes < settings.passes and not backtracks:
         accepted, accepted_kl = [weight.detach().clone() for weight in policy.parameters()], divergence
-        order = torch.randperm(len(batches), generator=generator).tolist()
-        losses += [_step(policy, optimiser, batches[number], advantage, settings) for number in order]
-        divergence = _mean_kl(policy, scored_in, old)
+        order = torch.randperm(steps.batches, generator=generator).tolist()
+        losses += [steps.step(number) for number in order]
+        divergence = steps.mean_kl()
         passes += 1
         if not divergence <= settings.kl_limit:  # also true for NaN
-            divergence, backtracks = _backtrack(policy, accepted, scored_in, old, settings.kl_limit)
+            divergence, backtracks = _backtrack(policy, steps, accepted, settings.kl_limit)
             divergence = divergence if divergence <= settings.kl_limit else accepted_kl
     # the host waits for the device here, not after every step
     return Update(float(torch.stack(losses).mean()), divergence, passes, backtracks)
 
 
-def _step(
-    policy: Policy,
-    optimiser: torch.optim.Optimizer,
-    batch: Batch,
-    advantage: Advantages,
-    settings: PPOSettings,
-) -> Float[Tensor, ""]:
-    """Take one gradient step on a batch; return its loss."""
-    score, ending = score_candidates(policy, batch)
-    gain: Tensor = Gain.apply(score, ending, batch, advantage, settings.clip)
-    if settings.entropy:
-        gain = gain + settings.entropy * joint_entropy(log_probabilities(batch, score, ending)).mean()
-    optimiser.zero_grad(set_to_none=True)
-    (-gain).backward()
-    torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
-    optimiser.step()
-    return -gain.detach()
-
-
-@torch.no_grad()
-def _mean_kl(policy: Policy, batches: list[Batch], old: list[Scored]) -> float:
-    """Return the exact KL of the joint action, averaged over all decisions."""
-    parts = [
-        joint_kl(before, score_batch(policy, batch)).sum() for batch, before in zip(batches, old, strict=True)
-    ]
-    return float(torch.stack(parts).double().sum()) / sum(batch.chosen.numel() for batch in batches)
-
-
 @torch.no_grad()
 def _backtrack(
-    policy: Policy, accepted: list[Tensor], batches: list[Batch], old: list[Scored], limit: float
+    policy: Policy, steps: RaggedSteps | CompiledSteps, accepted: list[Tensor], limit: float
 ) -> tuple[float, int]:
     """Halve the step of the last pass until the mean KL is within the limit; undo it after eight halvings."""
     for halving in range(1, HALVINGS + 1):
         for weight, before in zip(policy.parameters(), accepted, strict=True):
             weight.copy_(before + 0.5 * (weight - before))
-        divergence = _mean_kl(policy, batches, old)
+        divergence = steps.mean_kl()
         if divergence <= limit:
             return divergence, halving
     for weight, before in zip(policy.parameters(), accepted, strict=True):

@@ -97,12 +97,17 @@ def reward_if_kept(
     row = episodes.target_row[rollout.episode]
     label = labels[episodes.target[rollout.episode]]
     drawn = rollout.candidate.clamp(min=0)
-    message, counted = rollout.encoded.message[drawn], rollout.encoded.counted[drawn]
+    message = rollout.encoded.message.index_select(0, drawn)
+    counted = rollout.encoded.counted.index_select(0, drawn)
     asked = (view, settings, row, label, message, counted)
     sums, counts = rollout.states
     score = score_alone(*asked, task)
-    kept_scores = running_sum_before(score * rollout.kept, rollout.episode)
-    gain = gain_if_kept(*asked, sums=sums, counts=counts, score=score, kept_scores=kept_scores, task=task)
+    marginal = settings.kind == "marginal"
+    kept_scores = score if marginal else running_sum_before(score * rollout.kept, rollout.episode)
+    before = rollout.observe(view)[1] if marginal else None
+    gain = gain_if_kept(
+        *asked, sums=sums, counts=counts, score=score, kept_scores=kept_scores, before=before, task=task
+    )
     return torch.where(rollout.is_ending, 0.0, gain * reward_weight(task, label))
 
 
@@ -135,17 +140,19 @@ def gain_if_kept(
     counts: Float[Tensor, "n"],
     score: Float[Tensor, "n"],
     kept_scores: Float[Tensor, "n"],
+    before: Float[Tensor, "n classes"] | None = None,
     task: Task = CLASSIFICATION,
 ) -> Float[Tensor, "n"]:
     """Return the reward of keeping a neighbour, given those that the target, a ``row`` of the view, has kept before.
 
     The neighbour would add its ``message`` to ``sums`` and its weight, or one, ``counted``, to ``counts``; ``score``
-    is its `score_alone`, and ``kept_scores`` the sum of those kept before.
+    is its `score_alone`, and ``kept_scores`` the sum of those kept before. ``before`` are the class probabilities
+    without the neighbour, if they are known.
     """
     if settings.kind == "marginal":
-        before = task.score(view.observe(row, sums, counts)[1], label, "probability")
+        before = view.observe(row, sums, counts)[1] if before is None else before
         after = task.score(view.observe(row, sums + message, counts + counted)[1], label, "probability")
-        return marginal_reward(before, after, settings.clip)
+        return marginal_reward(task.score(before, label, "probability"), after, settings.clip)
     if settings.kind == "paper":
         return paper_reward(score, kept_scores)
     none_kept = view.observe(row, torch.zeros_like(message), torch.zeros_like(counts))[1]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -106,6 +106,22 @@ def play_numba(policy: Policy, view: View, episodes: Episodes, encoded: Encoded,
     if not finite:
         raise WorkError(DIVERGED)
     return slots
+
+
+def sum_states(
+    first: Int[Tensor, "offsets"],
+    candidate: Int[Tensor, "decisions"],
+    kept: Bool[Tensor, "decisions"],
+    encoded: Encoded,
+) -> tuple[Float[Tensor, "decisions width"], Float[Tensor, "decisions"]]:
+    """Return the running sum and count before each decision, as they were when it was played."""
+    from gdpnet.selection.engines.numba_gather_kernel import add_states
+
+    message = encoded.message
+    sums, counts = message.new_empty(kept.numel(), message.shape[1]), message.new_empty(kept.numel())
+    counted = message.new_empty(0) if encoded.weight is None else encoded.weight
+    add_states(*map(_array, (first, candidate, kept, message, counted, sums, counts)))
+    return sums, counts
 
 
 def _cuts(episodes: Episodes, threads: int) -> list[int]:

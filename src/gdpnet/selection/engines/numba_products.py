@@ -21,14 +21,14 @@ FLAGS = ("contract", "reassoc", "nsz")
 """Fast-math flags: products may be reordered, but infinities and NaNs keep their meaning."""
 
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
-_INT = ir.IntType(64)
+INT = ir.IntType(64)
 
 
-class _Panel:
+class Panel:
     """Generate the code for one panel of columns."""
 
     def __init__(self, builder: Any, blocks: int, panel: Any) -> None:
-        self.builder, self.blocks, self.width = builder, blocks, _INT(LANES * blocks)
+        self.builder, self.blocks, self.width = builder, blocks, INT(LANES * blocks)
         self.begin = builder.mul(panel, self.width)
 
     def rows_of(self, weight: Any, rows: Any) -> Any:
@@ -47,25 +47,37 @@ class _Panel:
 
     def sum(self, start: list[Any], inputs: list[Any], weight: Any, count: Any, index: Any = None) -> Any:
         """Return start + sum over k < count of input[k] weight[index[k]] for each input."""
+
+        def terms(k: Any) -> tuple[list[Any], Any]:
+            row = k if index is None else self.builder.load(self.builder.gep(index, [k]))
+            places = [self.builder.gep(one, [k]) for one in inputs]
+            return places, self.builder.gep(weight, [self.builder.mul(row, self.width)])
+
+        return self.loop([start] * len(inputs), terms, INT(0), count)
+
+    def loop(self, starts: list[list[Any]], terms: Any, begin: Any, end: Any) -> list[list[Any]]:
+        """Return each start plus its sum of factor row over begin <= k < end.
+
+        ``terms(k)`` gives the addresses of the factors, one per start, and of the row that they multiply.
+        """
         builder, before = self.builder, self.builder.block
         loop, after = builder.append_basic_block("products"), builder.append_basic_block("summed")
-        builder.cbranch(builder.icmp_signed(">", count, _INT(0)), loop, after)
+        builder.cbranch(builder.icmp_signed("<", begin, end), loop, after)
         builder.position_at_end(loop)
-        k = self._phi(_INT(0), before)
-        sums = [[self._phi(block, before) for block in start] for _ in inputs]
-        row = k if index is None else builder.load(builder.gep(index, [k]))
-        weights = self.load(weight, builder.mul(row, self.width))
-        ends = []
-        for one, old in zip(inputs, sums, strict=True):
-            number = self._broadcast(builder.load(builder.gep(one, [k])))
+        k = self._phi(begin, before)
+        sums = [[self._phi(block, before) for block in start] for start in starts]
+        factors, row = terms(k)
+        weights, ends = self.load(row, INT(0)), []
+        for factor, old in zip(factors, sums, strict=True):
+            number = self._broadcast(builder.load(factor))
             products = [builder.fmul(number, block, flags=FLAGS) for block in weights]
             ends.append([builder.fadd(a, b, flags=FLAGS) for a, b in zip(old, products, strict=True)])
-        following = builder.add(k, _INT(1))
+        following = builder.add(k, INT(1))
         for phi, value in zip([k, *chain(*sums)], [following, *chain(*ends)], strict=True):
             phi.add_incoming(value, loop)
-        builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
+        builder.cbranch(builder.icmp_signed("<", following, end), loop, after)
         builder.position_at_end(after)
-        found = [[self._phi(block, before) for block in start] for _ in inputs]
+        found = [[self._phi(block, before) for block in start] for start in starts]
         for phi, value in zip(chain(*found), chain(*ends), strict=True):
             phi.add_incoming(value, loop)
         return found
@@ -87,7 +99,7 @@ class _Panel:
         return phi
 
     def _places(self, base: Any, at: Any) -> list[Any]:
-        places = [self.builder.add(at, _INT(LANES * block)) for block in range(self.blocks)]
+        places = [self.builder.add(at, INT(LANES * block)) for block in range(self.blocks)]
         pointer = _VECTOR.as_pointer()
         return [self.builder.bitcast(self.builder.gep(base, [place]), pointer) for place in places]
 
@@ -97,7 +109,7 @@ class _Panel:
         return self.builder.shuffle_vector(vector, nothing, ir.VectorType(first, LANES)([0] * LANES))
 
 
-def _arrays(context: Any, builder: Any, signature: Any, arguments: Any, count: int) -> list[Any]:
+def arrays_of(context: Any, builder: Any, signature: Any, arguments: Any, count: int) -> list[Any]:
     """Return the first arguments as structures with ``data`` and ``shape``."""
     pairs = zip(signature.args[:count], arguments[:count], strict=True)
     return [context.make_array(kind)(context, builder, value) for kind, value in pairs]
@@ -108,9 +120,9 @@ def add_rows(typing: Any, out: Any, value: Any, index: Any, weight: Any, panel: 
     """Add to a panel of out the sum over k < count of value[k] weight[panel, index[k]]."""
 
     def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target, inputs, places, weights = _arrays(context, builder, signature, arguments, 4)
+        target, inputs, places, weights = arrays_of(context, builder, signature, arguments, 4)
         _, rows, _ = cgutils.unpack_tuple(builder, weights.shape)
-        panel = _Panel(builder, HALF_BLOCKS, arguments[4])
+        panel = Panel(builder, HALF_BLOCKS, arguments[4])
         start, matrix = panel.load(target.data), panel.rows_of(weights.data, rows)
         (sums,) = panel.sum(start, [inputs.data], matrix, arguments[5], places.data)
         panel.store(sums, target.data)
@@ -127,14 +139,14 @@ def _scorer(rows: int) -> Any:
         """Add to each row of out the sum of score · relu(bias + layer hidden) over a panel of hidden columns."""
 
         def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            found, layers, *weights = _arrays(context, builder, signature, arguments, 5)
+            found, layers, *weights = arrays_of(context, builder, signature, arguments, 5)
             _, first = cgutils.unpack_tuple(builder, layers.shape)
-            panel = _Panel(builder, HIDDEN_BLOCKS, arguments[5])
-            inputs = [builder.gep(layers.data, [builder.mul(_INT(row), first)]) for row in range(rows)]
+            panel = Panel(builder, HIDDEN_BLOCKS, arguments[5])
+            inputs = [builder.gep(layers.data, [builder.mul(INT(row), first)]) for row in range(rows)]
             hidden = panel.rows_of(weights[0].data, first)
             start, last = panel.load(weights[1].data), panel.load(weights[2].data)
             for row, sums in enumerate(panel.sum(start, inputs, hidden, first)):
-                place = builder.gep(found.data, [_INT(row)])
+                place = builder.gep(found.data, [INT(row)])
                 total = builder.fadd(builder.load(place), panel.score(sums, last), flags=FLAGS)
                 builder.store(total, place)
             return context.get_dummy_value()
