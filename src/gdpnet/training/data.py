@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
+from gdpnet._core.memory import release_freed
 from gdpnet._core.random import Key
 from gdpnet._core.threads import in_order
 from gdpnet.config import Config
@@ -239,7 +240,7 @@ def make_training_data(
     graphs = _injected(cut.inner, config, [key.fold_in("perturbed", number) for number in range(count)])
     fold = cut_into_folds(inner.num_nodes, targets, config, seed)
     train = prepare(inner, config, device)
-    return TrainingData(
+    found = TrainingData(
         train=train,
         injected=tuple(in_order(lambda one: _beside(train, cut.inner, one, config, device), graphs)),
         labels=task.truth(inner).to(device),
@@ -254,6 +255,8 @@ def make_training_data(
         if cut.validation.numel()
         else None,
     )
+    release_freed()  # what the threads that prepared graphs needed
+    return found
 
 
 def after_epochs(data: TrainingData) -> TrainingData:

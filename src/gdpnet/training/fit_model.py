@@ -54,8 +54,8 @@ def fit_model(
     state = begin_training(data, len(task.class_names), config, key, device)
     state.pseudo = pseudo
     train_in_time(budget, state, data, key, each, task.update_targets)
-    task.data = data = after_epochs(data)
     state.projected = None
+    task.data = data = after_epochs(data)
     budget.report(state, steps)
     has_policy = _has_policy(state, config)
     if not has_policy:

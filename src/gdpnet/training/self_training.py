@@ -23,6 +23,7 @@ from gdpnet.training.pseudo_labels import (
     relabel,
     unlabelled_nodes,
     with_context_folds,
+    with_pseudo_labels,
 )
 from gdpnet.training.state import TrainingState
 from gdpnet.training.teacher import fit_teacher
@@ -73,3 +74,9 @@ class SelfTraining:
         found, quality = relabel(aggregators, data, train, whole, config)
         least = self.quality - deviation_of(self.quality, data.validation.numel())
         return found if quality >= least and can_be_trusted(data, found, quality) else pseudo
+
+    def applied(
+        self, data: TrainingData, networks: Networks | TrainingState, pseudo: Int[Tensor, "nodes"]
+    ) -> TrainingData:
+        """Return training data with the pseudo-labels by the networks as they are now."""
+        return with_pseudo_labels(data, self.relabelled(networks, pseudo))

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
+from gdpnet._core.memory import release_freed
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
@@ -66,6 +67,7 @@ class TrainingTask(ABC):
 
     def trusted(self, networks: Networks, data: TrainingData, state: TrainingState) -> TrainingData:
         """Return the training data without suspected labels, for what is fitted after the epochs."""
+        release_freed()  # what the epochs needed
         return without_suspected(data, state.best_suggested)
 
     @abstractmethod

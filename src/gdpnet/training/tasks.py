@@ -5,7 +5,6 @@ from __future__ import annotations
 from jaxtyping import Int
 from torch import Tensor
 
-from gdpnet._core.memory import release_freed
 from gdpnet._core.progress import part
 from gdpnet._core.random import Key
 from gdpnet.config import Config
@@ -18,7 +17,6 @@ from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData, make_training_data, part_for_training
 from gdpnet.training.heads import Heads
 from gdpnet.training.objective import learned_task
-from gdpnet.training.pseudo_labels import with_pseudo_labels
 from gdpnet.training.self_training import SelfTraining
 from gdpnet.training.state import Finalised, TrainingState
 from gdpnet.training.strategy import TrainingTask
@@ -44,9 +42,7 @@ class LabelTask(TrainingTask):
         objective = self.objective
         if objective is None:
             objective = learned_task(self.graph, self.config, self.seed)
-        data = make_training_data(self.graph, self.config, self.seed, self.device, objective)
-        release_freed()  # what the threads that prepared graphs needed
-        return data
+        return make_training_data(self.graph, self.config, self.seed, self.device, objective)
 
     @property
     def class_names(self) -> list[str]:
@@ -75,12 +71,12 @@ class LabelTask(TrainingTask):
         data = super().trusted(networks, data, state)
         if state.pseudo is None or self.self_training is None:
             return data
-        return with_pseudo_labels(data, self.self_training.relabelled(networks, state.pseudo))
+        self.self_training.data = self.data  # without what only epochs need
+        return self.self_training.applied(data, networks, state.pseudo)
 
     def finalise(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
         """Choose the threshold of the cleaned graph; fit the heads, and add those that help to the ensemble."""
         stream = key.fold_in("finalise")
-        release_freed()  # what the epochs needed
         with steps.run("decisions", "deciding on every edge"):
             with part(0, 2):
                 train = self.decide_all(networks, data.train, stream, data.fold_model)
