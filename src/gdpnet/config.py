@@ -334,6 +334,10 @@ class TrainingSettings(Section):
     patience: int = setting(
         6, "epochs without improvement, in validation F1 or injected-edge AUC, before training stops"
     )
+    patience_targets: int = setting(
+        3072,
+        "targets that these epochs must have played, so that training on few targets is not stopped too early",
+    )
     seconds: float = setting(
         0.0,
         "seconds after which a fit ends with the best model so far; 0 for no limit; a resumed run counts its earlier "

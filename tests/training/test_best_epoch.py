@@ -61,6 +61,13 @@ def test_training_is_over_if_neither_f1_nor_the_weighted_sum_has_risen_for_its_p
     assert is_over(found, WARMUP + best + 1, CONFIG) == over
 
 
+def test_few_targets_prolong_the_patience():
+    found = history(*[(0.8, 0.7)] * 10)
+    assert is_over(found, WARMUP + 1, CONFIG, targets=2000)
+    assert not is_over(found, WARMUP + 1, CONFIG, targets=100)
+    assert is_over(history(*[(0.8, 0.7)] * 21), WARMUP + 1, CONFIG, targets=1)
+
+
 def test_without_validation_nodes_training_goes_on_to_its_last_epoch():
     found = history(*[(math.nan, 0.7)] * 9)
     assert not is_over(found, len(found), CONFIG)

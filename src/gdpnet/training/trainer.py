@@ -34,6 +34,9 @@ from gdpnet.training.selection_phase import (
 )
 from gdpnet.training.state import Epoch, TrainingState
 
+_MOST_PATIENT = 20
+"""Epochs that few targets may prolong the patience to."""
+
 History = Sequence[Mapping[str, Any]]
 """Metrics of the epochs so far, as plain values."""
 
@@ -57,7 +60,12 @@ def train_epochs(
     if state.best_epoch <= settled(config):  # a run that goes on with more epochs may settle later
         state.forget_best()
     total = config.training.warmup + config.training.epochs
-    while state.epoch < total and not state.stopped and not is_over(state.history, state.best_epoch, config):
+    targets = data.targets.numel()
+    while (
+        state.epoch < total
+        and not state.stopped
+        and not is_over(state.history, state.best_epoch, config, targets)
+    ):
         state.epoch += 1
         selecting = state.epoch - config.training.warmup
         is_due = config.training.selection and selecting > 1 and (selecting - 1) % config.task.refresh == 0
@@ -72,6 +80,7 @@ def train_epochs(
         trusted = without_suspected(data, state.suggested)
         if state.pseudo is not None:
             trusted = with_pseudo_labels(trusted, state.pseudo)
+        targets = trusted.targets.numel()
         with phase("epochs" if selecting > 0 else "warm-up"):
             epoch = _one_epoch(state, trusted, config, key)
         state.history.append(asdict(epoch))
@@ -177,12 +186,17 @@ def is_best(history: History, config: Config) -> bool:
     return all(last > other for other in before)
 
 
-def is_over(history: History, best_epoch: int, config: Config) -> bool:
-    """Return whether neither validation F1 nor the score has improved for the configured patience."""
+def is_over(history: History, best_epoch: int, config: Config, targets: int | None = None) -> bool:
+    """Return whether neither validation F1 nor the score has improved for the configured patience.
+
+    An epoch of few targets teaches little, so that the patience also counts targets; it is 20 epochs at most then.
+    """
     start = settled(config)
     scores = [one["validation_f1"] for one in history[start:]]
     risen = max(_last_rise(scores), _last_rise(_worths(history, config)), best_epoch - start)
-    return len(history) - start - risen >= config.training.patience
+    wanted = 0 if targets is None else -(-config.training.patience_targets // max(targets, 1))
+    wanted = min(wanted, _MOST_PATIENT)
+    return len(history) - start - risen >= max(config.training.patience, wanted)
 
 
 def _worths(history: History, config: Config) -> list[float]:
