@@ -21,7 +21,9 @@ from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.classification_metrics import classification_scores
 from gdpnet.inference.denoised import Denoised, clean_graph
+from gdpnet.inference.evidence import evidence_of
 from gdpnet.inference.explain import Explainer, Explanation
+from gdpnet.inference.genuine import genuine_probability
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected, select, with_neighbours
 from gdpnet.inference.unsupervised import cluster_scores, embed_links, link_scores, propagated_features
@@ -39,6 +41,7 @@ class Predictor:
         self.model, self.given, self.graph = model, graph, model.matched(graph)
         self._selected: Selected | None = None
         self._explainer: Explainer | None = None
+        self._evidence: Tensor | None = None
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -72,7 +75,23 @@ class Predictor:
         """Return the cleaned graph; see `GDPNet.denoise`."""
         least, reason = self.model.cleaning_threshold(threshold)
         probability = self.keep_probability(symmetric=symmetric)
-        return clean_graph(self.given, probability, least, reason, chosen=threshold is None)
+        chosen, genuine = threshold is None, self.genuine_probability()
+        return clean_graph(self.given, probability, least, reason, chosen=chosen, genuine=genuine)
+
+    def genuine_probability(self) -> Float[Tensor, "edges"] | None:
+        """Return the probability that every edge is genuine; None if the model has no evidence of it."""
+        found = self._genuine(self.select())
+        return None if found is None else found.cpu()
+
+    def _genuine(self, selected: Selected) -> Float[Tensor, "edges"] | None:
+        """Return the same, given decisions; right for edges that both of their nodes have decided on."""
+        networks, prepared = self.model.networks, self.prepared
+        if networks.evidence is None:
+            return None
+        if self._evidence is None:
+            self._evidence = evidence_of(networks.evidence, prepared)
+        keep = prepared.on_edges(prepared.symmetrise(selected.probability))
+        return genuine_probability(networks, self._evidence, keep)
 
     def explain(self, node: int | str) -> Explanation:
         """Return the decisions on a node's neighbours and their contributions; the node is named by its id."""
