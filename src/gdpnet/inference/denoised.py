@@ -10,8 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gdpnet._core.csr import symmetrise
 from gdpnet.data.edge_weight import times_weights
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.networkx import to_networkx
 from gdpnet.data.io.pandas import edge_frame
 from gdpnet.data.io.pyg import to_pyg
 from gdpnet.errors import GraphError
@@ -45,6 +47,20 @@ class Denoised:
         for name, values in self._probabilities().items():
             data[name] = torch.from_numpy(values)[kept]
         return data
+
+    def to_networkx(self) -> Any:
+        """Return the cleaned graph as a NetworkX graph; both probabilities are edge attributes.
+
+        An undirected link has the mean of the keep probabilities of its two directions.
+        """
+        network, ends = to_networkx(self.graph), self.graph.edge_index
+        ids, kept = self.graph.node_ids.tolist(), torch.from_numpy(self.kept)
+        for name, values in self._probabilities().items():
+            value = torch.from_numpy(values)[kept]
+            value = value if network.is_directed() else symmetrise(value, self.graph.reverse)
+            for source, target, one in zip(*ends.tolist(), value.tolist(), strict=True):
+                network.edges[ids[source], ids[target]][name] = one
+        return network
 
     def to_pandas(self) -> Any:
         """Return a pandas frame of the original edges: source, target, both probabilities, kept."""

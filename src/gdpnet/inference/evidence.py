@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import find_in_rows, offsets_of, owners_of, symmetrise
+from gdpnet.config import Config
 from gdpnet.data.features import Features, SparseRows, normalise
 from gdpnet.data.neighbour_sums import add_rows
 from gdpnet.data.pair_features import PAIR_NAMES, PairTables, pairs_between, pairs_of
@@ -35,9 +36,11 @@ class Links:
     unit: Features
 
     @classmethod
-    def of(cls, prepared: Prepared) -> Links:
+    def of(cls, prepared: Prepared, config: Config) -> Links:
         """Return the direct edges of a prepared graph, without candidates that are farther away."""
-        row_ptr, neighbour, unit = prepared.row_ptr, prepared.neighbour, normalise(prepared.features, "l2")
+        row_ptr, neighbour, unit = prepared.row_ptr, prepared.neighbour, prepared.features
+        if config.features.normalise != "l2":
+            unit = normalise(unit, "l2")
         if prepared.edge is not None:
             owner = owners_of(row_ptr.diff())[prepared.edge]
             row_ptr = offsets_of(torch.bincount(owner, minlength=prepared.num_nodes))
@@ -84,7 +87,8 @@ class Links:
 
 def structural_pairs(prepared: Prepared, links: Links) -> Float[Tensor, "edges columns"]:
     """Return the structural pair features of every edge: among those that the policy observes, or computed."""
-    first, found = prepared.edge_features_in_pairs.stop, prepared.on_edges(prepared.pairs)
+    first = prepared.edge_features_in_pairs.stop
+    found = prepared.pairs if prepared.edge is None else prepared.pairs[prepared.edge]
     if found.shape[1] >= first + COLUMNS:
         return found[:, first : first + COLUMNS]
     return pairs_of(links.tables(), 0, links.num_nodes)[0]
@@ -133,7 +137,7 @@ def evidence_score(
     return links.symmetrise(score, everything).to(model.device)
 
 
-def evidence_of(model: EvidenceModel, prepared: Prepared) -> Float[Tensor, "edges"]:
+def evidence_of(model: EvidenceModel, prepared: Prepared, config: Config) -> Float[Tensor, "edges"]:
     """Return the evidence score of every edge of a prepared graph."""
-    links = Links.of(prepared)
+    links = Links.of(prepared, config)
     return evidence_score(model, links, structural_pairs(prepared, links))

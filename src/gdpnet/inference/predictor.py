@@ -89,7 +89,7 @@ class Predictor:
         if networks.evidence is None:
             return None
         if self._evidence is None:
-            self._evidence = evidence_of(networks.evidence, prepared)
+            self._evidence = evidence_of(networks.evidence, prepared, self.model.config)
         keep = prepared.on_edges(prepared.symmetrise(selected.probability))
         return genuine_probability(networks, self._evidence, keep)
 
@@ -106,7 +106,7 @@ class Predictor:
     def _explain(self, asked: Int[Tensor, "asked"]) -> Iterator[Explanation]:
         selected = self._select_around(with_neighbours(self.prepared, asked))
         if self._explainer is None or self._explainer.selected is not selected:
-            self._explainer = Explainer(self.model, selected, self.graph)
+            self._explainer = Explainer(self.model, selected, self.graph, self._genuine(selected))
         return self._explainer.explain(asked)
 
     def _select_around(self, nodes: Int[Tensor, "asked"]) -> Selected:

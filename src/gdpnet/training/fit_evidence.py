@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gdpnet._core.csr import find_in_rows
 from gdpnet._core.random import Key
-from gdpnet.config import EvidenceSettings
+from gdpnet.config import Config, EvidenceSettings
 from gdpnet.data.graph import Graph
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.pair_features import pairs_between, pairs_of
@@ -80,13 +80,14 @@ def perturb(links: Links, rate: float, seed: int) -> Perturbed | None:
     return Perturbed.of(after, links)
 
 
-def fit_evidence(prepared: Prepared, settings: EvidenceSettings, key: Key) -> EvidenceModel | None:
+def fit_evidence(prepared: Prepared, config: Config, key: Key) -> EvidenceModel | None:
     """Fit both passes to a graph and calibrate them; None if it has few edges, or nearly all there can be.
 
     Each pass has perturbed graphs of its own: the first one would find the injected edges that it has learned too
     well. One more graph, which no tree was fitted to, calibrates the second pass.
     """
-    links, edges = Links.of(prepared), prepared.on_edges(prepared.neighbour).numel()
+    links, settings = Links.of(prepared, config), config.evidence
+    edges = links.neighbour.numel()
     if edges < _TINY:
         return None
     rounds = max(1, min(settings.rounds, -(-settings.rows // edges)))
@@ -156,17 +157,21 @@ def _mean_of_directions(
 
 
 def calibrate(
-    calibration: Calibration, inputs: Float[Tensor, "edges inputs"], own: Bool[Tensor, "edges"]
+    calibration: Calibration,
+    inputs: Float[Tensor, "edges inputs"],
+    own: Bool[Tensor, "edges"],
+    noise_share: Tensor | None = None,
 ) -> None:
-    """Fit a logistic regression of own against injected edges, and estimate the share of noise among own ones."""
+    """Fit a logistic regression of own against injected edges; estimate the share of noise unless it is given."""
     known = own.cpu().numpy()
     inputs = inputs.to(calibration.weight.device)
     model = LogisticRegression(C=1e6).fit(inputs.double().cpu().numpy(), known)
     shift = np.log((~known).sum() / known.sum())  # from the odds among these edges to the ratio of densities
     calibration.weight.copy_(torch.from_numpy(model.coef_[0]))
     calibration.bias.fill_(float(model.intercept_[0] + shift))
-    log_ratio = calibration.log_ratio(inputs).cpu()
-    calibration.noise_share.fill_(estimate_noise_share(log_ratio, own.cpu()))
+    if noise_share is None:
+        noise_share = torch.tensor(estimate_noise_share(calibration.log_ratio(inputs).cpu(), own.cpu()))
+    calibration.noise_share.copy_(noise_share)
 
 
 def _fit_trees(

@@ -45,7 +45,7 @@ def fit_genuine(
     if not config.evidence.use or networks.policy is None or steps.skips(*about):
         return
     with steps.run(*about) as step:
-        networks.evidence = fit_evidence(whole, config.evidence, key.fold_in("evidence"))
+        networks.evidence = fit_evidence(whole, config, key.fold_in("evidence"))
         if networks.evidence is None:
             step.result = NOTHING_TO_LEARN
             return
@@ -53,7 +53,8 @@ def fit_genuine(
         if found is None:
             step.result = "evidence alone: no edges can be injected for the policy to decide on"
             return
-        networks.genuine, step.result = _combine(found)
+        share = networks.evidence.second_calibration.noise_share
+        networks.genuine, step.result = _combine(found, share)
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,13 @@ def _decide_on_injected(
     read = as_read(noisy, config)
     read = read if networks.basis is None else reduce_features(read, networks.basis.cpu())
     perturbed = prepare(read, config, whole.device)
-    own = Perturbed.of(Links.of(perturbed), Links.of(whole)).own.to(whole.device)
+    own = Perturbed.of(Links.of(perturbed, config), Links.of(whole, config)).own.to(whole.device)
     targets = _some_nodes(perturbed, config.evidence.targets, key)
     asked, aggregators = with_neighbours(perturbed, targets), networks.aggregators
     chosen = select(networks.policy, aggregators, perturbed, asked, config, key.fold_in("predict"))
     keep = perturbed.on_edges(perturbed.symmetrise(chosen.probability))
     assert networks.evidence is not None
-    inputs = genuine_inputs(evidence_of(networks.evidence, perturbed), keep)
+    inputs = genuine_inputs(evidence_of(networks.evidence, perturbed, config), keep)
     decided = torch.zeros(perturbed.neighbour.numel(), dtype=torch.bool, device=whole.device)
     decided[edges_of(perturbed, targets)[1]] = True
     decided = perturbed.on_edges(decided)
@@ -94,12 +95,16 @@ def _some_nodes(prepared: Prepared, most: int, key: Key) -> Int[Tensor, "some"]:
     return order[:most].sort().values.to(prepared.device)
 
 
-def _combine(found: Decided) -> tuple[Calibration | None, str]:
-    """Fit the combination; of a part that is better alone, nothing but that part is read."""
+def _combine(found: Decided, noise_share: Float[Tensor, ""]) -> tuple[Calibration | None, str]:
+    """Fit the combination; of a part that is better alone, nothing but that part is read.
+
+    The share of noise is that of the evidence: the policy has been trained on some of the own edges, and on none of
+    the injected ones, so that its scores are not quite comparable.
+    """
     if not bool(found.own.any()) or bool(found.own.all()):
         return None, "evidence alone: no injected edge was decided on"
     both = Calibration(2).to(found.own.device)
-    calibrate(both, found.inputs, found.own)
+    calibrate(both, found.inputs, found.own, noise_share)
     alone = [float(roc_auc(found.own, found.inputs[:, place])) for place in (0, 1)]
     together = float(roc_auc(found.own, both.log_ratio(found.inputs)))
     scores = f"ROC AUC on injected edges {alone[0]:.3f} by evidence, {alone[1]:.3f} by the policy"
@@ -107,5 +112,5 @@ def _combine(found: Decided) -> tuple[Calibration | None, str]:
         return both, f"policy and evidence together: {scores}, {together:.3f} by both"
     better = int(alone[1] > alone[0])
     part = torch.zeros(2, device=found.own.device).index_fill(0, torch.tensor(better), 1.0)
-    calibrate(both, found.inputs * part, found.own)
+    calibrate(both, found.inputs * part, found.own, noise_share)
     return both, f"{('evidence', 'the policy')[better]} alone: {scores}"
