@@ -331,8 +331,8 @@ class EvidenceSettings(Section):
     use: bool = setting(True, "fit the evidence model, so that every edge has a genuine probability")
     rounds: int = setting(
         2,
-        "copies of the graph with injected edges that the trees of each of the two passes are fitted to; one is enough "
-        "for a graph with more edges than evidence.rows",
+        "copies of the graph with injected edges that the trees of each of the two passes are fitted to; one is "
+        "enough for a graph with more edges than evidence.rows",
         high=10,
     )
     rate: float = setting(0.5, "random edges injected into a copy, as a share of its edges", low=0.01)

@@ -47,7 +47,10 @@ def test_without_edges_of_both_kinds_there_is_no_noise_to_find(own):
 def test_edges_of_equal_score_are_counted_together():
     # half of the own edges have the score of all injected ones, whatever their order
     score, own = torch.tensor([0.0, 1.0, 0.0, 0.0]), torch.tensor([True, True, False, False])
-    found = [estimate_noise_share(score[order], own[order], deviations=0.0) for order in ([0, 1, 2, 3], [3, 2, 1, 0])]
+    found = [
+        estimate_noise_share(score[order], own[order], deviations=0.0)
+        for order in ([0, 1, 2, 3], [3, 2, 1, 0])
+    ]
     assert found == [0.5, 0.5]
 
 

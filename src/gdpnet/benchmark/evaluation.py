@@ -107,7 +107,7 @@ def calibration(graph: Graph, cleaned: Denoised) -> dict[str, Any]:
 
 
 def probability_metrics(graph: Graph, cleaned: Denoised) -> dict[str, float]:
-    """Return the calibration error of both probabilities and the AUC of the genuine one; nothing without known noise."""
+    """Return how well both probabilities fit the known noise; nothing without any."""
     genuine = ~_known_noise(graph)
     if genuine.all() or not genuine.any():
         return {}

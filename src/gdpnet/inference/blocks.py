@@ -28,6 +28,7 @@ from gdpnet.data.prepare import (
     with_neighbourhoods,
 )
 from gdpnet.inference.evidence import COLUMNS, EvidencePasses, Links
+from gdpnet.inference.genuine import local_classes
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.observation import NodeRows, project_nodes
 from gdpnet.inference.select import Selected, decide, keep_all
@@ -118,6 +119,10 @@ class Blockwise:
             tables, first = links.tables(), 0
         columns = slice(first, first + COLUMNS)
         return EvidencePasses(evidence, links, lambda block: pairs_of(tables, *block)[0][:, columns])
+
+    def classes(self, chosen: Selected, block: Block) -> Float[Tensor, "targets classes"]:
+        """Return the aggregators' class probabilities of a block's targets with their selected neighbours."""
+        return local_classes(self.aggregators, chosen, self.config.inference.mode, *block)
 
     def symmetrise(self, value: Float[Tensor, "edges"], block: Block) -> Float[Tensor, "block"]:
         """Return the mean of the values of each edge of a block and of its reverse edge."""

@@ -72,7 +72,9 @@ class Denoised:
 
     def _probabilities(self) -> dict[str, np.ndarray]:
         """Return what is known of each edge of the original graph, by name."""
-        genuine = {} if self.genuine_probability is None else {"genuine_probability": self.genuine_probability}
+        genuine = (
+            {} if self.genuine_probability is None else {"genuine_probability": self.genuine_probability}
+        )
         return {"keep_probability": self.keep_probability} | genuine
 
 

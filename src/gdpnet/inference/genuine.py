@@ -1,31 +1,70 @@
-"""The probability that an edge is genuine: evidence and the policy's keep probability together."""
+"""The probability that an edge is genuine: evidence, the policy and predicted classes together."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet._core.csr import cut_rows
+from gdpnet.inference.ensemble import aggregate
 from gdpnet.inference.networks import Networks
+from gdpnet.inference.select import Selected
+from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.evidence import logit
+from gdpnet.selection.policy import agreement
+
+NAMES = ("evidence", "the policy", "predicted classes")
+"""The parts that the combination reads, in this order."""
+
+_EDGES_AT_ONCE = 1 << 15
+"""Edges whose targets are embedded at once, by every fold model."""
+
+_LEAST_AGREEMENT = 0.01
+
+
+class Parts(NamedTuple):
+    """What is known of some edges, alike in both directions: the evidence score, and the keep probability."""
+
+    score: Float[Tensor, "edges"]
+    keep_probability: Float[Tensor, "edges"]
 
 
 def genuine_inputs(
-    score: Float[Tensor, "edges"], keep_probability: Float[Tensor, "edges"]
-) -> Float[Tensor, "edges 2"]:
-    """Return what the combination reads: the logits of evidence score and keep probability."""
-    return torch.stack([logit(score), logit(keep_probability)], dim=1)
+    parts: Parts, target: Float[Tensor, "edges classes"], neighbour: Float[Tensor, "edges classes"]
+) -> Float[Tensor, "edges parts"]:
+    """Return the parts as logits: evidence score, keep probability, agreement of the classes of both nodes."""
+    agree = agreement(target, neighbour).clamp(_LEAST_AGREEMENT, 1.0 - _LEAST_AGREEMENT)
+    return torch.stack([logit(parts.score), logit(parts.keep_probability), logit(agree)], dim=1)
 
 
 @torch.no_grad()
 def genuine_probability(
-    networks: Networks, score: Float[Tensor, "edges"], keep_probability: Float[Tensor, "edges"]
+    networks: Networks,
+    parts: Parts,
+    classes: Float[Tensor, "nodes classes"] | None,
+    ends: tuple[Int[Tensor, "edges"], Int[Tensor, "edges"]],
 ) -> Float[Tensor, "edges"]:
-    """Return the probability that edges are genuine, given evidence and decisions, both alike in both directions.
+    """Return the probability that edges are genuine, given the class probabilities of all nodes.
 
-    Without a fitted combination the evidence alone says it.
+    Without a fitted combination, or without classes, the evidence alone says it.
     """
     assert networks.evidence is not None
-    if networks.genuine is None:
-        return networks.evidence.genuine(score)
-    return networks.genuine(genuine_inputs(score, keep_probability))
+    if networks.genuine is None or classes is None:
+        return networks.evidence.genuine(parts.score)
+    target, neighbour = ends
+    return networks.genuine(genuine_inputs(parts, classes[target], classes[neighbour]))
+
+
+@torch.no_grad()
+def local_classes(
+    aggregators: Aggregators, selected: Selected, mode: str, first: int, last: int
+) -> Float[Tensor, "targets classes"]:
+    """Return the aggregators' class probabilities of the nodes from ``first`` up to ``last``, some at a time."""
+    prepared, weight, parts = selected.prepared, selected.weight(mode), []
+    for low, high in cut_rows(prepared.row_ptr[first : last + 1], _EDGES_AT_ONCE):
+        nodes = torch.arange(first + low, first + high, device=prepared.device)
+        parts.append(aggregate(aggregators, prepared, nodes, weight)[1])
+    return torch.cat(parts)

@@ -23,7 +23,7 @@ from gdpnet.inference.classification_metrics import classification_scores
 from gdpnet.inference.denoised import Denoised, clean_graph
 from gdpnet.inference.evidence import evidence_of
 from gdpnet.inference.explain import Explainer, Explanation
-from gdpnet.inference.genuine import genuine_probability
+from gdpnet.inference.genuine import Parts, genuine_probability, local_classes
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected, select, with_neighbours
 from gdpnet.inference.unsupervised import cluster_scores, embed_links, link_scores, propagated_features
@@ -91,7 +91,11 @@ class Predictor:
         if self._evidence is None:
             self._evidence = evidence_of(networks.evidence, prepared, self.model.config)
         keep = prepared.on_edges(prepared.symmetrise(selected.probability))
-        return genuine_probability(networks, self._evidence, keep)
+        mode, classes = self.model.config.inference.mode, None
+        if networks.genuine is not None:
+            classes = local_classes(networks.aggregators, selected, mode, 0, prepared.num_nodes)
+        ends = self.graph.target.to(keep.device), self.graph.neighbour.long().to(keep.device)
+        return genuine_probability(networks, Parts(self._evidence, keep), classes, ends)
 
     def explain(self, node: int | str) -> Explanation:
         """Return the decisions on a node's neighbours and their contributions; the node is named by its id."""

@@ -26,7 +26,7 @@ from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.data.io.files import edges_of_targets, id_array
 from gdpnet.errors import ConfigError
 from gdpnet.inference.blocks import Block, Blockwise
-from gdpnet.inference.genuine import genuine_probability
+from gdpnet.inference.genuine import Parts, genuine_probability
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected
 from gdpnet.inference.shards import ShardFolder, Tally, open_shards
@@ -75,8 +75,8 @@ def denoise_to(
             work.tell("write", number + 1)
 
     evidence = work.evidence()
-    with work.after_context(embeds=False) as writing:
-        found = work.column("decided", work.blocks.decide, writing)[0]
+    with work.after_context(embeds=work.needs_classes) as writing:
+        found, classes = work.decisions(writing)
         for number, block in enumerate(work.shards.blocks):
             edges = work.blocks.tables.edges_of(*block)
             value = work.blocks.symmetrise(found, block) if symmetric else found[edges]
@@ -84,7 +84,7 @@ def denoise_to(
             if graph.edge_weight is not None:
                 share = value if threshold is not None else edge_weights(value, least)
                 weight = share.cpu().numpy() * graph.edge_weight[edges].numpy()
-            genuine = None if evidence is None else work.genuine(evidence, found, block)
+            genuine = None if evidence is None else work.genuine(evidence, found, classes, block)
             decided = Decided(value.cpu().numpy(), (value >= least).cpu().numpy(), weight, genuine)
             writing.do(partial(write, number, edges, decided))
     work.blocks.stopwatch.mark("write")
@@ -220,12 +220,51 @@ class _Work:
             passes.clean(first[0], self.shards.blocks)
             return self._fill("evidence-cleaned", lambda block: passes.second(block)[None], 1, writing)[0]
 
+    @property
+    def needs_classes(self) -> bool:
+        """Return whether predicted classes have a part in the genuine probability."""
+        return self.blocks.model.networks.genuine is not None
+
+    def decisions(
+        self, writing: Background
+    ) -> tuple[Float[Tensor, "edges"], Float[Tensor, "nodes classes"] | None]:
+        """Return the keep probability of every edge and, if needed, the class probabilities of every node."""
+        if not self.needs_classes:
+            return self.column("decided", self.blocks.decide, writing)[0], None
+        width, nodes = self.blocks.aggregators.classes, self.blocks.prepared.num_nodes
+        classes = torch.empty(nodes, width, device=self.blocks.device)
+        places = {block: number for number, block in enumerate(self.shards.blocks)}
+        for number, block in enumerate(self.shards.blocks):
+            path = self._path("classes", number)
+            if path.is_file():
+                classes[slice(*block)] = torch.from_numpy(np.load(path, allow_pickle=False)).to(classes)
+            else:  # the decisions alone do not say what they lead to
+                self._path("decided", number).unlink(missing_ok=True)
+
+        def decide(block: Block) -> Selected:
+            chosen = self.blocks.decide(block)
+            found = self.blocks.classes(chosen, block)
+            classes[slice(*block)] = found
+            writing.do(partial(_save, self._path("classes", places[block]), found.cpu().numpy()))
+            return chosen
+
+        return self.column("decided", decide, writing)[0], classes
+
     def genuine(
-        self, evidence: Float[Tensor, "edges"], keep: Float[Tensor, "edges"], block: Block
+        self,
+        evidence: Float[Tensor, "edges"],
+        keep: Float[Tensor, "edges"],
+        classes: Float[Tensor, "nodes classes"] | None,
+        block: Block,
     ) -> np.ndarray:
         """Return the probability that the edges of a block are genuine."""
-        both = (self.blocks.symmetrise(one, block) for one in (evidence, keep))
-        return genuine_probability(self.blocks.model.networks, *both).cpu().numpy()
+        parts = Parts(*(self.blocks.symmetrise(one, block) for one in (evidence, keep)))
+        ends, networks = self.blocks.tables.ends_of(*block), self.blocks.model.networks
+        return genuine_probability(networks, parts, classes, ends).cpu().numpy()
+
+    def _path(self, name: str, number: int) -> Path:
+        """Return where the values of a block are kept for a resumed run."""
+        return self.shards.path / "work" / f"{name}-{number:05d}.npy"
 
     def _fill(
         self, name: str, compute: Callable[[Block], Tensor], rows: int, writing: Background
@@ -234,7 +273,7 @@ class _Work:
         device = self.blocks.device
         whole = torch.empty(rows, self.blocks.prepared.neighbour.numel(), device=device)
         for number, block in enumerate(self.shards.blocks):
-            path = self.shards.path / "work" / f"{name}-{number:05d}.npy"
+            path = self._path(name, number)
             if path.is_file():
                 values = torch.from_numpy(np.load(path, allow_pickle=False)).to(device)
             else:

@@ -45,7 +45,7 @@ def genuine_share(
 
 
 def estimate_noise_share(
-    score: Float[Tensor, "n"], own: Bool[Tensor, "n"], *, least: float = 0.05, deviations: float = 1.0
+    score: Float[Tensor, "n"], own: Bool[Tensor, "n"], *, least: float = 0.2, deviations: float = 2.0
 ) -> float:
     """Return the largest share of noise among own edges that scores allow, from 0 to 1.
 
@@ -59,11 +59,13 @@ def estimate_noise_share(
     own = own[order]
     last = torch.ones_like(own)
     last[:-1] = score[1:] != score[:-1]  # edges of equal score lie below together
-    below_own = (own.double().cumsum(0) / own.sum())[last]
-    below_injected = ((~own).double().cumsum(0) / (~own).sum())[last]
-    margin = deviations * (below_own * (1.0 - below_own) / own.sum()).sqrt()
-    ratio = (below_own + margin) / below_injected.clamp(min=1e-12)
-    return min(1.0, float(ratio[below_injected >= least].min()))
+    below, margin = [], []
+    for kind in (own, ~own):
+        share = (kind.double().cumsum(0) / kind.sum())[last]
+        below.append(share)
+        margin.append(deviations * (share * (1.0 - share) / kind.sum()).sqrt())
+    ratio = (below[0] + margin[0]) / (below[1] - margin[1]).clamp(min=1e-12)
+    return min(1.0, float(ratio[below[1] >= least].min()))
 
 
 class Calibration(nn.Module):

@@ -62,9 +62,7 @@ class BoostedTrees(nn.Module):
         size = max(1, _AT_ONCE // max(1, self.root.numel()))
         return torch.cat([self._some(part) for part in rows.split(size)])
 
-    def _compiled(
-        self, rows: Float[Tensor, "nodes features"]
-    ) -> Float[Tensor, "nodes fold_models outputs"]:
+    def _compiled(self, rows: Float[Tensor, "nodes features"]) -> Float[Tensor, "nodes fold_models outputs"]:
         """Evaluate the trees row by row, in a compiled loop."""
         from gdpnet.representation.tree_kernel import add_leaves
 

@@ -160,23 +160,20 @@ def calibrate(
     calibration: Calibration,
     inputs: Float[Tensor, "edges inputs"],
     own: Bool[Tensor, "edges"],
-    noise_share: Tensor | None = None,
 ) -> None:
-    """Fit a logistic regression of own against injected edges; estimate the share of noise unless it is given."""
+    """Fit a logistic regression of own against injected edges, and estimate the share of noise among own ones."""
     known = own.cpu().numpy()
     inputs = inputs.to(calibration.weight.device)
     model = LogisticRegression(C=1e6).fit(inputs.double().cpu().numpy(), known)
     shift = np.log((~known).sum() / known.sum())  # from the odds among these edges to the ratio of densities
     calibration.weight.copy_(torch.from_numpy(model.coef_[0]))
     calibration.bias.fill_(float(model.intercept_[0] + shift))
-    if noise_share is None:
-        noise_share = torch.tensor(estimate_noise_share(calibration.log_ratio(inputs).cpu(), own.cpu()))
-    calibration.noise_share.copy_(noise_share)
+    calibration.noise_share.fill_(estimate_noise_share(calibration.log_ratio(inputs).cpu(), own.cpu()))
 
 
 def _fit_trees(
-    tables: Sequence[Float[Tensor, "edges columns"]],
-    own: Sequence[Bool[Tensor, "edges"]],
+    tables: Sequence[Float[Tensor, "_ columns"]],
+    own: Sequence[Bool[Tensor, "_"]],
     settings: EvidenceSettings,
     key: Key,
 ) -> BoostedTrees:

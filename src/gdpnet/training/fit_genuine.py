@@ -1,7 +1,7 @@
 """Learn which edges are genuine: fit the evidence model, and combine it with the policy.
 
-The policy decides on a copy of the graph with injected random edges, as it would when the graph is cleaned. A logistic
-regression of evidence and keep probability tells these edges from the others. No label is read.
+The model decides on a copy of the graph with injected random edges, as it would when the graph is cleaned. A logistic
+regression of evidence, keep probability and agreement of predicted classes tells these edges from the others.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.data.schema import as_read
 from gdpnet.errors import GraphError
 from gdpnet.inference.evidence import Links, evidence_of
-from gdpnet.inference.genuine import genuine_inputs
+from gdpnet.inference.genuine import NAMES, Parts, genuine_inputs, local_classes
 from gdpnet.inference.networks import Networks
-from gdpnet.inference.select import edges_of, select, with_neighbours
+from gdpnet.inference.select import select, with_neighbours
 from gdpnet.inference.unsupervised import reduce_features
 from gdpnet.representation.evidence import Calibration
 from gdpnet.training.callbacks import Steps
@@ -59,9 +59,9 @@ def fit_genuine(
 
 @dataclass(frozen=True)
 class Decided:
-    """Some edges of a perturbed graph: evidence and decisions as logits, and which edges are the graph's own."""
+    """Some edges of a perturbed graph: what is known of them as logits, and which are the graph's own."""
 
-    inputs: Float[Tensor, "some 2"]
+    inputs: Float[Tensor, "some parts"]
     own: Bool[Tensor, "some"]
 
 
@@ -69,7 +69,7 @@ class Decided:
 def _decide_on_injected(
     networks: Networks, graph: Graph, whole: Prepared, config: Config, key: Key
 ) -> Decided | None:
-    """Let the policy decide on a perturbed copy of the graph, or on the edges of some of its nodes."""
+    """Let the policy decide on a perturbed copy of the graph, or on the edges between some of its nodes."""
     try:
         noisy = corrupt(replace(graph, truth=None), "random-links", config.evidence.rate, key.seed32).graph
     except GraphError:  # nearly complete graph
@@ -78,16 +78,19 @@ def _decide_on_injected(
     read = read if networks.basis is None else reduce_features(read, networks.basis.cpu())
     perturbed = prepare(read, config, whole.device)
     own = Perturbed.of(Links.of(perturbed, config), Links.of(whole, config)).own.to(whole.device)
-    targets = _some_nodes(perturbed, config.evidence.targets, key)
-    asked, aggregators = with_neighbours(perturbed, targets), networks.aggregators
-    chosen = select(networks.policy, aggregators, perturbed, asked, config, key.fold_in("predict"))
+    nodes = with_neighbours(perturbed, _some_nodes(perturbed, config.evidence.targets, key))
+    aggregators, stream = networks.aggregators, key.fold_in("predict")
+    chosen = select(networks.policy, aggregators, perturbed, nodes, config, stream)
+    asked = torch.zeros(perturbed.num_nodes, dtype=torch.bool, device=whole.device)
+    asked[nodes] = True
+    target, neighbour = noisy.target.to(whole.device), noisy.neighbour.long().to(whole.device)
+    both = asked[target] & asked[neighbour]
     keep = perturbed.on_edges(perturbed.symmetrise(chosen.probability))
     assert networks.evidence is not None
-    inputs = genuine_inputs(evidence_of(networks.evidence, perturbed, config), keep)
-    decided = torch.zeros(perturbed.neighbour.numel(), dtype=torch.bool, device=whole.device)
-    decided[edges_of(perturbed, targets)[1]] = True
-    decided = perturbed.on_edges(decided)
-    return Decided(inputs[decided], own[decided])
+    score = evidence_of(networks.evidence, perturbed, config)
+    classes = local_classes(aggregators, chosen, config.inference.mode, 0, perturbed.num_nodes)
+    inputs = genuine_inputs(Parts(score[both], keep[both]), classes[target[both]], classes[neighbour[both]])
+    return Decided(inputs, own[both])
 
 
 def _some_nodes(prepared: Prepared, most: int, key: Key) -> Int[Tensor, "some"]:
@@ -96,21 +99,25 @@ def _some_nodes(prepared: Prepared, most: int, key: Key) -> Int[Tensor, "some"]:
 
 
 def _combine(found: Decided, noise_share: Float[Tensor, ""]) -> tuple[Calibration | None, str]:
-    """Fit the combination; of a part that is better alone, nothing but that part is read.
+    """Fit the combination; if one part is better alone, nothing but that part is read.
 
-    The share of noise is that of the evidence: the policy has been trained on some of the own edges, and on none of
-    the injected ones, so that its scores are not quite comparable.
+    ``noise_share`` is that of the evidence, which is too high if evidence is weak. That of the combination is a
+    little too low, as the networks have been trained with the noise of the graph. The mean of both is used.
     """
-    if not bool(found.own.any()) or bool(found.own.all()):
+    own, inputs = found.own, found.inputs
+    if not bool(own.any()) or bool(own.all()):
         return None, "evidence alone: no injected edge was decided on"
-    both = Calibration(2).to(found.own.device)
-    calibrate(both, found.inputs, found.own, noise_share)
-    alone = [float(roc_auc(found.own, found.inputs[:, place])) for place in (0, 1)]
-    together = float(roc_auc(found.own, both.log_ratio(found.inputs)))
-    scores = f"ROC AUC on injected edges {alone[0]:.3f} by evidence, {alone[1]:.3f} by the policy"
-    if together >= max(alone):
-        return both, f"policy and evidence together: {scores}, {together:.3f} by both"
-    better = int(alone[1] > alone[0])
-    part = torch.zeros(2, device=found.own.device).index_fill(0, torch.tensor(better), 1.0)
-    calibrate(both, found.inputs * part, found.own, noise_share)
-    return both, f"{('evidence', 'the policy')[better]} alone: {scores}"
+    combined = Calibration(len(NAMES)).to(own.device)
+    calibrate(combined, inputs, own)
+    alone = [float(roc_auc(own, inputs[:, place])) for place in range(len(NAMES))]
+    together = float(roc_auc(own, combined.log_ratio(inputs)))
+    each = ", ".join(f"{score:.3f} by {name}" for score, name in zip(alone, NAMES, strict=True))
+    result = f"ROC AUC on injected edges {each}, {together:.3f} together"
+    if together < max(alone):
+        best = alone.index(max(alone))
+        part = torch.zeros(len(NAMES), device=own.device)
+        part[best] = 1.0
+        calibrate(combined, inputs * part, own)
+        result += f": {NAMES[best]} alone"
+    combined.noise_share.copy_((combined.noise_share + noise_share) / 2)
+    return combined, result
