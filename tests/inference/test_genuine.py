@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -14,16 +15,15 @@ from sklearn.metrics import roc_auc_score
 
 from gdpnet import GDPNet
 from gdpnet.benchmark.evaluation import calibration_error, evaluate
+from gdpnet.cli.tables import write_edges
 from gdpnet.config import Config, task_config
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.files import write_tables
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.inference import model_file
 from gdpnet.inference.model_file import checksum
 from gdpnet.inference.streaming import denoise_to
 from gdpnet.training.callbacks import Callback, Step
 from gdpnet.training.fit_genuine import NOTHING_TO_LEARN
-from helpers.commands import rows_of, succeed
 from helpers.setups import random_graph
 from helpers.small import FAST, fitted, noisy_graph
 
@@ -131,14 +131,13 @@ def test_frames_data_and_networks_hold_it(model, graph):
         assert network.edges[ids[source], ids[target]]["genuine_probability"] == pytest.approx(one)
 
 
-def test_the_command_writes_a_column(model, graph, tmp_path, capsys):
-    model.save(tmp_path / "model.safetensors")
-    write_tables(graph, tmp_path / "graph", "csv")
-    out = tmp_path / "edges.csv"
-    given = ("denoise", tmp_path / "model.safetensors", tmp_path / "graph", "--out", out, "--all")
-    succeed(capsys, *given, "--device", "cpu")
-    found = [float(row["genuine_probability"]) for row in rows_of(out)]
-    np.testing.assert_allclose(sorted(found), sorted(genuine(model, graph)), atol=1e-5)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_tables_of_edges_have_a_column(model, graph, tmp_path, kind):
+    out = tmp_path / f"edges.{kind}"
+    write_edges(model, graph, out, None, True, True)
+    read = pq.read_table if kind == "parquet" else pyarrow.csv.read_csv
+    found = read(out).column("genuine_probability").to_numpy()
+    np.testing.assert_allclose(found, genuine(model, graph), atol=1e-6)
 
 
 def test_explanations_tell_it(model, graph):

@@ -9,7 +9,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows
+from gdpnet.config import Config
+from gdpnet.data.prepare import Prepared
 from gdpnet.inference.ensemble import aggregate
+from gdpnet.inference.evidence import evidence_of
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected
 from gdpnet.representation.aggregator import Aggregators
@@ -56,6 +59,30 @@ def genuine_probability(
         return networks.evidence.genuine(parts.score)
     target, neighbour = ends
     return networks.genuine(genuine_inputs(parts, classes[target], classes[neighbour]))
+
+
+def evidence_in(networks: Networks, prepared: Prepared, config: Config) -> Float[Tensor, "edges"] | None:
+    """Return the evidence score of every edge of a graph; None if there is no evidence model."""
+    return None if networks.evidence is None else evidence_of(networks.evidence, prepared, config)
+
+
+def genuine_of(
+    networks: Networks,
+    selected: Selected,
+    score: Float[Tensor, "edges"],
+    ends: tuple[Int[Tensor, "edges"], Int[Tensor, "edges"]],
+    mode: str,
+) -> Float[Tensor, "edges"]:
+    """Return the probability that every edge of a graph in memory is genuine, given the evidence score.
+
+    It is right for edges that both nodes have decided on.
+    """
+    prepared, classes = selected.prepared, None
+    keep = prepared.on_edges(prepared.symmetrise(selected.probability))
+    if networks.genuine is not None:
+        classes = local_classes(networks.aggregators, selected, mode, 0, prepared.num_nodes)
+    target, neighbour = (end.long().to(keep.device) for end in ends)
+    return genuine_probability(networks, Parts(score, keep), classes, (target, neighbour))
 
 
 @torch.no_grad()

@@ -21,13 +21,17 @@ from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.classification_metrics import classification_scores
 from gdpnet.inference.denoised import Denoised, clean_graph
-from gdpnet.inference.evidence import evidence_of
 from gdpnet.inference.explain import Explainer, Explanation
-from gdpnet.inference.genuine import Parts, genuine_probability, local_classes
+from gdpnet.inference.genuine import evidence_in, genuine_of
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected, select, with_neighbours
-from gdpnet.inference.unsupervised import cluster_scores, embed_links, link_scores, propagated_features
-from gdpnet.representation.propagation import inner_products
+from gdpnet.inference.unsupervised import (
+    cluster_scores,
+    embed_links,
+    link_chances,
+    link_scores,
+    propagated_features,
+)
 from gdpnet.representation.tasks import Classification
 
 
@@ -85,17 +89,12 @@ class Predictor:
 
     def _genuine(self, selected: Selected) -> Float[Tensor, "edges"] | None:
         """Return the same, given decisions; right for edges that both of their nodes have decided on."""
-        networks, prepared = self.model.networks, self.prepared
-        if networks.evidence is None:
-            return None
         if self._evidence is None:
-            self._evidence = evidence_of(networks.evidence, prepared, self.model.config)
-        keep = prepared.on_edges(prepared.symmetrise(selected.probability))
-        mode, classes = self.model.config.inference.mode, None
-        if networks.genuine is not None:
-            classes = local_classes(networks.aggregators, selected, mode, 0, prepared.num_nodes)
-        ends = self.graph.target.to(keep.device), self.graph.neighbour.long().to(keep.device)
-        return genuine_probability(networks, Parts(self._evidence, keep), classes, ends)
+            self._evidence = evidence_in(self.model.networks, self.prepared, self.model.config)
+        if self._evidence is None:
+            return None
+        ends, mode = (self.graph.target, self.graph.neighbour), self.model.config.inference.mode
+        return genuine_of(self.model.networks, selected, self._evidence, ends, mode)
 
     def explain(self, node: int | str) -> Explanation:
         """Return the decisions on a node's neighbours and their contributions; the node is named by its id."""
@@ -233,7 +232,7 @@ class LinksPredictor(Predictor):
         """Return the probability that each pair of nodes is linked; pairs are two rows or a list of tuples."""
         check_mutual(self.graph)
         pairs = pair_numbers(self.graph, ends).to(self.model.device)
-        return torch.sigmoid(inner_products(self._embedded, pairs)).cpu().numpy()
+        return link_chances(self._embedded, pairs).cpu().numpy()
 
     def evaluate(self, split: str = "test") -> dict[str, Any]:
         """Hide one edge in twenty, and score how well the rest predicts them against pairs without an edge.

@@ -66,15 +66,22 @@ class Perturbed(NamedTuple):
         return target[some], neighbour[some]
 
 
+def inject(graph: Graph, rate: float, seed: int) -> Graph | None:
+    """Return a copy of a graph with random edges added; None if it has nearly all that there can be."""
+    try:
+        return corrupt(replace(graph, truth=None), "random-links", rate, seed).graph
+    except GraphError:
+        return None
+
+
 def perturb(links: Links, rate: float, seed: int) -> Perturbed | None:
     """Inject random edges; features stay as they are. None if no edge can be added."""
     host, nodes, device = torch.device("cpu"), links.num_nodes, links.row_ptr.device
     unknown, bare = torch.full((nodes,), UNKNOWN), torch.zeros(nodes, 0)
     edges = links.row_ptr.to(host), links.neighbour.to(host)
     graph = Graph(*edges, bare, unknown, torch.zeros_like(unknown), np.arange(nodes), ())
-    try:
-        noisy = corrupt(graph, "random-links", rate, seed).graph
-    except GraphError:  # nearly complete graph
+    noisy = inject(graph, rate, seed)
+    if noisy is None:
         return None
     after = replace(links, row_ptr=noisy.row_ptr.to(device), neighbour=noisy.neighbour.to(device))
     return Perturbed.of(after, links)

@@ -6,7 +6,7 @@ regression of evidence, keep probability and agreement of predicted classes tell
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,10 +16,8 @@ from gdpnet._core.random import Key
 from gdpnet._core.roc import roc_auc
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
-from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.data.schema import as_read
-from gdpnet.errors import GraphError
 from gdpnet.inference.evidence import Links, evidence_of
 from gdpnet.inference.genuine import NAMES, Parts, genuine_inputs, local_classes
 from gdpnet.inference.networks import Networks
@@ -27,7 +25,7 @@ from gdpnet.inference.select import select, with_neighbours
 from gdpnet.inference.unsupervised import reduce_features
 from gdpnet.representation.evidence import Calibration
 from gdpnet.training.callbacks import Steps
-from gdpnet.training.fit_evidence import Perturbed, calibrate, fit_evidence
+from gdpnet.training.fit_evidence import Perturbed, calibrate, fit_evidence, inject
 
 NOTHING_TO_LEARN = (
     "there are no genuine probabilities: the graph has too few edges, or nearly all that there can be"
@@ -70,9 +68,8 @@ def _decide_on_injected(
     networks: Networks, graph: Graph, whole: Prepared, config: Config, key: Key
 ) -> Decided | None:
     """Let the policy decide on a perturbed copy of the graph, or on the edges between some of its nodes."""
-    try:
-        noisy = corrupt(replace(graph, truth=None), "random-links", config.evidence.rate, key.seed32).graph
-    except GraphError:  # nearly complete graph
+    noisy = inject(graph, config.evidence.rate, key.seed32)
+    if noisy is None:
         return None
     read = as_read(noisy, config)
     read = read if networks.basis is None else reduce_features(read, networks.basis.cpu())

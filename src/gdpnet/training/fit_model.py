@@ -20,7 +20,6 @@ from gdpnet.representation.tasks import CLASSIFICATION, Task
 from gdpnet.training.budget import Budget, train_in_time
 from gdpnet.training.callbacks import Callback, OnEpoch, Steps, score_text
 from gdpnet.training.data import split_for_training
-from gdpnet.training.fit_genuine import fit_genuine
 from gdpnet.training.label_noise import name_suspected, without_suspected
 from gdpnet.training.registry import TASKS
 from gdpnet.training.state import Epoch, TrainingState, begin_training
@@ -61,8 +60,7 @@ def fit_model(
         networks.basis = task.basis.to(device)
     trusted = without_suspected(data, state.best_suggested)
     with budget.limit_rest():
-        found = task.finalise(networks, trusted, key, steps)
-        fit_genuine(networks, task.graph, data.whole, config, key, steps)
+        found = task.complete(networks, trusted, key, steps)
     score = state.best_f1 if found.score is None else found.score
     has_labels = config.task.kind not in ("links", "clusters")
     if has_labels:

@@ -19,6 +19,7 @@ from gdpnet.inference.select import Selected, select
 from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData
+from gdpnet.training.fit_genuine import fit_genuine
 from gdpnet.training.state import Finalised, TrainingState
 
 
@@ -58,6 +59,12 @@ class TrainingTask(ABC):
     def update_targets(self, state: TrainingState) -> Shaped[Tensor, "nodes *any"] | None:
         """Return new targets found with the policy as it is now; None if labels are given."""
         return None
+
+    def complete(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
+        """Finalise the networks, and learn which edges are genuine."""
+        found = self.finalise(networks, data, key, steps)
+        fit_genuine(networks, self.graph, data.whole, self.config, key, steps)
+        return found
 
     @abstractmethod
     def finalise(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
