@@ -325,6 +325,27 @@ class ThresholdSettings(Section):
 
 
 @dataclass(frozen=True)
+class EvidenceSettings(Section):
+    """Whether an edge is genuine: boosted trees that tell a graph's own edges from injected random ones."""
+
+    use: bool = setting(True, "fit the evidence model, so that every edge has a genuine probability")
+    rounds: int = setting(
+        2,
+        "copies of the graph with injected edges that the trees of each of the two passes are fitted to; one is "
+        "enough for a graph with more edges than evidence.rows",
+        high=10,
+    )
+    rate: float = setting(0.5, "random edges injected into a copy, as a share of its edges", low=0.01)
+    rows: int = setting(60_000, "maximum number of edges that the trees of a pass are fitted to", low=100)
+    trees_per_pass: int = setting(60, "number of trees of a pass")
+    learning_rate: float = setting(0.1, "learning rate of the trees", low=1e-4)
+    leaves: int = setting(8, "leaves per tree", low=2)
+    targets: int = setting(
+        1000, "maximum number of nodes whose edges the combination of evidence and policy is fitted to"
+    )
+
+
+@dataclass(frozen=True)
 class TrainingSettings(Section):
     """Alternation of the two phases, and the choice of the best epoch."""
 
@@ -533,6 +554,7 @@ class Config:
     linear: LinearSettings = field(default_factory=LinearSettings)
     ensemble: EnsembleSettings = field(default_factory=EnsembleSettings)
     threshold: ThresholdSettings = field(default_factory=ThresholdSettings)
+    evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
     inference: InferenceSettings = field(default_factory=InferenceSettings)
     task: TaskSettings = field(default_factory=TaskSettings)
     propagation: PropagationSettings = field(default_factory=PropagationSettings)

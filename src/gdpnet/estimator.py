@@ -19,6 +19,7 @@ from gdpnet.config import (
     ClustersSettings,
     Config,
     EnsembleSettings,
+    EvidenceSettings,
     FeaturesSettings,
     GCNSettings,
     HopwiseSettings,
@@ -91,6 +92,7 @@ class GDPNet(BaseEstimator):
         linear: LinearSettings | None = None,
         ensemble: EnsembleSettings | None = None,
         threshold: ThresholdSettings | None = None,
+        evidence: EvidenceSettings | None = None,
         inference: InferenceSettings | None = None,
         task: Task | TaskSettings | str | None = None,
         propagation: PropagationSettings | None = None,
@@ -107,6 +109,7 @@ class GDPNet(BaseEstimator):
         self.hopwise, self.gcn, self.threshold, self.inference = hopwise, gcn, threshold, inference
         self.all_edges, self.trees, self.linear, self.ensemble = all_edges, trees, linear, ensemble
         self.propagation, self.links, self.clusters = propagation, links, clusters
+        self.evidence = evidence
         self.seed, self.device, self.verbose = seed, device, verbose
         self.set_params(**settings)
 

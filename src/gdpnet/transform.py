@@ -14,7 +14,7 @@ from gdpnet.estimator import GDPNet
 
 
 class DenoiseTransform(BaseTransform):
-    """Replace the edges of a ``Data`` by those that a trained model keeps, with ``edge_weight``.
+    """Replace the edges of a ``Data`` by those that a trained model keeps, with ``edge_weight`` and probabilities.
 
     ``edge_attr`` and ``edge_type`` are left out; everything else of the ``Data`` stays as it is. Edges are taken as
     undirected unless ``directed``.
@@ -36,6 +36,9 @@ class DenoiseTransform(BaseTransform):
         device = data.edge_index.device
         result.edge_index = cleaned.edge_index.to(device)
         result.edge_weight = cleaned.edge_weight.to(device)
+        for name in ("keep_probability", "genuine_probability"):
+            if name in cleaned:
+                result[name] = cleaned[name].to(device)
         for name in {"edge_attr", "edge_type"} & set(result.keys()):
             del result[name]
         return result

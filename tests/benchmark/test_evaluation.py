@@ -59,7 +59,20 @@ def test_what_a_cleaning_kept_and_removed_is_counted_by_hand():
         "genuine_kept": pytest.approx(3 / 4),
         # pairs of a genuine and a spurious edge: .9 .8 .4 .6 over .45 wins 3, over .1 wins 4
         "keep_auc": pytest.approx(7 / 8),
+        # tenths: .9 .8 .6 alone and genuine; .4 and .45, one genuine; .1 alone and spurious
+        "keep_calibration_error": pytest.approx((0.1 + 0.2 + 0.4 + 2 * (0.5 - 0.425) + 0.1) / 6),
     }
+
+
+def test_genuine_probabilities_are_scored_too():
+    chances = np.array([0.95, 0.85, 0.75, 0.65, 0.55, 0.7])
+    known = replace(cleaned(PATH, CHANCES), genuine_probability=chances)
+    found = describe_cleaning(PATH, known)
+    assert found["genuine_auc"] == pytest.approx(7 / 8)  # of eight pairs .65 loses to .7
+    # tenths: .95 .85 .65 alone and genuine, .55 alone and spurious, .75 and .7 together
+    expected = (0.05 + 0.15 + 0.35 + 0.55 + 2 * (0.725 - 0.5)) / 6
+    assert found["genuine_calibration_error"] == pytest.approx(expected)
+    assert calibration(PATH, known)["genuine_auc"] == found["genuine_auc"]
 
 
 def test_without_known_noise_classes_are_those_of_the_labels():

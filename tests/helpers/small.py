@@ -23,6 +23,7 @@ FAST = Config().with_values(
         "all_edges": {"use": False},
         "trees": {"use": False},
         "linear": {"use": False},
+        "evidence": {"use": False},
     }
 )
 

@@ -173,7 +173,7 @@ def test_a_safetensors_file_of_another_program_is_refused(tmp_path):
 
 def test_a_file_of_a_later_format_says_which_version_is_read(path):
     with_header(path, lambda header: header["__metadata__"].update(format_version="99"))
-    sentence = f"{path} has format version '99', this version of GDPNet reads 3, 4, 5, 6"
+    sentence = f"{path} has format version '99', this version of GDPNet reads 3, 4, 5, 6, 7"
     assert refusal(path) == sentence
 
 

@@ -48,7 +48,8 @@ def describe_cleaning(graph: Graph, denoised: Denoised) -> dict[str, Any]:
     """Return the shares of edges kept, by class agreement where labels are known, and against the known noise."""
     links = link_metrics(graph, denoised.keep_probability, denoised.kept)
     shares = {name: links[name] for name in ("kept_share", "kept_same_class", "kept_cross_class")}
-    return {"edges": graph.num_edges} | shares | noise_found(graph, denoised.keep_probability, denoised.kept)
+    found = noise_found(graph, denoised.keep_probability, denoised.kept)
+    return {"edges": graph.num_edges} | shares | found | probability_metrics(graph, denoised)
 
 
 def noise_found(graph: Graph, score: np.ndarray, kept: np.ndarray) -> dict[str, Any]:
@@ -89,20 +90,53 @@ BINS = 10
 
 
 def calibration(graph: Graph, cleaned: Denoised) -> dict[str, Any]:
-    """Return the Brier score and the reliability curve of keep probabilities against the known noise."""
-    spurious = graph.truth.spurious.numpy() if graph.truth is not None else np.zeros(0, dtype=bool)
+    """Return the Brier score and the reliability curve of keep probabilities, and the quality of both probabilities.
+
+    They are compared with the known noise; without any there is nothing to return.
+    """
+    spurious = _known_noise(graph)
     if not spurious.any():
         return {}
     chance, genuine = cleaned.keep_probability, ~spurious
+    mean, share, count = _reliability(chance, genuine)
+    curve = [
+        [round(float(mean[i]), 4), round(float(share[i]), 4), int(count[i])] for i in range(BINS) if count[i]
+    ]
+    brier = {"brier": float(np.mean((chance - genuine) ** 2)), "reliability": curve}
+    return brier | probability_metrics(graph, cleaned)
+
+
+def probability_metrics(graph: Graph, cleaned: Denoised) -> dict[str, float]:
+    """Return how well both probabilities fit the known noise; nothing without any."""
+    genuine = ~_known_noise(graph)
+    if genuine.all() or not genuine.any():
+        return {}
+    found = {"keep_calibration_error": calibration_error(cleaned.keep_probability, genuine)}
+    chance = cleaned.genuine_probability
+    if chance is None:
+        return found
+    auc = float(roc_auc_score(genuine, chance))
+    return found | {"genuine_auc": auc, "genuine_calibration_error": calibration_error(chance, genuine)}
+
+
+def calibration_error(chance: np.ndarray, genuine: np.ndarray) -> float:
+    """Return the expected calibration error: |mean probability - share of genuine edges|, over ten bins."""
+    mean, share, count = _reliability(chance, genuine)
+    return float((np.abs(mean - share) * count).sum() / max(1, count.sum()))
+
+
+def _reliability(chance: np.ndarray, genuine: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the mean probability, the share of genuine edges and the number of edges of each bin."""
     # not calibration_curve of scikit-learn: it does not return how many edges a bin holds
     place = np.minimum((chance * BINS).astype(int), BINS - 1)
     count = np.bincount(place, minlength=BINS)
     mean = np.bincount(place, weights=chance, minlength=BINS) / np.maximum(count, 1)
     share = np.bincount(place, weights=genuine, minlength=BINS) / np.maximum(count, 1)
-    curve = [
-        [round(float(mean[i]), 4), round(float(share[i]), 4), int(count[i])] for i in range(BINS) if count[i]
-    ]
-    return {"brier": float(np.mean((chance - genuine) ** 2)), "reliability": curve}
+    return mean, share, count
+
+
+def _known_noise(graph: Graph) -> np.ndarray:
+    return graph.truth.spurious.numpy() if graph.truth is not None else np.zeros(graph.num_edges, dtype=bool)
 
 
 def selected_shares(graph: Graph, denoised: Denoised) -> np.ndarray:

@@ -37,7 +37,13 @@ _EVERY = 5.0
 """Seconds after which a line says how far the work is, where there is no terminal."""
 
 
-_PASSES = {"first": "deciding on the context", "decided": "deciding on every edge", "write": "writing"}
+_PASSES = {
+    "evidence": "looking for evidence",
+    "evidence-cleaned": "looking for evidence again",
+    "first": "deciding on the context",
+    "decided": "deciding on every edge",
+    "write": "writing",
+}
 """What the passes over a graph in shards do."""
 
 

@@ -26,7 +26,7 @@ def write_edges(
     from gdpnet.benchmark.evaluation import describe_cleaning
     from gdpnet.data.io.csv_parquet import write_table
     from gdpnet.data.io.files import edge_table
-    from gdpnet.inference.streaming import decided_edges
+    from gdpnet.inference.streaming import Decided, decided_edges
 
     with doing("deciding on every edge"):
         cleaned = model.denoise(graph, threshold=threshold, symmetric=symmetric)
@@ -34,9 +34,8 @@ def write_edges(
     if graph.edge_weight is not None:
         weight = np.zeros(graph.num_edges, dtype=np.float32)
         weight[cleaned.kept] = cleaned.graph.edge_weight
-    table = decided_edges(
-        edge_table(graph), cleaned.keep_probability, cleaned.kept, weight, all_edges=all_edges
-    )
+    decided = Decided(cleaned.keep_probability, cleaned.kept, weight, cleaned.genuine_probability)
+    table = decided_edges(edge_table(graph), decided, all_edges=all_edges)
     write_table(table, out)
     kept = int(cleaned.kept.sum())
     print(f"{kept:,} of {counted(graph.num_edges, 'directed edge')} kept; {len(table):,} written to {out}")

@@ -18,6 +18,7 @@ from gdpnet._core.csr import cut_rows, symmetrise
 from gdpnet._core.random import Key
 from gdpnet._core.stopwatch import Stopwatch
 from gdpnet.data.graph import Graph
+from gdpnet.data.pair_features import PAIR_NAMES, pairs_of
 from gdpnet.data.prepare import (
     Prepared,
     bring_dense,
@@ -26,6 +27,8 @@ from gdpnet.data.prepare import (
     with_full_neighbourhoods,
     with_neighbourhoods,
 )
+from gdpnet.inference.evidence import COLUMNS, EvidencePasses, Links
+from gdpnet.inference.genuine import local_classes
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.observation import NodeRows, project_nodes
 from gdpnet.inference.select import Selected, decide, keep_all
@@ -105,6 +108,21 @@ class Blockwise:
             targets = torch.arange(block[0] + first, block[0] + last, device=self.prepared.device)
             parts.append(self.model.ensemble.local(chosen.prepared, targets, weight)[0])
         return torch.cat(parts)
+
+    def evidence_passes(self) -> EvidencePasses | None:
+        """Return the evidence model on this graph; None if there is none."""
+        evidence, first = self.model.networks.evidence, self.prepared.edge_columns
+        if evidence is None:
+            return None
+        links, tables = Links.of(self.prepared, self.config), self.tables
+        if len(PAIR_NAMES[tables.state]) < COLUMNS:  # the policy observes no structure
+            tables, first = links.tables(), 0
+        columns = slice(first, first + COLUMNS)
+        return EvidencePasses(evidence, links, lambda block: pairs_of(tables, *block)[0][:, columns])
+
+    def classes(self, chosen: Selected, block: Block) -> Float[Tensor, "targets classes"]:
+        """Return the aggregators' class probabilities of a block's targets with their selected neighbours."""
+        return local_classes(self.aggregators, chosen, self.config.inference.mode, *block)
 
     def symmetrise(self, value: Float[Tensor, "edges"], block: Block) -> Float[Tensor, "block"]:
         """Return the mean of the values of each edge of a block and of its reverse edge."""

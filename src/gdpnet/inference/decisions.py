@@ -78,13 +78,21 @@ class Links:
     kept: Bool[Tensor, "edges"]
     edge_columns: EdgeColumns | None
     """The edge features that the policy observes."""
+    genuine: Float[Tensor, "graph_edges"] | None = None
+    """The probability that each edge of the graph is genuine, if the model has evidence of it."""
 
     @classmethod
-    def of(cls, selected: Selected, graph: Graph, model: TrainedModel) -> Links:
+    def of(
+        cls,
+        selected: Selected,
+        graph: Graph,
+        model: TrainedModel,
+        genuine: Float[Tensor, "graph_edges"] | None = None,
+    ) -> Links:
         """Read a model's decisions on a graph."""
         both, least = selected.prepared.symmetrise(selected.probability), model.threshold.threshold
         kept = (both >= least) & (selected.prepared.linked > 0)
-        return cls(selected, graph, both, kept, model.edge_columns)
+        return cls(selected, graph, both, kept, model.edge_columns, genuine)
 
     def columns(self, edge: Int[Tensor, "some"]) -> dict[str, list[Any]]:
         """Return the neighbours of some edges, what was decided on the edges, their distance and weight."""
@@ -101,21 +109,35 @@ class Links:
             "keep_by_node": probability[edge].tolist(),
             "keep_by_neighbour": [one if there else None for one, there in back],
             "edge_features": self._features_of(edge),
+            "genuine_probability": self._genuine_of(edge),
         }
+
+    def _genuine_of(self, edge: Int[Tensor, "some"]) -> list[float | None]:
+        """Return the probability that some edges are genuine, None for candidates beyond neighbours."""
+        if self.genuine is None:
+            return [None] * edge.numel()
+        number = self._edge_numbers(edge.cpu())
+        values = self.genuine.cpu()[number.clamp(min=0)].tolist()
+        return [one if there >= 0 else None for one, there in zip(values, number.tolist(), strict=True)]
+
+    def _edge_numbers(self, candidate: Int[Tensor, "some"]) -> Int[Tensor, "some"]:
+        """Return the edge of the graph that each candidate is, -1 if it is farther away."""
+        prepared = self.selected.prepared
+        if prepared.edge is None:
+            return candidate
+        place = torch.full((prepared.neighbour.numel(),), -1)
+        place[prepared.edge.cpu()] = torch.arange(prepared.edge.numel())
+        return place[candidate]
 
     def _features_of(self, edge: Int[Tensor, "some"]) -> list[dict[str, float] | None]:
         """Return the features of some edges by name, None for candidates beyond neighbours."""
-        read, rows, prepared = self.edge_columns, self.graph.edge_features, self.selected.prepared
+        read, rows = self.edge_columns, self.graph.edge_features
         if read is None or rows is None:
             return [None] * edge.numel()
         names, given = read.shown_names(), self.graph.edge_feature_names
         by_name = read.names is not None and given is not None
         wanted = [given.index(name) for name in names] if by_name and given else list(range(read.width))
-        number = edge.cpu()
-        if prepared.edge is not None:
-            place = torch.full((prepared.neighbour.numel(),), -1)
-            place[prepared.edge.cpu()] = torch.arange(prepared.edge.numel())
-            number = place[number]
+        number = self._edge_numbers(edge.cpu())
         values = rows[number.clamp(min=0)][:, wanted].tolist()
         return [
             dict(zip(names, row, strict=True)) if there >= 0 else None

@@ -36,10 +36,16 @@ class Explainer:
     `denoise` say.
     """
 
-    def __init__(self, model: TrainedModel, selected: Selected, graph: Graph) -> None:
+    def __init__(
+        self,
+        model: TrainedModel,
+        selected: Selected,
+        graph: Graph,
+        genuine: Float[Tensor, "edges"] | None = None,
+    ) -> None:
         self.model, self.selected, self.graph = model, selected, graph
         self.prepared, self.naming = selected.prepared, Naming(model, graph)
-        self.links = Links.of(selected, graph, model)
+        self.links = Links.of(selected, graph, model, genuine)
         self.evidence = Evidence(self.prepared, graph)
 
     @cached_property

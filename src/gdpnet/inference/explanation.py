@@ -65,6 +65,8 @@ class Decision:
     """
     edge_features: dict[str, float] | None = None
     """Features of the edge, if the model was trained with them."""
+    genuine_probability: float | None = None
+    """The probability that the edge is genuine; None for candidates beyond neighbours, or without evidence of it."""
     task: str = "classification"
 
     @property
@@ -213,14 +215,17 @@ class Explanation:
         weighted = any(one.weight is not None for one in self.decisions)
         played = self.ended_early or any(one.step is not None for one in self.decisions)
         header = ["neighbour", *["hops"] * far, *["weight"] * weighted, *["step"] * played]
-        header += ["keep", "edge", "adds", "label", "predicted", "evidence"]
+        known = any(one.genuine_probability is not None for one in self.decisions)
+        header += ["keep", *["genuine"] * known, "edge", "adds", "label", "predicted", "evidence"]
         rows = []
         for one in shown:
             action = "-" if one.distance > 1 else ("kept" if one.kept else "dropped")
             row = [one.neighbour, *[str(one.distance)] * far]
             row += [f"{one.weight:g}"] if weighted else []
             row += ["-" if one.step is None else str(one.step)] * played
-            row += [f"{one.keep_probability:.3f}", action, self._change(one.contribution)]
+            genuine = one.genuine_probability
+            row += [f"{one.keep_probability:.3f}", *["-" if genuine is None else f"{genuine:.3f}"] * known]
+            row += [action, self._change(one.contribution)]
             rows.append([*row, one.label or "-", one.predicted or "-", one.evidence])
         return header, rows
 

@@ -15,10 +15,10 @@ from torch import Tensor
 from gdpnet._core.files import atomic_path
 from gdpnet.errors import ModelFileError
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 """Increased when older releases could not read new files."""
 
-_READABLE = ("3", "4", "5", "6")
+_READABLE = ("3", "4", "5", "6", "7")
 """Versions that can be read; `gdpnet.inference.model` upgrades older ones."""
 
 

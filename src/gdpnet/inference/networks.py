@@ -11,6 +11,7 @@ from gdpnet.config import Config
 from gdpnet.data.pair_features import pair_names
 from gdpnet.representation.aggregator import Aggregators, HopwiseNetwork
 from gdpnet.representation.all_edges import AllEdgesNetwork
+from gdpnet.representation.evidence import Calibration, EvidenceModel
 from gdpnet.representation.gcn import GCN
 from gdpnet.representation.linear import LinearModels
 from gdpnet.representation.propagation import Encoder, LinkPredictor
@@ -39,6 +40,8 @@ class Networks(nn.Module):
         self.linear: LinearModels | None = None
         self.link_predictor: LinkPredictor | None = None
         self.encoder: Encoder | None = None
+        self.evidence: EvidenceModel | None = None
+        self.genuine: Calibration | None = None
         self.register_buffer("centres", None)
         self.register_buffer("basis", None)
 
@@ -91,10 +94,15 @@ def build_networks(
         folds, features, classes = tensors["linear.weight"].shape
         networks.linear = LinearModels(features, classes, folds, exclusive=exclusive)
     if "trees.root" in tensors:
-        knots = {
-            name.removeprefix("trees."): one for name, one in tensors.items() if name.startswith("trees.")
-        }
-        networks.trees = BoostedTrees(knots, exclusive=exclusive)
+        networks.trees = BoostedTrees(_under("trees.", tensors), exclusive=exclusive)
+    if "evidence.first.root" in tensors:
+        passes = (
+            BoostedTrees(_under(f"evidence.{name}.", tensors), exclusive=False)
+            for name in ("first", "second")
+        )
+        networks.evidence = EvidenceModel(*passes)
+    if "genuine.weight" in tensors:
+        networks.genuine = Calibration(tensors["genuine.weight"].numel())
     if "link_predictor.weight" in tensors:
         features, hidden = tensors["link_predictor.weight"].shape
         networks.link_predictor = LinkPredictor(features, hidden, config.links.length)
@@ -105,3 +113,8 @@ def build_networks(
         {name: value for name, value in tensors.items() if selects or not name.startswith("policy.")}
     )
     return networks
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of one network by their names in it."""
+    return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}

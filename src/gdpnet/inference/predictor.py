@@ -22,10 +22,16 @@ from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.classification_metrics import classification_scores
 from gdpnet.inference.denoised import Denoised, clean_graph
 from gdpnet.inference.explain import Explainer, Explanation
+from gdpnet.inference.genuine import evidence_in, genuine_of
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected, select, with_neighbours
-from gdpnet.inference.unsupervised import cluster_scores, embed_links, link_scores, propagated_features
-from gdpnet.representation.propagation import inner_products
+from gdpnet.inference.unsupervised import (
+    cluster_scores,
+    embed_links,
+    link_chances,
+    link_scores,
+    propagated_features,
+)
 from gdpnet.representation.tasks import Classification
 
 
@@ -39,6 +45,7 @@ class Predictor:
         self.model, self.given, self.graph = model, graph, model.matched(graph)
         self._selected: Selected | None = None
         self._explainer: Explainer | None = None
+        self._evidence: Tensor | None = None
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -72,7 +79,22 @@ class Predictor:
         """Return the cleaned graph; see `GDPNet.denoise`."""
         least, reason = self.model.cleaning_threshold(threshold)
         probability = self.keep_probability(symmetric=symmetric)
-        return clean_graph(self.given, probability, least, reason, chosen=threshold is None)
+        chosen, genuine = threshold is None, self.genuine_probability()
+        return clean_graph(self.given, probability, least, reason, chosen=chosen, genuine=genuine)
+
+    def genuine_probability(self) -> Float[Tensor, "edges"] | None:
+        """Return the probability that every edge is genuine; None if the model has no evidence of it."""
+        found = self._genuine(self.select())
+        return None if found is None else found.cpu()
+
+    def _genuine(self, selected: Selected) -> Float[Tensor, "edges"] | None:
+        """Return the same, given decisions; right for edges that both of their nodes have decided on."""
+        if self._evidence is None:
+            self._evidence = evidence_in(self.model.networks, self.prepared, self.model.config)
+        if self._evidence is None:
+            return None
+        ends, mode = (self.graph.target, self.graph.neighbour), self.model.config.inference.mode
+        return genuine_of(self.model.networks, selected, self._evidence, ends, mode)
 
     def explain(self, node: int | str) -> Explanation:
         """Return the decisions on a node's neighbours and their contributions; the node is named by its id."""
@@ -87,7 +109,7 @@ class Predictor:
     def _explain(self, asked: Int[Tensor, "asked"]) -> Iterator[Explanation]:
         selected = self._select_around(with_neighbours(self.prepared, asked))
         if self._explainer is None or self._explainer.selected is not selected:
-            self._explainer = Explainer(self.model, selected, self.graph)
+            self._explainer = Explainer(self.model, selected, self.graph, self._genuine(selected))
         return self._explainer.explain(asked)
 
     def _select_around(self, nodes: Int[Tensor, "asked"]) -> Selected:
@@ -210,7 +232,7 @@ class LinksPredictor(Predictor):
         """Return the probability that each pair of nodes is linked; pairs are two rows or a list of tuples."""
         check_mutual(self.graph)
         pairs = pair_numbers(self.graph, ends).to(self.model.device)
-        return torch.sigmoid(inner_products(self._embedded, pairs)).cpu().numpy()
+        return link_chances(self._embedded, pairs).cpu().numpy()
 
     def evaluate(self, split: str = "test") -> dict[str, Any]:
         """Hide one edge in twenty, and score how well the rest predicts them against pairs without an edge.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.data.io.files import edges_of_targets, id_array
 from gdpnet.errors import ConfigError
 from gdpnet.inference.blocks import Block, Blockwise
+from gdpnet.inference.genuine import Parts, genuine_probability
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected
 from gdpnet.inference.shards import ShardFolder, Tally, open_shards
@@ -65,18 +66,17 @@ def denoise_to(
         return work
     tally, names, missing, truth = Tally(), id_array(graph), dict(work.shards.missing), graph.truth
 
-    def write(
-        number: int, edges: slice, probability: np.ndarray, kept: np.ndarray, weight: np.ndarray | None
-    ) -> None:
-        tally.add(probability, kept, None if truth is None else truth.spurious[edges].numpy())
+    def write(number: int, edges: slice, decided: Decided) -> None:
+        tally.add(decided.probability, decided.kept, None if truth is None else truth.spurious[edges].numpy())
         if number in missing:
             table = edges_of_targets(graph, names, *missing[number])
-            table = decided_edges(table, probability, kept, weight, all_edges=all_edges)
+            table = decided_edges(table, decided, all_edges=all_edges)
             write_table(table, work.shards.part(number))
             work.tell("write", number + 1)
 
-    with work.after_context(embeds=False) as writing:
-        found = work.column("decided", work.blocks.decide, writing)[0]
+    evidence = work.evidence()
+    with work.after_context(embeds=work.needs_classes) as writing:
+        found, classes = work.decisions(writing)
         for number, block in enumerate(work.shards.blocks):
             edges = work.blocks.tables.edges_of(*block)
             value = work.blocks.symmetrise(found, block) if symmetric else found[edges]
@@ -84,23 +84,33 @@ def denoise_to(
             if graph.edge_weight is not None:
                 share = value if threshold is not None else edge_weights(value, least)
                 weight = share.cpu().numpy() * graph.edge_weight[edges].numpy()
-            kept = (value >= least).cpu().numpy()
-            writing.do(partial(write, number, edges, value.cpu().numpy(), kept, weight))
+            genuine = None if evidence is None else work.genuine(evidence, found, classes, block)
+            decided = Decided(value.cpu().numpy(), (value >= least).cpu().numpy(), weight, genuine)
+            writing.do(partial(write, number, edges, decided))
     work.blocks.stopwatch.mark("write")
     return work.shards.finish(tally.summary() | {"threshold": least, "reason": reason})
 
 
-def decided_edges(
-    table: Any, probability: np.ndarray, kept: np.ndarray, weight: np.ndarray | None, *, all_edges: bool
-) -> Any:
-    """Add keep probabilities to a table of edges, and leave out or mark the edges that are removed.
+class Decided(NamedTuple):
+    """What was decided on some edges."""
 
-    ``weight`` is the weight of kept edges in the cleaned graph, if the original graph is weighted.
-    """
-    if weight is not None:
-        table = table.append_column("weight", pa.array(weight, mask=~kept))
-    table = table.append_column("keep_probability", pa.array(probability))
-    return table.append_column("kept", pa.array(kept)) if all_edges else table.filter(pa.array(kept))
+    probability: np.ndarray
+    kept: np.ndarray
+    weight: np.ndarray | None
+    """The weight of kept edges in the cleaned graph, if the original graph is weighted."""
+    genuine: np.ndarray | None
+    """The probability that the edges are genuine, if the model has evidence of it."""
+
+
+def decided_edges(table: Any, decided: Decided, *, all_edges: bool) -> Any:
+    """Add the probabilities to a table of edges, and leave out or mark the edges that are removed."""
+    if decided.weight is not None:
+        table = table.append_column("weight", pa.array(decided.weight, mask=~decided.kept))
+    table = table.append_column("keep_probability", pa.array(decided.probability))
+    if decided.genuine is not None:
+        table = table.append_column("genuine_probability", pa.array(decided.genuine))
+    kept = pa.array(decided.kept)
+    return table.append_column("kept", kept) if all_edges else table.filter(kept)
 
 
 def embed_to(
@@ -192,15 +202,82 @@ class _Work:
 
         They are computed block by block and saved for a resumed run, or read if a stopped run saved them.
         """
-        device, mode = self.blocks.device, self.blocks.config.inference.mode
-        whole = torch.empty(1 + weighs, self.blocks.prepared.neighbour.numel(), device=device)
+        mode = self.blocks.config.inference.mode
+
+        def values(block: Block) -> Float[Tensor, "rows block"]:
+            chosen = decide(block)
+            return torch.stack([chosen.probability, *([chosen.weight(mode)] if weighs else [])])
+
+        return self._fill(name, values, 1 + weighs, writing)
+
+    def evidence(self) -> Float[Tensor, "edges"] | None:
+        """Return the evidence score of every edge, in its own direction; None if the model has no evidence."""
+        passes = self.blocks.evidence_passes()
+        if passes is None:
+            return None
+        with self.shards.saying_what_stays(), Background(_threads(self.blocks.device)) as writing:
+            first = self._fill("evidence", lambda block: passes.first(block)[None], 1, writing)
+            passes.clean(first[0], self.shards.blocks)
+            return self._fill("evidence-cleaned", lambda block: passes.second(block)[None], 1, writing)[0]
+
+    @property
+    def needs_classes(self) -> bool:
+        """Return whether predicted classes have a part in the genuine probability."""
+        return self.blocks.model.networks.genuine is not None
+
+    def decisions(
+        self, writing: Background
+    ) -> tuple[Float[Tensor, "edges"], Float[Tensor, "nodes classes"] | None]:
+        """Return the keep probability of every edge and, if needed, the class probabilities of every node."""
+        if not self.needs_classes:
+            return self.column("decided", self.blocks.decide, writing)[0], None
+        width, nodes = self.blocks.aggregators.classes, self.blocks.prepared.num_nodes
+        classes = torch.empty(nodes, width, device=self.blocks.device)
+        places = {block: number for number, block in enumerate(self.shards.blocks)}
         for number, block in enumerate(self.shards.blocks):
-            path = self.shards.path / "work" / f"{name}-{number:05d}.npy"
+            path = self._path("classes", number)
+            if path.is_file():
+                classes[slice(*block)] = torch.from_numpy(np.load(path, allow_pickle=False)).to(classes)
+            else:  # the decisions alone do not say what they lead to
+                self._path("decided", number).unlink(missing_ok=True)
+
+        def decide(block: Block) -> Selected:
+            chosen = self.blocks.decide(block)
+            found = self.blocks.classes(chosen, block)
+            classes[slice(*block)] = found
+            writing.do(partial(_save, self._path("classes", places[block]), found.cpu().numpy()))
+            return chosen
+
+        return self.column("decided", decide, writing)[0], classes
+
+    def genuine(
+        self,
+        evidence: Float[Tensor, "edges"],
+        keep: Float[Tensor, "edges"],
+        classes: Float[Tensor, "nodes classes"] | None,
+        block: Block,
+    ) -> np.ndarray:
+        """Return the probability that the edges of a block are genuine."""
+        parts = Parts(*(self.blocks.symmetrise(one, block) for one in (evidence, keep)))
+        ends, networks = self.blocks.tables.ends_of(*block), self.blocks.model.networks
+        return genuine_probability(networks, parts, classes, ends).cpu().numpy()
+
+    def _path(self, name: str, number: int) -> Path:
+        """Return where the values of a block are kept for a resumed run."""
+        return self.shards.path / "work" / f"{name}-{number:05d}.npy"
+
+    def _fill(
+        self, name: str, compute: Callable[[Block], Tensor], rows: int, writing: Background
+    ) -> Float[Tensor, "rows edges"]:
+        """Return values of all edges, computed block by block or read from a stopped run."""
+        device = self.blocks.device
+        whole = torch.empty(rows, self.blocks.prepared.neighbour.numel(), device=device)
+        for number, block in enumerate(self.shards.blocks):
+            path = self._path(name, number)
             if path.is_file():
                 values = torch.from_numpy(np.load(path, allow_pickle=False)).to(device)
             else:
-                chosen = decide(block)
-                values = torch.stack([chosen.probability, *([chosen.weight(mode)] if weighs else [])])
+                values = compute(block)
                 self.tell(name, number + 1)
                 writing.do(partial(_save, path, values.cpu().numpy()))
             whole[:, self.blocks.tables.edges_of(*block)] = values

@@ -112,6 +112,13 @@ def propagated_features(
     return F.normalize(propagation(prepared.features), dim=1)
 
 
+def link_chances(
+    embedded: Float[Tensor, "nodes width"], pairs: Int[Tensor, "2 pairs"]
+) -> Float[Tensor, "pairs"]:
+    """Return the probability that each pair of nodes is linked, given the embeddings of all nodes."""
+    return torch.sigmoid(inner_products(embedded, pairs))
+
+
 def link_scores(embedded: Float[Tensor, "nodes width"], pairs: Pairs) -> tuple[float, float]:
     """Return the ROC AUC and average precision of inner products on some pairs."""
     score = inner_products(embedded, pairs.ends.to(embedded.device)).cpu().numpy()

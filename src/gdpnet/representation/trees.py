@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from gdpnet._core.device import has_numba
+
 _AT_ONCE = 1 << 22
 """Pairs of a node and a tree that are evaluated together."""
 
@@ -55,8 +57,20 @@ class BoostedTrees(nn.Module):
 
     def scores(self, rows: Float[Tensor, "nodes features"]) -> Float[Tensor, "nodes fold_models outputs"]:
         """Return the sum of the values of the leaves that each node falls into, over all trees."""
+        if rows.device.type == "cpu" and rows.dtype == torch.float32 and has_numba():
+            return self._compiled(rows)
         size = max(1, _AT_ONCE // max(1, self.root.numel()))
         return torch.cat([self._some(part) for part in rows.split(size)])
+
+    def _compiled(self, rows: Float[Tensor, "nodes features"]) -> Float[Tensor, "nodes fold_models outputs"]:
+        """Evaluate the trees row by row, in a compiled loop."""
+        from gdpnet.representation.tree_kernel import add_leaves
+
+        names = ("feature", "threshold", "left", "right", "value", "root", "output")
+        scores = self.baseline.flatten().repeat(len(rows), 1)
+        trees = (getattr(self, name).numpy() for name in names)
+        add_leaves(rows.detach().contiguous().numpy(), *trees, scores.numpy())
+        return scores.unflatten(1, self.baseline.shape)
 
     def _some(self, rows: Float[Tensor, "nodes features"]) -> Float[Tensor, "nodes fold_models outputs"]:
         place = self.root.long().expand(len(rows), -1)

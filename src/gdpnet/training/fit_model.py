@@ -67,7 +67,7 @@ def fit_model(
     if task.basis is not None:
         networks.basis = task.basis.to(device)
     with budget.limit_rest():
-        found = task.finalise(networks, task.trusted(networks, data, state), key, steps)
+        found = task.complete(networks, task.trusted(networks, data, state), key, steps)
     score = state.best_f1 if found.score is None else found.score
     has_labels = config.task.kind not in ("links", "clusters")
     if has_labels:

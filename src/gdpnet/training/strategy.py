@@ -20,6 +20,7 @@ from gdpnet.inference.select import Selected, select
 from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData
+from gdpnet.training.fit_genuine import fit_genuine
 from gdpnet.training.label_noise import without_suspected
 from gdpnet.training.state import Finalised, TrainingState
 
@@ -69,6 +70,12 @@ class TrainingTask(ABC):
         """Return the training data without suspected labels, for what is fitted after the epochs."""
         release_freed()  # what the epochs needed
         return without_suspected(data, state.best_suggested)
+
+    def complete(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
+        """Finalise the networks, and learn which edges are genuine."""
+        found = self.finalise(networks, data, key, steps)
+        fit_genuine(networks, self.graph, data.whole, self.config, key, steps)
+        return found
 
     @abstractmethod
     def finalise(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:

@@ -18,7 +18,7 @@ from gdpnet.data.tables.columns import CATEGORY, LEFT_OUT, Column, expand_vector
 MOST_TYPES = 50
 """A type that is not among this many most frequent ones of its column shares a feature with others like it."""
 
-WRITTEN = ("spurious", "keep_probability", "kept")
+WRITTEN = ("spurious", "keep_probability", "genuine_probability", "kept")
 """Columns that gdpnet writes beside edges: known noise, and its own decisions."""
 
 _TYPE = re.compile(r"(^|[_ .-])(type|kind|relation|rel|predicate|category)$", re.IGNORECASE)

@@ -1,0 +1,120 @@
+"""Learn which edges are genuine: fit the evidence model, and combine it with the policy.
+
+The model decides on a copy of the graph with injected random edges, as it would when the graph is cleaned. A logistic
+regression of evidence, keep probability and agreement of predicted classes tells these edges from the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from gdpnet._core.random import Key
+from gdpnet._core.roc import roc_auc
+from gdpnet.config import Config
+from gdpnet.data.graph import Graph
+from gdpnet.data.prepare import Prepared, prepare
+from gdpnet.data.schema import as_read
+from gdpnet.inference.evidence import Links, evidence_of
+from gdpnet.inference.genuine import NAMES, Parts, genuine_inputs, local_classes
+from gdpnet.inference.networks import Networks
+from gdpnet.inference.select import select, with_neighbours
+from gdpnet.inference.unsupervised import reduce_features
+from gdpnet.representation.evidence import Calibration
+from gdpnet.training.callbacks import Steps
+from gdpnet.training.fit_evidence import Perturbed, calibrate, fit_evidence, inject
+
+NOTHING_TO_LEARN = (
+    "there are no genuine probabilities: the graph has too few edges, or nearly all that there can be"
+)
+
+
+def fit_genuine(
+    networks: Networks, graph: Graph, whole: Prepared, config: Config, key: Key, steps: Steps
+) -> None:
+    """Fit the evidence model to a graph and combine it with the policy; the networks hold the result.
+
+    ``whole`` is the prepared graph. Without a policy nothing is fitted.
+    """
+    about = "evidence", "learning which edges are genuine"
+    if not config.evidence.use or networks.policy is None or steps.skips(*about):
+        return
+    with steps.run(*about) as step:
+        networks.evidence = fit_evidence(whole, config, key.fold_in("evidence"))
+        if networks.evidence is None:
+            step.result = NOTHING_TO_LEARN
+            return
+        found = _decide_on_injected(networks, graph, whole, config, key.fold_in("genuine"))
+        if found is None:
+            step.result = "evidence alone: no edges can be injected for the policy to decide on"
+            return
+        share = networks.evidence.second_calibration.noise_share
+        networks.genuine, step.result = _combine(found, share)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Some edges of a perturbed graph: what is known of them as logits, and which are the graph's own."""
+
+    inputs: Float[Tensor, "some parts"]
+    own: Bool[Tensor, "some"]
+
+
+@torch.no_grad()
+def _decide_on_injected(
+    networks: Networks, graph: Graph, whole: Prepared, config: Config, key: Key
+) -> Decided | None:
+    """Let the policy decide on a perturbed copy of the graph, or on the edges between some of its nodes."""
+    noisy = inject(graph, config.evidence.rate, key.seed32)
+    if noisy is None:
+        return None
+    read = as_read(noisy, config)
+    read = read if networks.basis is None else reduce_features(read, networks.basis.cpu())
+    perturbed = prepare(read, config, whole.device)
+    own = Perturbed.of(Links.of(perturbed, config), Links.of(whole, config)).own.to(whole.device)
+    nodes = with_neighbours(perturbed, _some_nodes(perturbed, config.evidence.targets, key))
+    aggregators, stream = networks.aggregators, key.fold_in("predict")
+    chosen = select(networks.policy, aggregators, perturbed, nodes, config, stream)
+    asked = torch.zeros(perturbed.num_nodes, dtype=torch.bool, device=whole.device)
+    asked[nodes] = True
+    target, neighbour = noisy.target.to(whole.device), noisy.neighbour.long().to(whole.device)
+    both = asked[target] & asked[neighbour]
+    keep = perturbed.on_edges(perturbed.symmetrise(chosen.probability))
+    assert networks.evidence is not None
+    score = evidence_of(networks.evidence, perturbed, config)
+    classes = local_classes(aggregators, chosen, config.inference.mode, 0, perturbed.num_nodes)
+    inputs = genuine_inputs(Parts(score[both], keep[both]), classes[target[both]], classes[neighbour[both]])
+    return Decided(inputs, own[both])
+
+
+def _some_nodes(prepared: Prepared, most: int, key: Key) -> Int[Tensor, "some"]:
+    order = torch.randperm(prepared.num_nodes, generator=key.fold_in("nodes").generator())
+    return order[:most].sort().values.to(prepared.device)
+
+
+def _combine(found: Decided, noise_share: Float[Tensor, ""]) -> tuple[Calibration | None, str]:
+    """Fit the combination; if one part is better alone, nothing but that part is read.
+
+    ``noise_share`` is that of the evidence, which is too high if evidence is weak. That of the combination is a
+    little too low, as the networks have been trained with the noise of the graph. The mean of both is used.
+    """
+    own, inputs = found.own, found.inputs
+    if not bool(own.any()) or bool(own.all()):
+        return None, "evidence alone: no injected edge was decided on"
+    combined = Calibration(len(NAMES)).to(own.device)
+    calibrate(combined, inputs, own)
+    alone = [float(roc_auc(own, inputs[:, place])) for place in range(len(NAMES))]
+    together = float(roc_auc(own, combined.log_ratio(inputs)))
+    each = ", ".join(f"{score:.3f} by {name}" for score, name in zip(alone, NAMES, strict=True))
+    result = f"ROC AUC on injected edges {each}, {together:.3f} together"
+    if together < max(alone):
+        best = alone.index(max(alone))
+        part = torch.zeros(len(NAMES), device=own.device)
+        part[best] = 1.0
+        calibrate(combined, inputs * part, own)
+        result += f": {NAMES[best]} alone"
+    combined.noise_share.copy_((combined.noise_share + noise_share) / 2)
+    return combined, result
