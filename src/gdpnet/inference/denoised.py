@@ -14,7 +14,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.io.pandas import edge_frame
 from gdpnet.data.io.pyg import to_pyg
 from gdpnet.errors import GraphError
-from gdpnet.inference.threshold import edge_weights
+from gdpnet.inference.threshold import cleaning_sentence, edge_weights
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,13 @@ class Denoised:
     """One sentence that says why this threshold was chosen."""
     original: Graph | None = None
     """The graph before cleaning."""
+    min_kept: float = 0.0
+    """Share of the edges below which `summary` says that few are kept."""
+
+    @property
+    def summary(self) -> str:
+        """Return one sentence that says how many edges are kept, why, and whether these are very few."""
+        return cleaning_sentence(int(self.kept.sum()), self.kept.size, self.reason, self.min_kept)
 
     def to_pyg(self) -> Any:
         """Return the cleaned graph as torch_geometric ``Data`` with ``edge_weight``."""
@@ -47,7 +54,13 @@ class Denoised:
 
 
 def clean_graph(
-    graph: Graph, probability: Float[Tensor, "edges"], threshold: float, reason: str, *, chosen: bool
+    graph: Graph,
+    probability: Float[Tensor, "edges"],
+    threshold: float,
+    reason: str,
+    *,
+    chosen: bool,
+    min_kept: float = 0.0,
 ) -> Denoised:
     """Return the graph with the edges whose keep probability reaches a threshold.
 
@@ -56,4 +69,4 @@ def clean_graph(
     kept = probability >= threshold
     share = edge_weights(probability, threshold) if chosen else probability
     cleaned = graph.keep_edges(kept, times_weights(graph, share))
-    return Denoised(cleaned, probability.numpy(), kept.numpy(), threshold, reason, graph)
+    return Denoised(cleaned, probability.numpy(), kept.numpy(), threshold, reason, graph, min_kept)

@@ -72,7 +72,8 @@ class Predictor:
         """Return the cleaned graph; see `GDPNet.denoise`."""
         least, reason = self.model.cleaning_threshold(threshold)
         probability = self.keep_probability(symmetric=symmetric)
-        return clean_graph(self.given, probability, least, reason, chosen=threshold is None)
+        few = self.model.config.threshold.min_kept
+        return clean_graph(self.given, probability, least, reason, chosen=threshold is None, min_kept=few)
 
     def explain(self, node: int | str) -> Explanation:
         """Return the decisions on a node's neighbours and their contributions; the node is named by its id."""

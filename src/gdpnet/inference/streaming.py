@@ -29,7 +29,7 @@ from gdpnet.inference.blocks import Block, Blockwise
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected
 from gdpnet.inference.shards import ShardFolder, Tally, open_shards
-from gdpnet.inference.threshold import edge_weights
+from gdpnet.inference.threshold import cleaning_sentence, edge_weights
 
 EDGES_PER_SHARD = 1 << 20
 """Edges decided on together and written to one shard; a node with more neighbours has its own shard."""
@@ -87,7 +87,9 @@ def denoise_to(
             kept = (value >= least).cpu().numpy()
             writing.do(partial(write, number, edges, value.cpu().numpy(), kept, weight))
     work.blocks.stopwatch.mark("write")
-    return work.shards.finish(tally.summary() | {"threshold": least, "reason": reason})
+    counts = tally.summary()
+    said = cleaning_sentence(counts["kept"], counts["edges"], reason, model.config.threshold.min_kept)
+    return work.shards.finish(counts | {"threshold": least, "reason": reason, "summary": said})
 
 
 def decided_edges(
