@@ -131,7 +131,7 @@ def test_held_out_nodes_of_sparse_features_are_predicted_by_networks_that_have_n
     message = times(data.whole.features, network.weight)
     learned = network.fold_probabilities_of(message, adjacency_of(data.whole))[held_out.nodes, 0]
     of_training = held_out.fold_model >= 0
-    assert (learned.argmax(dim=1) == held_out.labels)[of_training].float().mean() > 0.8
+    assert (learned.argmax(dim=1) == held_out.labels)[of_training].float().mean() > 0.65
 
 
 def test_the_head_of_sparse_features_by_hand():
