@@ -264,10 +264,7 @@ class AllEdgesSettings(Section):
     sparse_width: int = setting(32, "width of the hidden layer if features are sparse")
     sparse_learning_rate: float = setting(0.03, "learning rate if features are sparse")
     sparse_weight_decay: float = setting(1e-4, "L2 penalty if features are sparse")
-    sparse_epochs: int = setting(50, "maximum number of epochs if features are sparse")
-    sparse_evaluate_every: int = setting(
-        10, "epochs between two evaluations on held-out nodes if features are sparse"
-    )
+    sparse_epochs: int = setting(60, "maximum number of epochs if features are sparse")
     max_values: int = setting(
         5_000_000, "the head is not fitted to more stored values of sparse features than this"
     )

@@ -76,7 +76,7 @@ def fit_all_edges(
         loss,
         lambda: quality_and_likelihood(task, predict(), held_out.labels)[::-1],
         steps=learning.epochs,
-        evaluate_every=learning.evaluate_every,
+        evaluate_every=settings.evaluate_every,
         patience=settings.patience,
     )
     with torch.no_grad():
@@ -90,7 +90,6 @@ class _Sparse(NamedTuple):
     learning_rate: float
     weight_decay: float
     epochs: int
-    evaluate_every: int
 
     @classmethod
     def of(cls, settings: AllEdgesSettings) -> _Sparse:

@@ -23,7 +23,6 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs, check_links, links_of, split_links, without_links
 from gdpnet.data.schema import as_read
 from gdpnet.inference.networks import Networks
-from gdpnet.inference.threshold import KEEP_ALL, Choice
 from gdpnet.inference.unsupervised import LinkGraph, link_scores, make_link_graph
 from gdpnet.representation.propagation import LinkPredictor, inner_products
 from gdpnet.representation.tasks import Partners
@@ -68,20 +67,21 @@ class LinksTask(UnlabelledTask):
 
     def finalise(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
         """Fit the link predictor to the kept edges or to all, whichever is better on validation pairs."""
-        config, threshold, kept, pairs = self.config, Choice(KEEP_ALL), None, self.held_out
+        config, kept, on_edges, pairs = self.config, None, None, self.held_out
         assert pairs is not None
         if networks.policy is not None:
             stream, fold_model = key.fold_in("finalise"), data.fold_model_in_whole
             with steps.run("decisions", "deciding on every edge"):
                 chosen = self.decide_all(networks, data.whole, stream, fold_model)
             weight = data.whole.symmetrise(chosen.probability)
-            threshold, kept = self.default_threshold(networks, data.whole.on_edges(weight)), weight.cpu()
+            on_edges, kept = data.whole.on_edges(weight), weight.cpu()
         graph, stream = as_read(self.graph, config), key.fold_in("links")
         with steps.run("link predictor", "fitting the link predictor") as step:
             found = fit_link_predictor(graph, kept, pairs, config, stream, networks.device)
             edges, step.score = "kept edges" if found.selects else "all edges alike", found.score
             step.result = f"{edges} did best; mean of ROC AUC and average precision {found.score:.3f}"
         networks.link_predictor = found.network
+        threshold = self.default_threshold(networks, on_edges)
         return Finalised(threshold, selects=found.selects, score=found.score)
 
 

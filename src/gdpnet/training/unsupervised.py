@@ -130,9 +130,9 @@ class UnlabelledTask(TrainingTask):
             start = (share.t() @ rows) / share.sum(dim=0).clamp(min=1e-6)[:, None]
         return self.labels_of(group_rows(rows, start, self.config.clusters.restarts, self.key)[0])
 
-    def default_threshold(self, networks: Networks, probability: Float[Tensor, "edges"]) -> Choice:
+    def default_threshold(self, networks: Networks, probability: Float[Tensor, "edges"] | None) -> Choice:
         """Return the threshold if no label says which is best, given the keep probabilities of the graph's edges."""
-        if networks.policy is None:
+        if networks.policy is None or probability is None:
             return Choice(KEEP_ALL)
         settings = self.config.threshold
         return guarded(probability, settings.without_validation, settings.min_kept)
