@@ -260,8 +260,13 @@ class AllEdgesSettings(Section):
     patience: int = setting(60, "epochs without improvement before fitting stops")
     prior: float = setting(0.3, "weight of the head before any held-out node is looked at", high=0.5)
     max_edges: int = setting(500_000, "the head is not fitted to a graph with more edges than this")
-    max_features: int = setting(
-        512, "the head is not fitted to more feature columns than this, or sparse ones"
+    max_features: int = setting(512, "the head is not fitted to more dense feature columns than this")
+    sparse_width: int = setting(32, "width of the hidden layer if features are sparse")
+    sparse_learning_rate: float = setting(0.03, "learning rate if features are sparse")
+    sparse_weight_decay: float = setting(1e-4, "L2 penalty if features are sparse")
+    sparse_epochs: int = setting(60, "maximum number of epochs if features are sparse")
+    max_values: int = setting(
+        5_000_000, "the head is not fitted to more stored values of sparse features than this"
     )
 
 
@@ -314,6 +319,19 @@ class ThresholdSettings(Section):
         "thresholds that are tried; keeping every edge is always tried too",
         high=1.0,
         any_length=True,
+    )
+    shares: tuple[float, ...] = setting(
+        (0.8, 0.6, 0.4, 0.2),
+        "shares of the edges, those of the largest keep probabilities: the threshold that keeps as many is tried "
+        "too, unless another keeps about as many",
+        high=1.0,
+        any_length=True,
+    )
+    min_kept: float = setting(
+        0.1,
+        "smallest share of the edges that a threshold may keep; one that keeps less is not tried, or lowered if "
+        "there are no validation nodes; a threshold given to denoise is used as it is",
+        high=1.0,
     )
     without_validation: float = setting(
         0.5, "threshold used if there are no validation nodes", low=0.01, high=1.0

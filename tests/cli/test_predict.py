@@ -81,12 +81,13 @@ def test_denoise_cleans_with_the_threshold_that_was_chosen_and_says_why(base, tm
     model = GDPNet.load(base / "run" / "model.safetensors", device="cpu")
     choice = model.threshold_
     assert choice.scores
-    assert f"\n{choice.reason}\n" in out
+    assert f"directed edges are kept (100.0%); {choice.reason}\n" in out
     record = last_record(out)
+    assert record["summary"].endswith(choice.reason)
     assert (record["threshold"], record["reason"]) == (choice.threshold, choice.reason)
     assert len(rows_of(path)) == model.denoise(read_graph(base / "graph")).kept.sum()
     asked = succeed(capsys, *words, "--threshold", "0.25")
-    assert "\nthreshold 0.25, as asked for\n" in asked
+    assert "; threshold 0.25, as asked for\n" in asked
     assert last_record(asked)["reason"] == "threshold 0.25, as asked for"
     assert last_record(asked)["threshold"] == 0.25
 
@@ -96,7 +97,7 @@ def test_denoise_without_validation_labels_says_that_no_threshold_was_chosen(bas
     write_folder(tmp_path / "graph", replace(graph, labels=torch.where(graph.split == 2, -1, graph.labels)))
     succeed(capsys, *train_words(base, tmp_path / "run", tmp_path / "graph"))
     out = succeed(capsys, "denoise", tmp_path / "run", "--out", tmp_path / "edges.csv", "--json")
-    assert "\nthreshold 0.5: there was no validation node to choose it on\n" in out
+    assert "; threshold 0.5: there was no validation node to choose it on\n" in out
     assert last_record(out)["threshold"] == 0.5
 
 

@@ -1,5 +1,6 @@
 """Explanations: the same links and probabilities as `denoise` and `predict`, contributions that add up, words."""
 
+import copy
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from gdpnet.inference.prefixes import prefix_lengths, prefix_probabilities, pref
 from gdpnet.inference.select import edges_of
 from gdpnet.inference.states import Prefixes
 from gdpnet.inference.threshold import Choice
+from gdpnet.representation.all_edges import SharedNetwork
 from gdpnet.representation.gcn import NormalisedAdjacency
 from gdpnet.training import heads
 from gdpnet.training.fit_gcn_head import fit_gcn
@@ -72,10 +74,24 @@ def with_all_heads(graph: Graph, config: Config = HEADS, threshold: float = 0.5)
     return model
 
 
+def shared_network(features: int) -> SharedNetwork:
+    """Return an all-edges head of sparse features whose weights are drawn, large enough to matter."""
+    network, draws = SharedNetwork(features, 6, 3, fold_models=2), torch.Generator()
+    network.initialise(draws.manual_seed(0))
+    with torch.no_grad():
+        network.weight.mul_(6.0)
+        network.bias.uniform_(-0.2, 0.2, generator=draws)
+        network.head_bias.uniform_(-0.5, 0.5, generator=draws)
+    return network
+
+
 def with_weights(model: GDPNet, weights: HeadWeights) -> GDPNet:
     """Return the model with other weights of its heads."""
     other = GDPNet.from_config(model.config_, device="cpu")
-    other._set_trained(replace(model.trained_, weights=weights))
+    networks = copy.deepcopy(model.networks_)
+    if weights.all_edges > 0:
+        networks.all_edges = shared_network(networks.aggregators.weight.shape[0])
+    other._set_trained(replace(model.trained_, networks=networks, weights=weights))
     return other
 
 
@@ -148,7 +164,16 @@ def test_several_labels_per_node_are_named_as_predict_names_them(graph):
     assert {story.label for story in stories} <= {"red", "red|round", "round"}
 
 
-@pytest.mark.parametrize("weights", [HeadWeights(), HeadWeights(0.0, 1.0), HeadWeights(0.25, 0.25, 0.5)])
+@pytest.mark.parametrize(
+    "weights",
+    [
+        HeadWeights(),
+        HeadWeights(0.0, 1.0),
+        HeadWeights(0.25, 0.25, 0.5),
+        HeadWeights(0.0, all_edges=1.0),
+        HeadWeights(0.2, 0.2, 0.2, all_edges=0.4),
+    ],
+)
 def test_contributions_add_up_with_any_heads(weights, model, graph):
     stories = assert_one_story(with_weights(model, weights), graph, range(0, 80, 4))
     assert {head.name for head in stories[0].heads} == {
@@ -228,13 +253,15 @@ def test_the_gcn_head_is_evaluated_as_on_the_graph_without_the_missing_edges(lay
 
 def test_every_state_is_what_the_model_predicts_with_the_neighbours_so_far(graph):
     model = with_all_heads(graph, HEADS.with_values({"training": {"selection": False}}), threshold=0.0)
+    model = with_weights(model, HeadWeights(0.2, 0.2, 0.2, all_edges=0.4))
     node = int(graph.degree.argmax())
     selected = model.predictor(graph).select()
     edge = edges_of(selected.prepared, torch.tensor([node]))[1]
     length = prefix_lengths(edge.numel(), edge.device)
     prefixes = Prefixes.of(torch.tensor([node]), edge, graph.degree[[node]], [length])
     trained = model.trained_
-    convolved = Convolved.of(trained.networks.gcn, selected, trained.threshold.threshold)
+    heads = {"gcn": trained.networks.gcn, "all_edges": trained.networks.all_edges}
+    convolved = {name: Convolved.of(head, selected, 0.0) for name, head in heads.items()}
     found = prefix_probabilities(trained.ensemble, selected, prefixes, "sampled", convolved)
     for count in range(edge.numel() + 1):
         kept = torch.ones(graph.num_edges, dtype=torch.bool)

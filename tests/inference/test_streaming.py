@@ -163,6 +163,7 @@ def test_the_summary_is_that_of_the_whole(model, tmp_path):
     spurious = graph.truth.spurious.numpy()
     assert said["edges"] == graph.num_edges
     assert said["kept_share"] == pytest.approx(whole.kept.mean())
+    assert said["summary"] == whole.summary
     assert said["spurious_removed"] == pytest.approx((~whole.kept[spurious]).mean())
     assert said["genuine_kept"] == pytest.approx(whole.kept[~spurious].mean())
     assert said["keep_auc"] == pytest.approx(roc_auc_score(~spurious, whole.keep_probability), abs=1e-3)

@@ -14,12 +14,20 @@ from gdpnet.data.graph import Graph
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.networks import make_policy
 from gdpnet.inference.select import Selected, select
-from gdpnet.inference.threshold import KEEP_ALL, Choice, edge_weights
+from gdpnet.inference.threshold import (
+    KEEP_ALL,
+    Choice,
+    cleaning_sentence,
+    edge_weights,
+    guarded,
+    share_kept,
+    threshold_of_share,
+)
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.tasks import CLASSIFICATION
 from gdpnet.selection.policy import Policy
 from gdpnet.training import choose_threshold as threshold
-from gdpnet.training.choose_threshold import choose_threshold
+from gdpnet.training.choose_threshold import candidates_for, choose_threshold
 from gdpnet.training.data import TrainingData, make_training_data
 from helpers.setups import CPU
 from helpers.small import FAST, fitted, noisy_graph
@@ -68,14 +76,15 @@ def choose(graph: Graph, chance_of) -> tuple[Choice, TrainingData]:
 
 def test_of_equal_thresholds_the_one_that_keeps_most_is_chosen(monkeypatch):
     chosen, _ = choose(blocks(shows_class=True), lambda same: torch.where(same, 0.45, 0.01))
-    assert dict(chosen.scores) == dict.fromkeys(CANDIDATES, 1.0)
+    enough = [one for one in CANDIDATES if one <= 0.45]  # the others keep nothing
+    assert dict(chosen.scores) == dict.fromkeys(enough, 1.0)
     assert chosen.threshold == KEEP_ALL
 
 
 def test_if_dropping_hurts_every_edge_is_kept(monkeypatch):
     # a node that shows nothing is known by its two neighbours alone; the policy drops both
     chosen, _ = choose(blocks(shows_class=False), lambda same: torch.full(same.shape, 0.02))
-    assert dict(chosen.scores) == dict.fromkeys(CANDIDATES, 0.5) | {KEEP_ALL: 1.0}
+    assert dict(chosen.scores) == {KEEP_ALL: 1.0}  # every candidate would remove all edges
     assert chosen.threshold == KEEP_ALL
 
 
@@ -83,10 +92,9 @@ def test_heavy_noise_that_the_policy_recognises_is_dropped(monkeypatch):
     graph = blocks(shows_class=False, wrong=6)
     chosen, data = choose(graph, lambda same: torch.where(same, 0.55, 0.35))
     scores = dict(chosen.scores)
-    assert list(scores) == list(CANDIDATES)
-    # 0.4 and 0.5 leave the two links of each triangle; 0.6 leaves none, and then half is right by chance
+    assert list(scores) == list(CANDIDATES[:-1])  # 0.6 would remove all edges
+    # 0.4 and 0.5 leave the two links of each triangle
     assert scores[0.4] == scores[0.5] == 1.0
-    assert scores[0.6] == 0.5
     assert max(scores[KEEP_ALL], scores[0.05], scores[0.3]) < 1.0
     assert chosen.threshold == 0.4
     assert chosen.reason == (
@@ -137,7 +145,7 @@ def test_both_directions_of_an_edge_are_kept_or_dropped_together(monkeypatch):
         aggregators, data, one_way(data.train), one_way(data.whole), ThresholdSettings(), selection=True
     )
     assert {weights[0] for level, weights in seen if level == 0.4} == {0.5}
-    assert {weights[0] for level, weights in seen if level == 0.6} == {0.0}
+    assert not [weights for level, weights in seen if level == 0.6]
     assert all(len(weights) == 1 for _, weights in seen)
 
 
@@ -162,6 +170,79 @@ def test_the_classifier_learns_linearly_separable_classes():
     labels = torch.tensor([1, 1, 0, 0])
     found = threshold._Probe(labels, 2, 2, CLASSIFICATION, ThresholdSettings()).fit(rows, asked)
     assert found.argmax(dim=1).tolist() == [1, 1, 0]
+
+
+# --- saturated probabilities ---
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-6], ids=["small", "tiny"])
+def test_noise_is_dropped_even_if_all_probabilities_are_close_to_zero(scale):
+    graph = blocks(shows_class=False, wrong=6)
+    chosen, _ = choose(graph, lambda same: torch.where(same, 2.0 * scale, scale))
+    kept = edge_share(graph, same_class=True)
+    assert 0.1 < kept < 0.5
+    assert dict(chosen.scores)[chosen.threshold] == 1.0
+    assert chosen.threshold == pytest.approx(2.0 * scale)
+    # so small a probability is no weight: a kept edge would not count beside the node itself
+    chance = torch.tensor([scale, 2.0 * scale])
+    assert edge_weights(chance, chosen.threshold).tolist() == [0.0, 1.0]
+
+
+def test_noise_is_dropped_even_if_all_probabilities_are_close_to_one():
+    chosen, _ = choose(blocks(shows_class=False, wrong=6), lambda same: torch.where(same, 0.9999, 0.999))
+    assert chosen.threshold == pytest.approx(0.9999)
+    assert dict(chosen.scores)[chosen.threshold] == 1.0
+
+
+def edge_share(graph: Graph, same_class: bool) -> float:
+    same = graph.labels[graph.target] == graph.labels[graph.neighbour]
+    return float((same == same_class).float().mean())
+
+
+def test_shares_of_edges_are_tried_where_no_candidate_keeps_about_as_many():
+    settings = ThresholdSettings(candidates=(0.3, 0.5), shares=(0.9, 0.8, 0.4, 0.2))
+    chance = torch.arange(1, 11) / 1000  # all below every candidate
+    assert candidates_for(chance, settings) == pytest.approx((KEEP_ALL, 0.002, 0.003, 0.007, 0.009))
+    spread = torch.arange(1, 11) / 10  # 0.3 keeps 80 %, and 0.5 keeps 60 %
+    assert candidates_for(spread, settings) == pytest.approx((KEEP_ALL, 0.2, 0.3, 0.5, 0.7, 0.9))
+
+
+@pytest.mark.parametrize(("least", "tried"), [(0.0, True), (0.09, True), (0.11, False)])
+def test_a_candidate_that_keeps_too_few_edges_is_not_tried(least, tried):
+    settings = ThresholdSettings(candidates=(0.5,), shares=(), min_kept=least)
+    chance = torch.tensor([0.9] + [0.1] * 9)
+    assert (0.5 in candidates_for(chance, settings)) == tried
+
+
+def test_equal_probabilities_give_no_further_candidate():
+    assert candidates_for(torch.full((8,), 1e-5), ThresholdSettings()) == (KEEP_ALL,)
+    assert candidates_for(torch.ones(8), ThresholdSettings(candidates=())) == (KEEP_ALL,)
+    assert candidates_for(torch.zeros(0), ThresholdSettings(candidates=())) == (KEEP_ALL,)
+
+
+def test_without_validation_nodes_a_threshold_that_removes_nearly_everything_is_lowered():
+    chance = torch.arange(1, 101) / 1000
+    choice = guarded(chance, 0.5, 0.1)
+    assert choice == Choice(threshold_of_share(chance, 0.1), lowered_from=0.5)
+    assert share_kept(chance, choice.threshold) == pytest.approx(0.1)
+    assert choice.reason == (
+        "threshold 0.091: there was no validation node to choose it on, and 0.5 would remove nearly every edge "
+        "(threshold.min_kept)"
+    )
+    assert Choice.from_dict(choice.to_dict()) == choice
+    assert guarded(10 * chance, 0.5, 0.1) == Choice(0.5)
+    assert guarded(torch.zeros(4), 0.5, 0.1).threshold == KEEP_ALL
+
+
+def test_a_sentence_says_how_many_edges_are_kept_and_whether_these_are_few():
+    assert cleaning_sentence(600, 1000, "threshold 0.5, as asked for", 0.1) == (
+        "600 of 1,000 directed edges are kept (60.0%); threshold 0.5, as asked for"
+    )
+    assert cleaning_sentence(0, 1000, "threshold 0.5, as asked for", 0.1) == (
+        "0 of 1,000 directed edges are kept (0.0%); threshold 0.5, as asked for; this is less than 10% of them "
+        "(threshold.min_kept): set a lower threshold to keep more"
+    )
+    assert "less than" not in cleaning_sentence(0, 0, "everything is kept", 0.1)
 
 
 # --- with a model ---

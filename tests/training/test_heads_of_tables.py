@@ -9,9 +9,13 @@ import torch
 from gdpnet import GDPNet
 from gdpnet._core.random import Key
 from gdpnet.config import Config
+from gdpnet.data.features import SparseRows, to_sparse
 from gdpnet.data.graph import Graph
+from gdpnet.data.prepare import prepare
 from gdpnet.data.validation import SPLITS
 from gdpnet.inference.ensemble import HeadWeights, own_columns
+from gdpnet.representation.all_edges import SharedNetwork, adjacency_of
+from gdpnet.representation.sparse import Matrix, times
 from gdpnet.representation.tasks import MultiLabel
 from gdpnet.training.data import make_training_data
 from gdpnet.training.fit_all_edges_head import fit_all_edges, is_worth_all_edges
@@ -98,10 +102,61 @@ def test_heads_are_fitted_if_wanted_and_not_too_costly(changes, worth):
     assert (is_worth_all_edges(data, held_out, config), is_worth_trees(data, held_out, 2, config)) == worth
 
 
-def test_sparse_features_have_neither_head():
+def test_sparse_features_have_the_all_edges_head_but_no_trees():
     data, held_out = data_of(noisy_graph())
-    assert not is_worth_all_edges(data, held_out, BOTH)
+    assert is_worth_all_edges(data, held_out, BOTH)
     assert not is_worth_trees(data, held_out, 3, BOTH)
+    few = BOTH.with_values({"all_edges": {"max_values": 10}})
+    assert not is_worth_all_edges(data, held_out, few)
+
+
+def test_a_graph_without_features_has_the_all_edges_head_too():
+    """Each node is a column of its own: links alone say the class."""
+    bare = replace(table(same=0.95), features=SparseRows.identity(300), transductive=True)
+    data, held_out = data_of(bare)
+    _, found = fit_all_edges(data, held_out, 2, BOTH, Key.of(0))
+    assert (found.argmax(dim=1) == held_out.labels).float().mean() > 0.8
+
+
+def test_held_out_nodes_of_sparse_features_are_predicted_by_networks_that_have_not_learned_them():
+    """With labels at random a network that has learned a node is right about it far more often than by chance."""
+    labels = torch.from_numpy(np.random.default_rng(5).integers(0, 2, 300))
+    graph = replace(table(), features=SparseRows.identity(300), labels=labels, transductive=True)
+    config = BOTH.with_values({"all_edges": {"dropout": 0.0, "sparse_epochs": 150, "patience": 300}})
+    data, held_out = data_of(graph, config)
+    flat = replace(held_out, labels=1 - held_out.labels)  # the latest epoch, as if held-out nodes were wrong
+    for asked in (held_out, flat):
+        network, found = fit_all_edges(data, asked, 2, config, Key.of(0))
+        assert (found.argmax(dim=1) == held_out.labels).float().mean() < 0.6
+    message = times(data.whole.features, network.weight)
+    learned = network.fold_probabilities_of(message, adjacency_of(data.whole))[held_out.nodes, 0]
+    of_training = held_out.fold_model >= 0
+    assert (learned.argmax(dim=1) == held_out.labels)[of_training].float().mean() > 0.65
+
+
+def test_the_head_of_sparse_features_by_hand():
+    """Two linked nodes: P has 1/2 everywhere, so that both have the mean of the messages."""
+    graph = Graph.build([[0], [1]], np.eye(2, dtype=np.float32), labels=[0, 1])
+    network = SharedNetwork(2, 1, 2, fold_models=1)
+    with torch.no_grad():
+        network.weight.copy_(torch.tensor([[3.0], [1.0]]))
+        network.head_weight.copy_(torch.tensor([[[0.5, -0.5]]]))
+    prepared = prepare(graph, BOTH, CPU)
+    message, adjacency = times(prepared.features, network.weight), adjacency_of(prepared)
+    expected = torch.softmax(torch.tensor([1.0, -1.0]), dim=0).expand(2, 2)  # H is (3 + 1) / 2
+    torch.testing.assert_close(network.from_messages(message, adjacency), expected)
+    torch.testing.assert_close(network.normalised(network.layers(message, adjacency)[1]), expected)
+
+
+def test_values_left_out_of_a_sparse_matrix_are_left_out_of_its_transpose():
+    rows = to_sparse(torch.tensor([[1.0, 2.0, 0.0], [0.0, 3.0, 4.0]]))
+    thin = Matrix.of(rows, CPU).thinned(torch.tensor([True, False, True, True]), 2.0)
+    expected = torch.tensor([[2.0, 0.0, 0.0], [0.0, 6.0, 8.0]])
+    weight = torch.randn(3, 2, requires_grad=True)
+    product = times(thin, weight)
+    torch.testing.assert_close(product, expected @ weight)
+    (product * torch.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
+    torch.testing.assert_close(weight.grad, expected.T @ torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
 
 
 def test_several_labels_per_node_have_trees_each():

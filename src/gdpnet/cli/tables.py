@@ -37,10 +37,10 @@ def write_edges(
     decided = Decided(cleaned.keep_probability, cleaned.kept, weight, cleaned.genuine_probability)
     table = decided_edges(edge_table(graph), decided, all_edges=all_edges)
     write_table(table, out)
-    kept = int(cleaned.kept.sum())
-    print(f"{kept:,} of {counted(graph.num_edges, 'directed edge')} kept; {len(table):,} written to {out}")
-    print(cleaned.reason)
-    return {"threshold": cleaned.threshold, "reason": cleaned.reason}, describe_cleaning(graph, cleaned)
+    print(cleaned.summary)
+    print(f"{counted(len(table), 'directed edge')} written to {out}")
+    about = {"threshold": cleaned.threshold, "reason": cleaned.reason, "summary": cleaned.summary}
+    return about, describe_cleaning(graph, cleaned)
 
 
 def write_pairs(model: GDPNet, graph: Graph, pairs: Path | None, out: Path) -> int:

@@ -65,6 +65,11 @@ class SparseRows:
         """Return the same pattern with other values."""
         return replace(self, value=value)
 
+    def thinned(self, kept: Bool[Tensor, "values"], scale: float = 1.0) -> SparseRows:
+        """Return the same matrix with some of the values alone, times a number."""
+        before = F.pad(kept.cumsum(0), (1, 0))  # values kept before each place
+        return type(self)(before[self.row_ptr], self.column[kept], self.value[kept] * scale, self.width)
+
     def take(self, rows: Int[Tensor, "taken"]) -> SparseRows:
         """Return some rows, in the order given."""
         length = self.row_ptr[rows + 1] - self.row_ptr[rows]

@@ -1,6 +1,7 @@
 """The all-edges head's probabilities of nodes with some of their edges.
 
-The head belongs to tables, whose graphs are small: each node's states are evaluated on copies of the graph around it.
+This is the head of dense features. The graphs of tables are small: each node's states are evaluated on copies of the
+graph around it.
 """
 
 from __future__ import annotations

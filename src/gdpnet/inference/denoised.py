@@ -17,7 +17,7 @@ from gdpnet.data.io.networkx import to_networkx
 from gdpnet.data.io.pandas import edge_frame
 from gdpnet.data.io.pyg import to_pyg
 from gdpnet.errors import GraphError
-from gdpnet.inference.threshold import edge_weights
+from gdpnet.inference.threshold import cleaning_sentence, edge_weights
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,13 @@ class Denoised:
     """The graph before cleaning."""
     genuine_probability: np.ndarray | None = None
     """The probability that each edge of the original graph is genuine; None if the model has no evidence of it."""
+    min_kept: float = 0.0
+    """Share of the edges below which `summary` says that few are kept."""
+
+    @property
+    def summary(self) -> str:
+        """Return one sentence that says how many edges are kept, why, and whether these are very few."""
+        return cleaning_sentence(int(self.kept.sum()), self.kept.size, self.reason, self.min_kept)
 
     def to_pyg(self) -> Any:
         """Return the cleaned graph as torch_geometric ``Data`` with ``edge_weight`` and both probabilities per edge.
@@ -86,6 +93,7 @@ def clean_graph(
     *,
     chosen: bool,
     genuine: Float[Tensor, "edges"] | None = None,
+    min_kept: float = 0.0,
 ) -> Denoised:
     """Return the graph with the edges whose keep probability reaches a threshold.
 
@@ -95,4 +103,4 @@ def clean_graph(
     share = edge_weights(probability, threshold) if chosen else probability
     cleaned = graph.keep_edges(kept, times_weights(graph, share))
     known = None if genuine is None else genuine.numpy()
-    return Denoised(cleaned, probability.numpy(), kept.numpy(), threshold, reason, graph, known)
+    return Denoised(cleaned, probability.numpy(), kept.numpy(), threshold, reason, graph, known, min_kept)

@@ -137,17 +137,16 @@ class Ensemble:
         self,
         selected: Selected,
         targets: Int[Tensor, "targets"],
-        by_gcn: Float[Tensor, "nodes classes"] | None = None,
+        known: dict[str, Float[Tensor, "nodes classes"]] | None = None,
     ) -> dict[str, Float[Tensor, "targets classes"]]:
-        """Return the probabilities by each further head that has a weight; ``by_gcn`` if those are known."""
-        found, prepared, gcn = {}, selected.prepared, self.networks.gcn
-        if by_gcn is not None:
-            found["gcn"] = by_gcn[targets]
-        elif gcn is not None and self.uses_gcn:
+        """Return the probabilities by each further head that has a weight; ``known`` ones are of all nodes."""
+        found = {name: one[targets] for name, one in (known or {}).items()}
+        prepared, gcn = selected.prepared, self.networks.gcn
+        if "gcn" not in found and gcn is not None and self.uses_gcn:
             adjacency = cleaned_adjacency(selected, self.threshold)
             found["gcn"] = gcn.to_probabilities(prepared.features, adjacency)[targets]
         network = self.networks.all_edges
-        if network is not None and self.weights.all_edges > 0:
+        if "all_edges" not in found and network is not None and self.weights.all_edges > 0:
             message = times(prepared.features, network.weight)
             found["all_edges"] = network.from_messages(message, adjacency_of(prepared))[targets]
         return found | self.alone(prepared, targets)
@@ -169,11 +168,11 @@ class Ensemble:
         selected: Selected,
         targets: Int[Tensor, "targets"],
         mode: str,
-        by_gcn: Float[Tensor, "nodes classes"] | None = None,
+        known: dict[str, Float[Tensor, "nodes classes"]] | None = None,
     ) -> dict[str, Float[Tensor, "targets classes"]]:
         """Return the class probabilities of some targets by each head that has a weight, under the head's name.
 
-        ``by_gcn`` has those of the GCN head for all nodes, if they are known.
+        ``known`` has those of some heads for all nodes.
         """
         heads = {"aggregator": self.networks.aggregators, "hopwise": self.networks.hopwise}
         found = {
@@ -181,7 +180,7 @@ class Ensemble:
             for name, head in heads.items()
             if head is not None and getattr(self.weights, name) > 0
         }
-        return found | self._others(selected, targets, by_gcn)
+        return found | self._others(selected, targets, known)
 
     def mix(self, heads: dict[str, Float[Tensor, "targets classes"]]) -> Float[Tensor, "targets classes"]:
         """Return `probabilities` from what `by_head` returned."""

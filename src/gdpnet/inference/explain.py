@@ -21,6 +21,8 @@ from gdpnet.inference.observation import make_view
 from gdpnet.inference.prefixes import MOST_STATES, prefix_probabilities, prefixes_of
 from gdpnet.inference.select import Selected
 from gdpnet.inference.states import Prefixes
+from gdpnet.inference.threshold import KEEP_ALL
+from gdpnet.representation.all_edges import SharedNetwork
 from gdpnet.selection.episodes import View
 
 __all__ = ["Decision", "Explainer", "Explanation", "Head"]
@@ -54,12 +56,14 @@ class Explainer:
         return make_view(self.model.networks.aggregators, self.prepared)
 
     @cached_property
-    def _convolved(self) -> Convolved | None:
-        """Return the GCN head over the cleaned graph, None if it has no part in predictions."""
-        gcn, ensemble = self.model.networks.gcn, self.model.ensemble
-        if gcn is None or not ensemble.uses_gcn:
-            return None
-        return Convolved.of(gcn, self.selected, ensemble.threshold)
+    def _convolved(self) -> dict[str, Convolved]:
+        """Return the heads with convolutions over their graphs, those that have a part in predictions."""
+        networks, ensemble, found = self.model.networks, self.model.ensemble, {}
+        if networks.gcn is not None and ensemble.uses_gcn:
+            found["gcn"] = Convolved.of(networks.gcn, self.selected, ensemble.threshold)
+        if isinstance(networks.all_edges, SharedNetwork) and ensemble.weights.all_edges > 0:
+            found["all_edges"] = Convolved.of(networks.all_edges, self.selected, KEEP_ALL)
+        return found
 
     def explain(self, nodes: Int[Tensor, "asked"]) -> Iterator[Explanation]:
         """Explain the predictions of some nodes; all that has a part in their neighbours' must be decided on."""
@@ -97,9 +101,9 @@ class Explainer:
         self, asked: Int[Tensor, "asked"]
     ) -> tuple[dict[str, Float[Tensor, "asked classes"]], Float[Tensor, "asked classes"]]:
         """Return the class probabilities of some nodes by each head, and those of the ensemble."""
-        mode, ensemble, convolved = self.model.config.inference.mode, self.model.ensemble, self._convolved
-        by_gcn = None if convolved is None else convolved.probabilities
-        heads = ensemble.by_head(self.selected, asked, mode, by_gcn)
+        mode, ensemble = self.model.config.inference.mode, self.model.ensemble
+        known = {name: one.probabilities for name, one in self._convolved.items()}
+        heads = ensemble.by_head(self.selected, asked, mode, known)
         return heads, ensemble.mix(heads)
 
     def _values(self, prefixes: Prefixes, found: Float[Tensor, "targets classes"]) -> Float[Tensor, "states"]:

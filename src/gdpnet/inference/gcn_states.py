@@ -21,6 +21,7 @@ from gdpnet.data.prepare import Prepared
 from gdpnet.inference.ensemble import cleaned_weight
 from gdpnet.inference.select import Selected
 from gdpnet.inference.states import Prefixes
+from gdpnet.representation.all_edges import SharedNetwork
 from gdpnet.representation.gcn import GCN, NormalisedAdjacency
 from gdpnet.representation.sparse import times
 
@@ -33,9 +34,9 @@ Keys = Int[Tensor, "_"]
 
 @dataclass(frozen=True)
 class Convolved:
-    """The GCN head over the whole cleaned graph."""
+    """The GCN head over the whole cleaned graph, or the all-edges head of sparse features over all edges."""
 
-    gcn: GCN
+    gcn: GCN | SharedNetwork
     row_ptr: Int[Tensor, "offsets"]
     """Where the edges of each node begin; here are only edges of the cleaned graph."""
     edge: Int[Tensor, "edges"]
@@ -50,13 +51,13 @@ class Convolved:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, gcn: GCN, selected: Selected, threshold: float) -> Convolved:
+    def of(cls, gcn: GCN | SharedNetwork, selected: Selected, threshold: float) -> Convolved:
         """Convolve the cleaned graph of some decisions."""
         prepared, weight = selected.prepared, cleaned_weight(selected, threshold)
         edge = weight.nonzero().flatten()
         owner = owners_of(prepared.row_ptr.diff())[edge]
         adjacency = NormalisedAdjacency.of(prepared.row_ptr, prepared.neighbour, weight)
-        messages, scores = gcn.layers(times(prepared.features, gcn.weights[0]), adjacency)
+        messages, scores = gcn.layers(times(prepared.features, gcn.weight), adjacency)
         return cls(
             gcn,
             offsets_of(torch.bincount(owner, minlength=prepared.num_nodes)),
@@ -177,7 +178,7 @@ class _Part:
             added = self._add_up(layer, keys, entries, known, message) + gcn.biases[layer]
             if layer + 1 == len(rows):
                 return gcn.normalised(added)
-            known, message = keys, torch.relu(added) @ gcn.weights[layer + 1]
+            known, message = keys, gcn.next_message(layer, added)
         raise AssertionError("a GCN has layers")
 
     def _rows(self) -> list[tuple[Keys, _Entries]]:
@@ -186,7 +187,7 @@ class _Part:
         The last layer needs the targets, each layer before it also their neighbours. Where not all of them can have
         changed, those that have not are left out.
         """
-        count = len(self.convolved.gcn.weights)
+        count = len(self.convolved.gcn.biases)
         touched = [self.changed]
         for _ in range(count - 2):
             touched.append(self.convolved.with_readers(touched[-1]))

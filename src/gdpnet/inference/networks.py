@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gdpnet.config import Config
 from gdpnet.data.pair_features import pair_names
 from gdpnet.representation.aggregator import Aggregators, HopwiseNetwork
-from gdpnet.representation.all_edges import AllEdgesNetwork
+from gdpnet.representation.all_edges import AllEdgesNetwork, SharedNetwork
 from gdpnet.representation.evidence import Calibration, EvidenceModel
 from gdpnet.representation.gcn import GCN
 from gdpnet.representation.linear import LinearModels
@@ -35,7 +35,7 @@ class Networks(nn.Module):
         self.policy: Policy | None = None
         self.hopwise: HopwiseNetwork | None = None
         self.gcn: GCN | None = None
-        self.all_edges: AllEdgesNetwork | None = None
+        self.all_edges: AllEdgesNetwork | SharedNetwork | None = None
         self.trees: BoostedTrees | None = None
         self.linear: LinearModels | None = None
         self.link_predictor: LinkPredictor | None = None
@@ -89,7 +89,8 @@ def build_networks(
     if "all_edges.weight" in tensors:
         folds, hidden, classes = tensors["all_edges.head_weight"].shape
         features = tensors["all_edges.weight"].shape[0]
-        networks.all_edges = AllEdgesNetwork(features, hidden, classes, folds, exclusive=exclusive)
+        kind = AllEdgesNetwork if "all_edges.next_weight" in tensors else SharedNetwork
+        networks.all_edges = kind(features, hidden, classes, folds, exclusive=exclusive)
     if "linear.weight" in tensors:
         folds, features, classes = tensors["linear.weight"].shape
         networks.linear = LinearModels(features, classes, folds, exclusive=exclusive)

@@ -80,7 +80,10 @@ class Predictor:
         least, reason = self.model.cleaning_threshold(threshold)
         probability = self.keep_probability(symmetric=symmetric)
         chosen, genuine = threshold is None, self.genuine_probability()
-        return clean_graph(self.given, probability, least, reason, chosen=chosen, genuine=genuine)
+        few = self.model.config.threshold.min_kept
+        return clean_graph(
+            self.given, probability, least, reason, chosen=chosen, genuine=genuine, min_kept=few
+        )
 
     def genuine_probability(self) -> Float[Tensor, "edges"] | None:
         """Return the probability that every edge is genuine; None if the model has no evidence of it."""

@@ -2,8 +2,9 @@
 
 The first state of a node is the node alone, the last one the node with all its neighbours: what the model predicts.
 All states are evaluated together: the aggregator and the hop-wise head see copies of a node, each with a prefix of
-its neighbours; the GCN head recomputes the rows of the cleaned graph that a prefix changes; the all-edges head sees
-copies of the graph around the node. The trees and the linear head read the node's own features alone.
+its neighbours; the GCN head recomputes the rows of the cleaned graph that a prefix changes; the all-edges head does
+so on the whole graph or, for dense features, sees copies of the graph around the node. The trees and the linear head
+read the node's own features alone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from gdpnet.inference.ensemble import Ensemble
 from gdpnet.inference.gcn_states import Convolved, gcn_states
 from gdpnet.inference.select import Selected
 from gdpnet.inference.states import Prefixes
+from gdpnet.representation.all_edges import AllEdgesNetwork
 
 MOST_STATES = 256
 """States that are evaluated after the first; a node with more neighbours has them added in groups."""
@@ -42,16 +44,16 @@ def prefixes_of(
 
 @torch.no_grad()
 def prefix_probabilities(
-    ensemble: Ensemble, selected: Selected, prefixes: Prefixes, mode: str, convolved: Convolved | None
+    ensemble: Ensemble, selected: Selected, prefixes: Prefixes, mode: str, convolved: dict[str, Convolved]
 ) -> Float[Tensor, "states classes"]:
-    """Return the class probabilities of every state; ``convolved`` is None if the GCN head has no weight."""
+    """Return the class probabilities of every state; ``convolved`` has the heads with convolutions and a weight."""
     star, weight = _star(selected.prepared, prefixes, selected.weight(mode))
     copies = prefixes.edge.numel() + torch.arange(prefixes.length.numel(), device=prefixes.edge.device)
     found = ensemble.local(star, copies, weight)[1]
     prepared, others, network = selected.prepared, {}, ensemble.networks.all_edges
-    if convolved is not None:
-        others["gcn"] = gcn_states(convolved, prepared, prefixes)
-    if network is not None and ensemble.weights.all_edges > 0:
+    for name, one in convolved.items():
+        others[name] = gcn_states(one, prepared, prefixes)
+    if isinstance(network, AllEdgesNetwork) and ensemble.weights.all_edges > 0:
         others["all_edges"] = all_edges_states(network, prepared, prefixes)
     alone = ensemble.alone(prepared, prefixes.node)  # no neighbour changes these
     others |= {name: one[prefixes.target] for name, one in alone.items()}

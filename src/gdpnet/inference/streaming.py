@@ -30,7 +30,7 @@ from gdpnet.inference.genuine import Parts, genuine_probability
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected
 from gdpnet.inference.shards import ShardFolder, Tally, open_shards
-from gdpnet.inference.threshold import edge_weights
+from gdpnet.inference.threshold import cleaning_sentence, edge_weights
 
 EDGES_PER_SHARD = 1 << 20
 """Edges decided on together and written to one shard; a node with more neighbours has its own shard."""
@@ -88,7 +88,9 @@ def denoise_to(
             decided = Decided(value.cpu().numpy(), (value >= least).cpu().numpy(), weight, genuine)
             writing.do(partial(write, number, edges, decided))
     work.blocks.stopwatch.mark("write")
-    return work.shards.finish(tally.summary() | {"threshold": least, "reason": reason})
+    counts = tally.summary()
+    said = cleaning_sentence(counts["kept"], counts["edges"], reason, model.config.threshold.min_kept)
+    return work.shards.finish(counts | {"threshold": least, "reason": reason, "summary": said})
 
 
 class Decided(NamedTuple):

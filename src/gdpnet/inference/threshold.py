@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,9 @@ from gdpnet.config import METRICS
 KEEP_ALL = 0.0
 """The threshold that keeps every edge, each with weight one."""
 
+TOO_SMALL_TO_WEIGH = 0.05
+"""Below this threshold keep probabilities say which edges are better, not how much they count: all weigh one."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -23,14 +27,19 @@ class Choice:
     scores: tuple[tuple[float, float], ...] = ()
     metric: str = "micro_f1"
     """What the scores are; of all of them larger is better."""
+    lowered_from: float | None = None
+    """The threshold that would be used if it did not remove nearly every edge."""
 
     @property
     def reason(self) -> str:
         """Return one sentence that says what was chosen and why."""
-        if not self.scores and self.threshold == KEEP_ALL:
+        if not self.scores and self.threshold == KEEP_ALL and self.lowered_from is None:
             return "everything is kept: the model was trained without selection"
         if not self.scores:
-            return f"threshold {self.threshold:g}: there was no validation node to choose it on"
+            said = f"threshold {self.threshold:g}: there was no validation node to choose it on"
+            if self.lowered_from is None:
+                return said
+            return f"{said}, and {self.lowered_from:g} would remove nearly every edge (threshold.min_kept)"
         scores = dict(self.scores)
         best, everything = scores[self.threshold], scores[KEEP_ALL]
         name = "negative log loss" if self.metric == "log_loss" else METRICS.get(self.metric, self.metric)
@@ -46,17 +55,50 @@ class Choice:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
         scores = [list(pair) for pair in self.scores]
-        return {"threshold": self.threshold, "scores": scores, "metric": self.metric}
+        found = {"threshold": self.threshold, "scores": scores, "metric": self.metric}
+        return found if self.lowered_from is None else found | {"lowered_from": self.lowered_from}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Choice:
         """Build a choice from the values of `to_dict`."""
         scores = tuple((float(a), float(b)) for a, b in values["scores"])
-        return cls(float(values["threshold"]), scores, values.get("metric", "micro_f1"))
+        metric = values.get("metric", "micro_f1")
+        return cls(float(values["threshold"]), scores, metric, values.get("lowered_from"))
 
 
 def edge_weights(probability: Float[Tensor, "edges"], threshold: float) -> Float[Tensor, "edges"]:
-    """Return the edge weights of the cleaned graph: zero below the threshold, the probability above."""
-    if threshold == KEEP_ALL:
-        return torch.ones_like(probability)
-    return torch.where(probability >= threshold, probability, 0.0)
+    """Return the edge weights of the cleaned graph: zero below the threshold, the probability above.
+
+    Above a threshold that is `TOO_SMALL_TO_WEIGH`, each edge weighs one.
+    """
+    kept = probability >= threshold
+    return kept.to(probability) if threshold < TOO_SMALL_TO_WEIGH else torch.where(kept, probability, 0.0)
+
+
+def share_kept(probability: Float[Tensor, "edges"], threshold: float) -> float:
+    """Return the share of some edges that a threshold keeps; one if there are none."""
+    return float((probability >= threshold).double().mean()) if probability.numel() else 1.0
+
+
+def threshold_of_share(probability: Float[Tensor, "edges"], share: float) -> float:
+    """Return the largest threshold that keeps at least a share of some edges; of equal ones it keeps all."""
+    if probability.numel() == 0:
+        return KEEP_ALL
+    kept = max(1, math.ceil(share * probability.numel() - 1e-9))
+    return float(probability.kthvalue(probability.numel() - kept + 1).values)
+
+
+def guarded(probability: Float[Tensor, "edges"], threshold: float, least: float) -> Choice:
+    """Return a threshold that was not chosen on validation nodes, lowered if it keeps less than a share of edges."""
+    if share_kept(probability, threshold) >= least:
+        return Choice(threshold)
+    return Choice(threshold_of_share(probability, least), lowered_from=threshold)
+
+
+def cleaning_sentence(kept: int, edges: int, reason: str, least: float) -> str:
+    """Return one sentence about a cleaned graph: how many edges are kept, why, and whether these are too few."""
+    share = kept / edges if edges else 1.0
+    said = f"{kept:,} of {edges:,} directed edges are kept ({share:.1%}); {reason}"
+    if share >= least:
+        return said
+    return f"{said}; this is less than {least:.0%} of them (threshold.min_kept): set a lower threshold to keep more"

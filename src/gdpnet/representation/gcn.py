@@ -92,10 +92,19 @@ class GCN(nn.Module):
     ) -> tuple[list[Float[Tensor, "nodes _"]], Float[Tensor, "nodes classes"]]:
         """Return the messages that every layer adds up, the first as given, and the class scores."""
         messages, scores = [message], adjacency(message) + self.biases[0]
-        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
-            messages.append(torch.relu(scores) @ weight)
+        for layer, bias in enumerate(self.biases[1:]):
+            messages.append(self.next_message(layer, scores))
             scores = adjacency(messages[-1]) + bias
         return messages, scores
+
+    @property
+    def weight(self) -> Tensor:
+        """Return the first weights; features times these are the messages."""
+        return self.weights[0]
+
+    def next_message(self, layer: int, added: Float[Tensor, "n _"]) -> Float[Tensor, "n _"]:
+        """Return what the next layer adds up, from the sums of a layer."""
+        return torch.relu(added) @ self.weights[layer + 1]
 
     def normalised(self, scores: Float[Tensor, "n classes"]) -> Float[Tensor, "n classes"]:
         """Turn class scores into probabilities."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of
@@ -42,6 +42,13 @@ class Matrix:
     def with_value(self, value: Float[Tensor, "values"]) -> Matrix:
         """Return the same pattern with other values."""
         return replace(self, rows=self.rows.with_value(value), is_changed=True)
+
+    def thinned(self, kept: Bool[Tensor, "values"], scale: float = 1.0) -> Matrix:
+        """Return a matrix with some of the values alone, times a number; zeros would cost as much as before."""
+        among = kept[self.order]
+        place = (kept.cumsum(0) - 1)[self.order[among]]
+        rows = self.rows.thinned(kept, scale)
+        return Matrix(rows, self.transpose.thinned(among, scale), place)
 
     @classmethod
     def of(cls, rows: SparseRows, device: torch.device) -> Matrix:

@@ -3,6 +3,9 @@
 For each candidate a plain two-hop classifier is fitted to the cleaned graph, in place of the user's network.
 Keeping everything is one of the candidates. The others must beat it by more than chance: on a few hundred
 nodes the best of several is a little ahead even if cleaning does not help.
+
+Candidates are keep probabilities. Where all probabilities are close to 0 or 1 these keep the same edges, or none. So
+thresholds that keep given shares of the edges are tried too, and none that keeps nearly nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +20,20 @@ from gdpnet.config import ThresholdSettings
 from gdpnet.data.neighbour_sums import mix_dense
 from gdpnet.data.prepare import Prepared
 from gdpnet.inference.select import Selected
-from gdpnet.inference.threshold import KEEP_ALL, Choice, edge_weights
+from gdpnet.inference.threshold import (
+    KEEP_ALL,
+    Choice,
+    edge_weights,
+    guarded,
+    share_kept,
+    threshold_of_share,
+)
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.tasks import Classification, Task, compare
 from gdpnet.training.data import TrainingData
+
+_APART = 0.095
+"""Difference in the share of edges kept from which two thresholds are not about the same."""
 
 
 @torch.no_grad()
@@ -41,8 +54,9 @@ def choose_threshold(
     """
     if not selection:
         return Choice(KEEP_ALL)
+    of_edges = whole.prepared.on_edges(whole.prepared.symmetrise(whole.probability))
     if data.validation.numel() == 0:
-        return Choice(settings.without_validation)
+        return guarded(of_edges, settings.without_validation, settings.min_kept)
     graphs = [
         (
             chosen.prepared,
@@ -55,7 +69,7 @@ def choose_threshold(
     targets = _some_targets(labelled, settings.max_targets)
     probe = _Probe(data.labels[targets].cpu(), aggregators.width, aggregators.classes, data.task, settings)
     scores, found = [], {}
-    every = (KEEP_ALL, *settings.candidates)
+    every = candidates_for(of_edges, settings)
     for number, threshold in enumerate(every):
         if number and is_time_up():
             break
@@ -73,6 +87,26 @@ def choose_threshold(
     is_better = lead.exceeds(settings.margin)
     metric = getattr(data.task, "metric", "score")
     return Choice(best if is_better else KEEP_ALL, tuple(scores), metric)
+
+
+def candidates_for(probability: Float[Tensor, "edges"], settings: ThresholdSettings) -> tuple[float, ...]:
+    """Return the thresholds to try, given the keep probability of every edge; keeping everything is the first.
+
+    Those of the settings are tried if they keep enough edges. A threshold that keeps a share of the edges is added if
+    no other keeps about as many.
+    """
+    kept = {KEEP_ALL: 1.0}
+    for threshold in settings.candidates:
+        share = share_kept(probability, threshold)
+        if share >= settings.min_kept:
+            kept[threshold] = share
+    for wanted in settings.shares:
+        threshold = threshold_of_share(probability, wanted)
+        share = share_kept(probability, threshold)
+        is_new = min(abs(share - other) for other in kept.values()) > _APART
+        if is_new and share >= settings.min_kept:
+            kept[threshold] = share
+    return tuple(sorted(kept))
 
 
 def _some_targets(targets: Int[Tensor, "targets"], most: int) -> Int[Tensor, "some"]:

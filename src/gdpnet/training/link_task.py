@@ -67,20 +67,22 @@ class LinksTask(UnlabelledTask):
 
     def finalise(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
         """Fit the link predictor to the kept edges or to all, whichever is better on validation pairs."""
-        config, kept, pairs = self.config, None, self.held_out
+        config, kept, on_edges, pairs = self.config, None, None, self.held_out
         assert pairs is not None
         if networks.policy is not None:
             stream, fold_model = key.fold_in("finalise"), data.fold_model_in_whole
             with steps.run("decisions", "deciding on every edge"):
                 chosen = self.decide_all(networks, data.whole, stream, fold_model)
-            kept = data.whole.symmetrise(chosen.probability).cpu()
+            weight = data.whole.symmetrise(chosen.probability)
+            on_edges, kept = data.whole.on_edges(weight), weight.cpu()
         graph, stream = as_read(self.graph, config), key.fold_in("links")
         with steps.run("link predictor", "fitting the link predictor") as step:
             found = fit_link_predictor(graph, kept, pairs, config, stream, networks.device)
             edges, step.score = "kept edges" if found.selects else "all edges alike", found.score
             step.result = f"{edges} did best; mean of ROC AUC and average precision {found.score:.3f}"
         networks.link_predictor = found.network
-        return Finalised(self.default_threshold(networks), selects=found.selects, score=found.score)
+        threshold = self.default_threshold(networks, on_edges)
+        return Finalised(threshold, selects=found.selects, score=found.score)
 
 
 class FittedLinkPredictor(NamedTuple):

@@ -26,7 +26,7 @@ from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.data.schema import as_read
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.networks import Networks
-from gdpnet.inference.threshold import KEEP_ALL, Choice
+from gdpnet.inference.threshold import KEEP_ALL, Choice, guarded
 from gdpnet.inference.unsupervised import (
     fit_basis,
     propagated_features,
@@ -130,9 +130,12 @@ class UnlabelledTask(TrainingTask):
             start = (share.t() @ rows) / share.sum(dim=0).clamp(min=1e-6)[:, None]
         return self.labels_of(group_rows(rows, start, self.config.clusters.restarts, self.key)[0])
 
-    def default_threshold(self, networks: Networks) -> Choice:
-        """Return the threshold if no label says which is best."""
-        return Choice(KEEP_ALL if networks.policy is None else self.config.threshold.without_validation)
+    def default_threshold(self, networks: Networks, probability: Float[Tensor, "edges"] | None) -> Choice:
+        """Return the threshold if no label says which is best, given the keep probabilities of the graph's edges."""
+        if networks.policy is None or probability is None:
+            return Choice(KEEP_ALL)
+        settings = self.config.threshold
+        return guarded(probability, settings.without_validation, settings.min_kept)
 
 
 class ClustersTask(UnlabelledTask):
@@ -153,7 +156,7 @@ class ClustersTask(UnlabelledTask):
             count = networks.aggregators.classes
             networks.centres = group_rows(rows, count, config.clusters.restarts, key)[1]
             step.result = f"{count:,} clusters"
-        return Finalised(self.default_threshold(networks))
+        return Finalised(self.default_threshold(networks, whole.on_edges(weight)))
 
 
 def fit_infomax(prepared: Prepared, weight: Float[Tensor, "edges"], config: Config, key: Key) -> Encoder:
