@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gdpnet._core.csr import sum_by_owner
 from gdpnet.benchmark.attacks.networks import symmetric_mean
-from gdpnet.benchmark.attacks.problem import Candidates, Relaxed, reversed_edges
+from gdpnet.benchmark.attacks.problem import Candidates, Relaxed, reversed_edges, weighted_sum
 from gdpnet.benchmark.attacks.relaxed_policy import Means, RelaxedPolicy, Weights, means_of, taken_out
 from gdpnet.data.features import Features
 from gdpnet.data.graph import Graph
@@ -127,9 +127,12 @@ class RelaxedHeads:
         if self.two_hops:
             means: Means = means_of(pairs, self.message, mean_weight)
             rows, (back, whole) = means.rows, taken_out(means, pairs.neighbour)
-        received = sum_by_owner((used * whole)[:, None] * rows[pairs.neighbour], pairs.target, pairs.nodes)
+        received = weighted_sum(pairs, used * whole, rows)
         own_part = sum_by_owner(used * back, pairs.target, pairs.nodes)[:, None]
-        total, count = received - own_part * self.message, sum_by_owner(used, pairs.target, pairs.nodes)[:, None]
+        total, count = (
+            received - own_part * self.message,
+            sum_by_owner(used, pairs.target, pairs.nodes)[:, None],
+        )
         if aggregators.self_weight is None:
             hidden = (self.own + total) / (1.0 + count)
         else:
@@ -146,15 +149,15 @@ class RelaxedHeads:
         if len(self.hops) == 3:
             around = means_of(pairs, self.hops[2], mean_weight).rows
             first = means_of(pairs, self.hops[2], used)
-            received = sum_by_owner(used[:, None] * around[pairs.neighbour], pairs.target, pairs.nodes)
-            hidden = hidden + (first.rows + received) / first.total[:, None]
+            hidden = hidden + (first.rows + weighted_sum(pairs, used, around)) / first.total[:, None]
         embedded = torch.relu(hidden.unflatten(1, (network.fold_models, network.width)) + network.bias)
         return network.fold_probabilities(embedded).mean(dim=1)
 
     def _convolved(self, weight: Weights, probability: Weights) -> Classes:
         """Return the probabilities of the GCN head on the cleaned graph."""
         gcn, message = self.model.networks.gcn, self.gcn
-        assert gcn is not None and message is not None
+        assert gcn is not None
+        assert message is not None
         cleaned = weight * cleaned_share(probability, self.model.threshold.threshold)
         propagate = symmetric_mean(self.pairs, cleaned)
         scores = propagate(message) + gcn.biases[0]

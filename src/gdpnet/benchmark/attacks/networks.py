@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet._core.csr import find_in_rows, sum_by_owner
-from gdpnet.benchmark.attacks.problem import Candidates, Relaxed, with_links
+from gdpnet.benchmark.attacks.problem import Candidates, Relaxed, weighted_sum, with_links
 from gdpnet.benchmark.baselines.filters import kept_share, similarity_scores
 from gdpnet.benchmark.baselines.fitting import Fitted, Side
 from gdpnet.benchmark.baselines.propagation import Links
@@ -112,13 +112,6 @@ class NetworkVictim:
             rows = layer(network.between(rows, number), over(number, rows))
         assert isinstance(rows, Tensor)
         return rows
-
-
-def weighted_sum(
-    pairs: Candidates, weight: Weights, message: Float[Tensor, "nodes width"]
-) -> Float[Tensor, "nodes width"]:
-    """Return the weighted sum of the messages of each node's neighbours."""
-    return sum_by_owner(weight[:, None] * message[pairs.neighbour], pairs.target, pairs.nodes)
 
 
 def symmetric_mean(pairs: Candidates, weight: Weights) -> Callable[[Tensor], Tensor]:

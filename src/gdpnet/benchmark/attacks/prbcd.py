@@ -33,7 +33,7 @@ def attack_relaxed(victim: Victim, problem: Problem, settings: AttackSettings, s
 
 
 def project(flip: Flips, budget: int) -> Flips:
-    """Return the nearest probabilities that add up to at most the budget: clamp(p - m, 0, 1) with the least m >= 0."""
+    """Return the nearest probabilities that sum to at most the budget: clamp(p - m, 0, 1) with the least m >= 0."""
     clamped = flip.clamp(0.0, 1.0)
     if float(clamped.sum()) <= budget:
         return clamped

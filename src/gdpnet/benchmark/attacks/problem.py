@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -51,9 +52,30 @@ class Candidates:
         """Return the neighbour of each directed edge."""
         return torch.cat([self.high, self.low])
 
+    @cached_property
+    def by_target(self) -> tuple[Int[Tensor, "edges"], Int[Tensor, "edges"], Int[Tensor, "nodes"]]:
+        """Return the edges in the order of their targets, their neighbours, and where each target's begin."""
+        order = torch.argsort(self.target, stable=True)
+        return (
+            order,
+            self.neighbour[order],
+            offsets_of(torch.bincount(self.target, minlength=self.nodes))[:-1],
+        )
+
     def to(self, device: torch.device) -> Candidates:
         """Return the pairs on a device."""
         return Candidates(self.key.to(device), self.nodes)
+
+
+def weighted_sum(
+    pairs: Candidates, weight: Float[Tensor, "edges"], rows: Float[Tensor, "nodes width"]
+) -> Float[Tensor, "nodes width"]:
+    """Return the weighted sum of the rows of each node's neighbours; both weights and rows get a gradient."""
+    order, neighbour, offsets = pairs.by_target
+    if not order.numel():
+        return torch.zeros_like(rows)
+    # gathers, weights and adds up in one pass over memory
+    return F.embedding_bag(neighbour, rows, offsets, mode="sum", per_sample_weights=weight[order])
 
 
 def reversed_edges(value: Float[Tensor, "edges"]) -> Float[Tensor, "edges"]:

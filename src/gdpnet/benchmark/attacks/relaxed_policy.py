@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet._core.csr import sum_by_owner
-from gdpnet.benchmark.attacks.problem import Candidates, reversed_edges
+from gdpnet.benchmark.attacks.problem import Candidates, reversed_edges, weighted_sum
 from gdpnet.config import Config
 from gdpnet.data.pair_features import PAIR_NAMES
 from gdpnet.representation.aggregator import Aggregators
@@ -49,8 +50,7 @@ class Means(NamedTuple):
 def means_of(pairs: Candidates, rows: Float[Tensor, "nodes *width"], weight: Weights) -> Means:
     """Return the weighted mean of each node's own row, which weighs one, and its neighbours' rows."""
     total = 1.0 + sum_by_owner(weight, pairs.target, pairs.nodes)
-    added = sum_by_owner(weight[:, None] * rows[pairs.neighbour], pairs.target, pairs.nodes)
-    return Means((rows + added) / total[:, None], weight, total)
+    return Means((rows + weighted_sum(pairs, weight, rows)) / total[:, None], weight, total)
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,13 @@ class RelaxedPolicy:
         node = self.pairs.neighbour if node is None else node
         other = self.pairs.target if other is None else other
         share, whole = taken_out(means, node)
-        return whole[:, None] * means.rows[node] - share[:, None] * self.message[other]
+        table, both = (
+            torch.cat([means.rows, self.message]),
+            torch.stack([node, other + self.pairs.nodes], dim=1),
+        )
+        return F.embedding_bag(
+            both, table, mode="sum", per_sample_weights=torch.stack([whole, -share], dim=1)
+        )
 
     def _offset(self, node: Tensor) -> Tensor:
         bias = self.aggregators.bias[0]

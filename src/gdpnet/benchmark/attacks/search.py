@@ -2,12 +2,13 @@
 
 It holds one set of flips. A flip belongs to a test node that is meant to be misclassified by it, and adds or removes
 a link of that node. In each round the flips that moved their node's margin least are replaced: new ones go to nodes
-near their margin, since few flips can turn those. A round that helps no more is undone.
+near their margin, since few flips can turn those. A round that does no harm is undone. The search may start with the
+flips of another attack.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -29,7 +30,7 @@ _TRIES = 4
 
 @dataclass(frozen=True)
 class _State:
-    """Flips, the target that each is meant for, and what the model predicts with them."""
+    """Flips, the node that each is meant for, and what the model predicts with them."""
 
     flips: Keys
     owner: Int[Tensor, "pairs"]
@@ -44,13 +45,17 @@ class _State:
         return self.accuracy, -self.loss
 
 
-def attack_predictions(victim: Victim, problem: Problem, settings: AttackSettings, seed: int) -> Found:
-    """Return the best flips that a search with some queries finds."""
+def attack_predictions(
+    victim: Victim, problem: Problem, settings: AttackSettings, seed: int, start: Keys | None = None
+) -> Found:
+    """Return the best flips that a search with some queries finds, from nothing or from the flips of ``start``."""
     generator = torch.Generator().manual_seed(seed)
     nothing = problem.links[:0]
-    clean = _queried(victim, problem, nothing, nothing)
-    best = clean
-    for query in range(1, settings.queries):
+    clean = best = _queried(victim, problem, nothing, nothing)
+    if start is not None:
+        best = _queried(victim, problem, start, nothing)
+        best = replace(best, owner=_owners(problem, start, _moved(problem, clean, best)))
+    for query in range(1 if start is None else 2, settings.queries):
         done = query / settings.queries
         share = _SHARES[0] * (_SHARES[1] / _SHARES[0]) ** done
         offered = _offer(problem, clean, best, share, generator)
@@ -69,8 +74,8 @@ def _queried(victim: Victim, problem: Problem, flips: Keys, owner: Keys) -> _Sta
 def _offer(
     problem: Problem, clean: _State, best: _State, share: float, generator: torch.Generator
 ) -> tuple[Keys, Keys]:
-    """Return a set of flips in which those that moved their target least are replaced."""
-    moved = clean.margins.tanh() - best.margins.tanh()
+    """Return a set of flips in which those that moved their node least are replaced."""
+    moved = _moved(problem, clean, best)
     each = torch.bincount(best.owner, minlength=moved.numel()).clamp(min=1)
     worth = (moved / each)[best.owner]
     kept = worth.argsort(descending=True, stable=True)[: best.flips.numel() - int(share * best.flips.numel())]
@@ -80,14 +85,26 @@ def _offer(
     return flips, torch.zeros_like(flips).index_copy(0, place, owner)
 
 
+def _moved(problem: Problem, clean: _State, now: _State) -> Float[Tensor, "nodes"]:
+    """Return how far the margin of each node fell, in tanh; less than any for nodes that are no targets."""
+    fell = clean.margins.tanh() - now.margins.tanh()
+    return torch.full((problem.graph.num_nodes,), -3.0).index_copy(0, problem.targets, fell)
+
+
+def _owners(problem: Problem, flips: Keys, moved: Float[Tensor, "nodes"]) -> Keys:
+    """Return the end of each flip whose margin fell further."""
+    low, high = flips // problem.graph.num_nodes, flips % problem.graph.num_nodes
+    return torch.where(moved[low] >= moved[high], low, high)
+
+
 def _proposals(problem: Problem, state: _State, wanted: int, generator: torch.Generator) -> tuple[Keys, Keys]:
     """Draw flips for targets that are still correct, the nearer to their margin the likelier."""
     nodes, predicted = problem.graph.num_nodes, state.scores.argmax(dim=1)
     chance = torch.where(state.margins > 0, (-state.margins).exp(), 0.0)
     if wanted == 0 or float(chance.sum()) == 0.0:
         return problem.links[:0], problem.links[:0]
-    owner = torch.multinomial(chance, _TRIES * wanted, replacement=True, generator=generator)
-    one = problem.targets[owner]
+    drawn = torch.multinomial(chance, _TRIES * wanted, replacement=True, generator=generator)
+    one = problem.targets[drawn]
     other = torch.randint(nodes, one.shape, generator=generator)
     removes = torch.rand(one.shape, generator=generator) < _REMOVED
     other = torch.where(removes, _random_neighbours(problem, one, generator), other)
@@ -95,7 +112,7 @@ def _proposals(problem: Problem, state: _State, wanted: int, generator: torch.Ge
     key = torch.minimum(one, other) * nodes + torch.maximum(one, other)
     good = (one != other) & (same == removes) & (problem.are_links(key) == removes)
     good &= ~torch.isin(key, state.flips)
-    return key[good][:wanted], owner[good][:wanted]
+    return key[good][:wanted], one[good][:wanted]
 
 
 def _random_neighbours(
