@@ -11,19 +11,19 @@ from gdpnet.errors import ConfigError
 class AttackSettings:
     """How hard an attacker tries, checked when it is made."""
 
-    steps: int = 120
+    steps: int = 80
     """Gradient steps of the adaptive attack."""
-    block: int = 20_000
+    block: int = 10_000
     """Random pairs of nodes that a step considers beside all links."""
     resampled: float = 0.75
     """Share of the steps in which pairs that get no weight are replaced by new ones."""
     refresh: int = 4
     """Steps between two such replacements, which also update what the relaxed model does not differentiate."""
-    step_size: float = 1000.0
+    step_size: float = 3000.0
     """Step size; as in the reference implementation it is multiplied by the budget per node."""
     samples: int = 20
     """Sets of flips that are drawn at the end and evaluated with the model itself."""
-    queries: int = 200
+    queries: int = 100
     """Graphs that the black-box search may have predicted."""
 
     def __post_init__(self) -> None:
