@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 
@@ -39,10 +39,16 @@ class Attacker:
     """Attacks one fitted model on one graph; what was found is not searched for again."""
 
     def __init__(
-        self, victim: Victim, graph: Graph, settings: AttackSettings, seed: int, device: str
+        self,
+        victim: Victim,
+        graph: Graph,
+        settings: AttackSettings,
+        seed: int,
+        transfer: Callable[[float], Keys],
     ) -> None:
-        self.victim, self.graph, self.settings = victim, graph, settings
-        self.seed, self.device = seed, device
+        self.victim, self.graph, self.settings, self.seed = victim, graph, settings, seed
+        self.transfer = transfer
+        """The flips of the transfer attack with a budget; they do not depend on the model."""
         self.found: dict[tuple[str, float], Found] = {}
 
     def attack(self, attack: str, rate: float) -> Found:
@@ -62,7 +68,9 @@ class Attacker:
         if attack == "combined":
             start = self.attack("adaptive", rate).flips
             return attack_predictions(self.victim, problem, settings, seed, start)
-        return self._judged(problem, _unaware(attack, problem, rate, seed, self.device))
+        if attack == "transfer":
+            return self._judged(problem, self.transfer(rate))
+        return self._judged(problem, random_flips(problem, seed))
 
     def _judged(self, problem: Problem, flips: Keys) -> Found:
         """Return flips that were found without the method, with what it predicts."""
@@ -70,13 +78,15 @@ class Attacker:
         return Found(flips, problem.accuracy(scores), float(problem.loss(scores)), 1)
 
 
-def _unaware(attack: str, problem: Problem, rate: float, seed: int, device: str) -> Keys:
-    """Return the flips of an attack that knows nothing of the method."""
-    nodes = problem.graph.num_nodes
-    if attack == "transfer":
-        noisy = attack_links(problem.graph, rate, seed, pick_device(device))
-        ends = torch.cat([noisy.added, noisy.removed], dim=1)
-        return (ends.amin(dim=0) * nodes + ends.amax(dim=0)).sort().values
+def random_flips(problem: Problem, seed: int) -> Keys:
+    """Return random pairs of nodes, as many as the budget allows."""
     generator = torch.Generator().manual_seed(seed)
-    pairs = random_pairs(nodes, 4 * problem.budget, generator)
+    pairs = random_pairs(problem.graph.num_nodes, 4 * problem.budget, generator)
     return pairs[torch.randperm(pairs.numel(), generator=generator)[: problem.budget]].sort().values
+
+
+def transferred_flips(graph: Graph, rate: float, seed: int, device: str) -> Keys:
+    """Return the flips that mislead a GCN which is fitted for the attack."""
+    noisy = attack_links(graph, rate, seed, pick_device(device))
+    ends = torch.cat([noisy.added, noisy.removed], dim=1)
+    return (ends.amin(dim=0) * graph.num_nodes + ends.amax(dim=0)).sort().values

@@ -21,7 +21,7 @@ _LEAST = 1e-7
 
 _BISECTIONS = 60
 
-Flips = Float[Tensor, "pairs"]
+Flips = Float[Tensor, "_"]
 """The flip probability of each candidate."""
 
 
@@ -76,7 +76,8 @@ def _descend(
             near = problem.flipped(_drawn(key, flip, problem.budget, generator))
             relaxed = victim.relax(near, Candidates(key, nodes))
         # the step shrinks once candidates are no longer replaced
-        rate = settings.step_size * problem.budget / nodes / max(1.0, step - last + 1.0) ** 0.5
+        rate = settings.step_size * problem.targets.numel() * problem.budget / nodes
+        rate /= max(1.0, step - last + 1.0) ** 0.5
         flip = project(flip + rate * gradient_of(relaxed, problem, flip, is_link), problem.budget)
         advance(step + 1, settings.steps)
     return key, flip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +20,8 @@ from gdpnet.benchmark.evaluation import scored_nodes, true_labels
 from gdpnet.data.graph import Graph
 from gdpnet.errors import GraphError
 
-Keys = Int[Tensor, "pairs"]
-"""One number per pair of nodes."""
+Keys = Int[Tensor, "_"]
+"""One number per pair of nodes, of any number of pairs."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,7 @@ def with_links(graph: Graph, key: Keys) -> Graph:
     return replace(graph, row_ptr=row_ptr, neighbour=pairs.neighbour[order], truth=None)
 
 
+@runtime_checkable
 class Relaxed(Protocol):
     """A differentiable model of a graph whose links have weights between 0 and 1."""
 
@@ -98,6 +99,7 @@ class Relaxed(Protocol):
         """Return the logarithm of class probabilities, or logits, from the weight of each candidate."""
 
 
+@runtime_checkable
 class Victim(Protocol):
     """A fitted model that is attacked."""
 

@@ -109,7 +109,7 @@ class RelaxedPolicy:
             kept = weight * probability
         return probability
 
-    def _in_state(self, kept: Weights, message: Wide, classes: Tensor, half: Wide) -> Weights:
+    def _in_state(self, kept: Weights, message: Wide, classes: Tensor, half: Tensor) -> Weights:
         """Return keep probabilities in the states in which all other neighbours are kept by their weights."""
         policy, pairs = self.policy, self.pairs
         weighed = kept[:, None] * message
@@ -136,6 +136,8 @@ class RelaxedPolicy:
     ) -> Float[Tensor, "edges pairs"]:
         """Return the pair features, with soft degrees and what depends on the messages filled in."""
         names, pairs = PAIR_NAMES[self.config.policy.state], self.pairs
+        if not names:
+            return self.features
         first = self.features.shape[1] - len(names)
         columns = dict(zip(names, self.features[:, first:].unbind(dim=1), strict=True))
         if "target degree" in columns:

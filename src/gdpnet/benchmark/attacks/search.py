@@ -18,8 +18,8 @@ from gdpnet._core.progress import advance
 from gdpnet.benchmark.attacks.problem import Found, Keys, Problem, Victim
 from gdpnet.benchmark.attacks.settings import AttackSettings
 
-_SHARES = (0.5, 0.05)
-"""Share of the flips that are replaced, in the first and in the last round."""
+_SHARES = {False: (0.5, 0.05), True: (0.1, 0.01)}
+"""Share of the flips that are replaced in the first and in the last round, from nothing or from other flips."""
 
 _REMOVED = 0.1
 """Share of the new flips that remove a link between nodes of one predicted class, if the node has any."""
@@ -55,9 +55,10 @@ def attack_predictions(
     if start is not None:
         best = _queried(victim, problem, start, nothing)
         best = replace(best, owner=_owners(problem, start, _moved(problem, clean, best)))
+    first, last = _SHARES[start is not None]
     for query in range(1 if start is None else 2, settings.queries):
         done = query / settings.queries
-        share = _SHARES[0] * (_SHARES[1] / _SHARES[0]) ** done
+        share = first * (last / first) ** done
         offered = _offer(problem, clean, best, share, generator)
         tried = _queried(victim, problem, *offered)
         best = tried if tried.rank < best.rank else best

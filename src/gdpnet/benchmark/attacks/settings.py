@@ -19,8 +19,8 @@ class AttackSettings:
     """Share of the steps in which pairs that get no weight are replaced by new ones."""
     refresh: int = 4
     """Steps between two such replacements, which also update what the relaxed model does not differentiate."""
-    step_size: float = 3000.0
-    """Step size; as in the reference implementation it is multiplied by the budget per node."""
+    step_size: float = 1.4
+    """Step size for the loss summed over the nodes to mislead; it is multiplied by the budget per node."""
     samples: int = 20
     """Sets of flips that are drawn at the end and evaluated with the model itself."""
     queries: int = 100

@@ -9,15 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 from gdpnet._core.progress import part
 from gdpnet.benchmark.ablations import VARIANTS, variant_of
-from gdpnet.benchmark.attacks.attacker import CLEAN, Attacker
-from gdpnet.benchmark.attacks.problem import Problem, Victim
+from gdpnet.benchmark.attacks.attacker import CLEAN, Attacker, transferred_flips
+from gdpnet.benchmark.attacks.problem import Keys, Problem, Victim
 from gdpnet.benchmark.attacks.settings import AttackSettings
 from gdpnet.benchmark.attacks.victims import fit_victim, settings_for
 from gdpnet.benchmark.baselines.fitting import Settings
@@ -88,8 +88,9 @@ class Trial:
         parts, records = 1 + len(self.cells), []
         try:
             with part(0, parts):
-                graph = open_case(self.case)
-                attacker = Attacker(self.fit(graph), graph, self.attack, self.case.seed, self.device)
+                graph, seed = open_case(self.case), self.case.seed
+                transfer = partial(_transferred, self.case, device=self.device)
+                attacker = Attacker(self.fit(graph), graph, self.attack, seed, transfer)
         except FAILURES as error:
             return [failure_of(self.stub_of(cell), self.device, error) for cell in self.cells]
         protocol = {"protocol": protocol_of(graph, self.case)}
@@ -115,6 +116,12 @@ class Trial:
             accuracy, metrics = problem.accuracy(scores), {"loss": float(problem.loss(scores))}
         counts = {"budget": problem.budget, **count_edges(graph, noisy)}
         return {"micro_f1": accuracy, **metrics, **counts, "seconds": round(time.perf_counter() - start, 1)}
+
+
+@lru_cache(maxsize=16)
+def _transferred(case: Setting, rate: float, device: str) -> Keys:
+    """Return the flips of the transfer attack, which all methods of a case share."""
+    return transferred_flips(open_case(case), rate, case.seed, device)
 
 
 def cells_of(attacks: Iterable[str], rates: Iterable[float], settings: Iterable[str]) -> tuple[Cell, ...]:
