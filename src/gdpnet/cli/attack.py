@@ -24,8 +24,8 @@ from gdpnet.cli.trials import (
 if TYPE_CHECKING:
     from gdpnet.benchmark.attacks.summary import Row
 
-USUAL_METHODS = "gdpnet,gcn,gnnguard,jaccard-gcn"
-USUAL_ATTACKS = "random,transfer,adaptive,search,combined"
+USUAL_METHODS = "gdpnet, gcn, gnnguard, jaccard-gcn"
+USUAL_ATTACKS = "random, transfer, adaptive, search, combined"
 
 
 def attack(
