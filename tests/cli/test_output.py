@@ -36,6 +36,10 @@ def words_of(base, out) -> dict[str, list[object]]:
         "store": ["store", graph, "--out", out / "store"],
         "tune": ["tune", "--dataset", graph, "--methods", "lr", "--rates", "0", "--records", records],
         "robustness": ["robustness", "--dataset", graph, "--methods", "lr,gdpnet", *fast, *tuned, *FEW],
+        "attack": [
+            "attack", "--dataset", graph, "--methods", "gcn", "--attacks", "random", "--rates", "0.2",
+            "--seeds", "1", "--device", "cpu", *tuned,
+        ],
         "tasks": [
             "tasks", "links", "--dataset", graph, "--methods", "common-neighbours", "--records", records, *FEW,
         ],

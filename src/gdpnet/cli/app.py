@@ -11,7 +11,7 @@ import typer
 
 from gdpnet._core.version import __version__
 from gdpnet._core.words import counted
-from gdpnet.cli import compare, data, paper, predict, settings, train, tune
+from gdpnet.cli import attack, compare, data, paper, predict, settings, train, tune
 from gdpnet.cli.options import COMPUTING, GraphSource, Json, Quiet
 from gdpnet.cli.output import print_json, results_to, set_quiet
 from gdpnet.errors import WorkError
@@ -37,6 +37,7 @@ _COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
     "Compare methods": {
         tune.tune: "gdpnet tune --dataset cora --methods gcn,gat",
         compare.robustness: "gdpnet robustness --dataset cora --rates 0,1.0 --seeds 3",
+        attack.attack: "gdpnet attack --dataset cora --split 10/10/80 --transductive --seeds 3",
         compare.tasks: "gdpnet tasks links --dataset cora --seeds 3",
         paper.reproduce: "gdpnet reproduce table2 --datasets cora --trials 3",
         paper.report: "gdpnet report results --out report.html",

@@ -158,6 +158,8 @@ class Fitted:
     """The part of the settings that the method chose on validation."""
     keep_score: Float[Tensor, "edges"] | None = None
     kept: Bool[Tensor, "edges"] | None = None
+    network: Any = None
+    """The network itself, of a method that is one."""
     settings: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -228,7 +230,7 @@ def fit_network(
     with torch.no_grad():
         hidden, logits = (read(inputs.whole).float().cpu() for read in (network.represent, network))
         seen = network(inputs.train).float().cpu()
-    return Fitted(logits, found.score[0], -found.score[1], found.steps, hidden, seen)
+    return Fitted(logits, found.score[0], -found.score[1], found.steps, hidden, seen, network=network)
 
 
 def choose(name: str, options: Sequence[Any], settings: Settings, fit: Callable[[Any], Fitted]) -> Fitted:
