@@ -82,6 +82,16 @@ def test_without_selection_every_head_is_relaxed_exactly(graph, problem):
         torch.testing.assert_close(found.exp(), expected.exp(), rtol=1e-3, atol=1e-3)
 
 
+def test_the_head_over_all_edges_is_relaxed_exactly(graph, problem):
+    values = {"all_edges": {"use": True, "prior": 0.5}, "ensemble": {"prior_nodes": 10_000.0}}
+    model = fitted(graph, FAST.with_values({**values, "training": {"selection": False}}))
+    assert model.trained_.weights.all_edges > 0.3
+    victim = GDPNetVictim(model.trained_, graph)
+    found = relaxed_scores(victim, problem, some_flips(problem))
+    expected = victim.scores(problem.flipped(some_flips(problem)))
+    torch.testing.assert_close(found.exp(), expected.exp(), rtol=1e-3, atol=1e-3)
+
+
 def test_a_lone_neighbour_has_exactly_the_keep_probability_of_the_model(graph):
     config = FAST.with_values(
         {"policy": {"early_stop": False}, "representation": {"hops": 1}, "inference": {"symmetrise": False}}

@@ -21,6 +21,7 @@ from gdpnet.errors import ConfigError
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.predictors import make_predictor
 from gdpnet.inference.threshold import KEEP_ALL
+from gdpnet.representation.all_edges import SharedNetwork
 from gdpnet.representation.sparse import times
 
 _SHARPNESS = 10.0
@@ -170,7 +171,14 @@ class RelaxedHeads:
         network = self.model.networks.all_edges
         assert network is not None
         propagate = symmetric_mean(self.pairs, weight)
-        own, around = times(self.prepared.features, network.weight).chunk(2, dim=1)
+        message = times(self.prepared.features, network.weight)
+        if isinstance(network, SharedNetwork):
+            hidden = propagate(message) + network.biases[0]
+            for layer in range(2):
+                hidden = propagate(network.next_message(layer, hidden)) + network.biases[layer + 1]
+            scores = hidden.unflatten(1, (network.fold_models, network.classes))
+            return network.to_probabilities(scores, dim=2).mean(dim=1)
+        own, around = message.chunk(2, dim=1)
         hidden = network.hidden(own + propagate(around))
         further = torch.einsum("nmd,mdc->nmc", hidden, network.next_weight)
         scores = network.logits(hidden) + propagate(further.flatten(1)).unflatten(1, further.shape[1:])
