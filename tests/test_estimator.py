@@ -108,6 +108,8 @@ def test_params_are_the_arguments_and_if_deep_every_single_setting():
         "linear": None,
         "ensemble": None,
         "threshold": None,
+        "evidence": None,
+        "self_training": None,
         "propagation": None,
         "links": None,
         "clusters": None,

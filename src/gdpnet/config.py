@@ -337,6 +337,12 @@ class ThresholdSettings(Section):
         0.5, "threshold used if there are no validation nodes", low=0.01, high=1.0
     )
     margin: float = setting(1.0, "standard deviations by which a threshold must beat keeping every edge")
+    min_noise: float = setting(
+        0.15,
+        "if no threshold does clearly better on validation nodes, and at least this share of the edges looks like "
+        "noise by the genuine probabilities, the threshold that removes it best is used, if it is not clearly worse",
+        high=1.0,
+    )
     penalty: float = setting(1e-3, "L2 penalty of the linear classifier that scores a threshold")
     steps: int = setting(60, "L-BFGS iterations of that classifier")
     max_targets: int = setting(4096, "maximum number of training nodes that it is fitted to")

@@ -74,6 +74,8 @@ def test_more_epochs_do_not_undo_early_stopping_which_is_said(base, tmp_path, ca
         "training.patience=1",
         "--set",
         "training.settle=0",
+        "--set",
+        "training.patience_targets=1",
     ]
     succeed(capsys, *words, "--set", "training.epochs=12")
     before = model_of(tmp_path / "run")

@@ -228,7 +228,7 @@ def test_weights_of_the_cleaned_graph_are_keep_probability_times_weight():
     cleaned = model.denoise(graph, threshold=0.5)
     expected = torch.from_numpy(cleaned.keep_probability) * graph.edge_weight
     assert torch.equal(cleaned.graph.edge_weight, expected[torch.from_numpy(cleaned.kept)])
-    model.threshold_ = Choice(KEEP_ALL)
+    model._set_trained(replace(model.trained_, threshold=Choice(KEEP_ALL)))
     assert torch.equal(model.denoise(graph).graph.edge_weight, graph.edge_weight)
 
 
@@ -288,7 +288,8 @@ def test_the_command_line_trains_on_weights_and_writes_those_of_the_cleaned_grap
     out = tmp_path / "edges.parquet"
     assert main(["denoise", run, "--out", str(out), "--threshold", "0.5", "--all"]) == 0
     table = pq.read_table(out)
-    assert table.column_names == ["source", "target", "weight", "keep_probability", "kept"]
+    probabilities = ["keep_probability", "genuine_probability"]
+    assert table.column_names == ["source", "target", "weight", *probabilities, "kept"]
     kept = table["kept"].to_numpy()
     assert table["weight"].null_count == int((~kept).sum())
     expected = (table["keep_probability"].to_numpy() * graph.edge_weight.numpy())[kept]

@@ -27,7 +27,7 @@ from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.tasks import CLASSIFICATION
 from gdpnet.selection.policy import Policy
 from gdpnet.training import choose_threshold as threshold
-from gdpnet.training.choose_threshold import candidates_for, choose_threshold
+from gdpnet.training.choose_threshold import candidates_for, choose_threshold, removing_noise
 from gdpnet.training.data import TrainingData, make_training_data
 from helpers.setups import CPU
 from helpers.small import FAST, fitted, noisy_graph
@@ -53,8 +53,11 @@ def blocks(shows_class: bool, wrong: int = 0) -> Graph:
     return Graph.build(torch.cat(links, dim=1), features, label, split=split)
 
 
-def choose(graph: Graph, chance_of) -> tuple[Choice, TrainingData]:
-    """Choose where the policy gives each edge this chance, by whether it joins two nodes of one class."""
+def choose(graph: Graph, chance_of, genuine_of=None) -> tuple[Choice, TrainingData]:
+    """Choose where the policy gives each edge this chance, by whether it joins two nodes of one class.
+
+    ``genuine_of`` returns genuine probabilities given those of the policy.
+    """
 
     def by_class(prepared) -> Selected:
         target = torch.arange(prepared.num_nodes).repeat_interleave(prepared.row_ptr.diff())
@@ -68,7 +71,9 @@ def choose(graph: Graph, chance_of) -> tuple[Choice, TrainingData]:
     with torch.no_grad():
         aggregators.weight.copy_(torch.eye(2))
     train, whole = by_class(data.train), by_class(data.whole)
-    return choose_threshold(aggregators, data, train, whole, ThresholdSettings(), selection=True), data
+    genuine = None if genuine_of is None else genuine_of(whole.probability)
+    given = (aggregators, data, train, whole, ThresholdSettings())
+    return choose_threshold(*given, selection=True, genuine=genuine), data
 
 
 # --- the choice ---
@@ -363,3 +368,43 @@ def test_a_threshold_that_is_asked_for_replaces_the_chosen_one(asked, graph, mod
     assert cleaned.reason == f"threshold {asked:g}, as asked for"
     assert np.array_equal(cleaned.kept, cleaned.keep_probability >= asked)
     assert np.array_equal(cleaned.graph.edge_weight, cleaned.keep_probability[cleaned.kept])
+
+
+def test_without_a_better_threshold_the_one_that_removes_most_noise_is_used():
+    # edges 0 to 3 look genuine and 4 to 7 like noise; the policy is right about all but edge 3
+    probability = torch.tensor([0.9, 0.8, 0.7, 0.1, 0.3, 0.2, 0.1, 0.1])
+    genuine = torch.tensor([0.9, 0.9, 0.9, 0.9, 0.1, 0.1, 0.1, 0.1])
+    # the sums of 2g - 1 are 0.0, 0.8, 1.6 and 2.4
+    found = removing_noise(probability, genuine, [KEEP_ALL, 0.15, 0.25, 0.5], 0.15)
+    assert found == (0.5, pytest.approx(0.5))
+    assert removing_noise(probability, genuine, [KEEP_ALL, 0.15, 0.25], 0.15)[0] == 0.25
+
+
+def test_where_little_looks_like_noise_everything_is_kept():
+    probability, genuine = torch.tensor([0.9, 0.9, 0.9, 0.1]), torch.tensor([1.0, 1.0, 1.0, 0.45])
+    assert removing_noise(probability, genuine, [KEEP_ALL, 0.5], 0.15) == (KEEP_ALL, None)
+    assert removing_noise(probability, genuine, [KEEP_ALL, 0.5], 0.1)[0] == 0.5
+
+
+def test_a_policy_that_drops_genuine_edges_does_not_remove_the_noise():
+    probability, genuine = torch.tensor([0.9, 0.9, 0.1, 0.1]), torch.tensor([0.2, 0.9, 0.9, 0.9])
+    assert removing_noise(probability, genuine, [KEEP_ALL, 0.5], 0.15) == (KEEP_ALL, None)
+
+
+def test_noise_is_removed_where_validation_nodes_do_not_tell():
+    graph = blocks(shows_class=True, wrong=1)  # features say the class, whatever the edges are
+
+    def chance_of(same):
+        return torch.where(same, 0.9, 0.1)
+
+    assert choose(graph, chance_of)[0].threshold == KEEP_ALL
+    chosen, _ = choose(graph, chance_of, lambda chance: chance)
+    assert chosen.threshold > 0.1
+    assert chosen.noise_share == pytest.approx(0.1 + 0.8 / 3)  # one edge of three is wrong
+    assert choose(graph, chance_of, lambda chance: 1.0 - 0.1 * chance)[0].threshold == KEEP_ALL
+
+
+def test_a_choice_by_noise_says_so_and_is_saved():
+    choice = Choice(0.3, ((KEEP_ALL, 0.75), (0.3, 0.75)), noise_share=0.31)
+    assert "31% of the edges look like noise" in choice.reason
+    assert Choice.from_dict(choice.to_dict()) == choice

@@ -29,6 +29,8 @@ class Choice:
     """What the scores are; of all of them larger is better."""
     lowered_from: float | None = None
     """The threshold that would be used if it did not remove nearly every edge."""
+    noise_share: float | None = None
+    """The estimated share of noise in the graph, if that decided and not the validation scores."""
 
     @property
     def reason(self) -> str:
@@ -47,6 +49,11 @@ class Choice:
             return (
                 f"everything is kept: no threshold did clearly better on validation ({name} {everything:.3f})"
             )
+        if self.noise_share is not None:
+            return (
+                f"threshold {self.threshold:g}: about {self.noise_share:.0%} of the edges look like noise, and "
+                f"validation nodes do not tell ({name} {best:.3f}, with everything kept {everything:.3f})"
+            )
         return (
             f"threshold {self.threshold:g}: validation {name} of a plain two-hop classifier is {best:.3f} there and "
             f"{everything:.3f} with everything kept"
@@ -56,14 +63,15 @@ class Choice:
         """Return plain values."""
         scores = [list(pair) for pair in self.scores]
         found = {"threshold": self.threshold, "scores": scores, "metric": self.metric}
-        return found if self.lowered_from is None else found | {"lowered_from": self.lowered_from}
+        further = {"lowered_from": self.lowered_from, "noise_share": self.noise_share}
+        return found | {name: value for name, value in further.items() if value is not None}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Choice:
         """Build a choice from the values of `to_dict`."""
         scores = tuple((float(a), float(b)) for a, b in values["scores"])
-        metric = values.get("metric", "micro_f1")
-        return cls(float(values["threshold"]), scores, metric, values.get("lowered_from"))
+        further = values.get("lowered_from"), values.get("noise_share")
+        return cls(float(values["threshold"]), scores, values.get("metric", "micro_f1"), *further)
 
 
 def edge_weights(probability: Float[Tensor, "edges"], threshold: float) -> Float[Tensor, "edges"]:

@@ -40,6 +40,8 @@ class Heads:
     config: Config
     key: Key
     steps: Steps
+    genuine: Tensor | None = None
+    """The genuine probability of every edge of the whole graph; None if it is not known."""
 
     def finalise(self) -> Finalised:
         """Choose the threshold of the cleaned graph; fit the heads, and add those that help to the ensemble."""
@@ -48,7 +50,8 @@ class Heads:
     def _choose_threshold(self) -> Choice:
         with self.steps.run("threshold", "choosing the threshold of the cleaned graph", share=0.3) as step:
             given = (self.networks.aggregators, self.data, self.train, self.whole, self.config.threshold)
-            choice = choose_threshold(*given, selection=self.networks.policy is not None)
+            has_policy = self.networks.policy is not None
+            choice = choose_threshold(*given, selection=has_policy, genuine=self.genuine)
             scores = ", ".join(f"{threshold:g}: {score:.3f}" for threshold, score in choice.scores)
             step.result = choice.reason + (f" (candidates {scores})" if scores else "")
         return choice

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from gdpnet._core.memory import release_freed
@@ -15,6 +15,7 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
 from gdpnet.data.prepare import Prepared
+from gdpnet.inference.genuine import genuine_in
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected, select
 from gdpnet.representation.tasks import Task
@@ -72,10 +73,9 @@ class TrainingTask(ABC):
         return without_suspected(data, state.best_suggested)
 
     def complete(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
-        """Finalise the networks, and learn which edges are genuine."""
-        found = self.finalise(networks, data, key, steps)
+        """Learn which edges are genuine, and finalise the networks."""
         fit_genuine(networks, self.graph, data.whole, self.config, key, steps)
-        return found
+        return self.finalise(networks, data, key, steps)
 
     @abstractmethod
     def finalise(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
@@ -91,3 +91,7 @@ class TrainingTask(ABC):
         """Decide on every edge, each target seen by the fold model that has not learned its label."""
         all_nodes, policy = torch.arange(prepared.num_nodes, device=prepared.device), networks.policy
         return select(policy, networks.aggregators, prepared, all_nodes, self.config, key, fold_model)
+
+    def genuine_in(self, networks: Networks, selected: Selected) -> Float[Tensor, "edges"] | None:
+        """Return the genuine probability of every edge that was decided on; None if it is not learned."""
+        return genuine_in(networks, selected, self.config)

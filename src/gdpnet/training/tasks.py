@@ -82,4 +82,5 @@ class LabelTask(TrainingTask):
                 train = self.decide_all(networks, data.train, stream, data.fold_model)
             with part(1, 2):
                 whole = self.decide_all(networks, data.whole, stream, data.fold_model_in_whole)
-        return Heads(networks, data, train, whole, self.config, key, steps).finalise()
+        genuine = self.genuine_in(networks, whole)
+        return Heads(networks, data, train, whole, self.config, key, steps, genuine).finalise()
