@@ -67,11 +67,11 @@ class GeneratedSettings:
                 f"a generated graph can have at most {_MOST_NODES:,} nodes, found {self.nodes:,}"
             )
         shares = (self.noise, self.homophily, self.train)
-        if min(shares) < 0 or max(shares) > 1 or self.train > 0.8:
+        if not all(0 <= share <= 1 for share in shares) or self.train > 0.8:  # NaN is not
             raise GraphError(
                 f"noise, homophily and train must lie between 0 and 1, and train at most at 0.8, found {shares}"
             )
-        if self.exponent <= 2 or self.signal < 0:
+        if not self.exponent > 2 or not self.signal >= 0:
             raise GraphError(
                 "the exponent must be above 2 and the signal not negative, found "
                 f"{self.exponent:g} and {self.signal:g}"

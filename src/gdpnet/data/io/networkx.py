@@ -21,9 +21,10 @@ from gdpnet.data.io.csv_parquet import code_labels, code_split
 from gdpnet.data.io.node_columns import encode_columns
 from gdpnet.data.tables.edge_columns import read_edge_columns
 from gdpnet.data.validation import SPLITS, UNKNOWN
-from gdpnet.errors import GraphError, nearest
+from gdpnet.errors import GraphError, nearest, refusing
 
 
+@refusing("the NetworkX graph")
 def from_networkx(
     network: Any,
     features: str | Sequence[str] | None = None,
@@ -207,7 +208,8 @@ def _sparse_rows(values: list[Any], name: str, network: Any) -> sp.csr_matrix:
     except (TypeError, ValueError) as error:
         raise GraphError(f"node attribute '{name}' must hold numbers: {error}") from error
     row_ptr = np.cumsum([0, *map(len, values)])
-    width = max(network.graph.get("num_features", 0), int(column.max(initial=-1)) + 1)
+    known = network.graph.get("num_features", 0)
+    width = max(known if isinstance(known, int) else 0, int(column.max(initial=-1)) + 1)
     return sp.csr_matrix((value, column, row_ptr), shape=(len(values), width))
 
 

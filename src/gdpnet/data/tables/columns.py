@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gdpnet._core.limits import MOST_COLUMNS
 from gdpnet._core.words import counted
+from gdpnet.errors import GraphError
 
 NUMERIC, BOOLEAN, CATEGORY, DATE, TEXT, LEFT_OUT = (
     "numeric",
@@ -187,6 +189,11 @@ def expand_vectors(table: Any) -> Any:
         lists = pa.types.is_list(whole.type) or pa.types.is_fixed_size_list(whole.type)
         lengths = pc.unique(pc.list_value_length(whole)).to_pylist() if lists else []
         if len(lengths) == 1 and lengths[0] and is_number(whole.type.value_type):
+            if len(columns) + lengths[0] > MOST_COLUMNS:
+                raise GraphError(
+                    f"lists can become at most {MOST_COLUMNS:,} columns, found {lengths[0]:,} numbers per row in "
+                    f"column '{name}'"
+                )
             columns |= {f"{name}[{place}]": pc.list_element(whole, place) for place in range(lengths[0])}
         else:
             columns[name] = values
