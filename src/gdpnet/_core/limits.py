@@ -14,7 +14,7 @@ MOST_CLASSES = 100_000
 MOST_FEATURES = 1 << 20
 """Columns of sparse features, but for one-hot features, which have a column per node."""
 
-MOST_COLUMNS = 100_000
+MOST_COLUMNS = 50_000
 """Columns of a table."""
 
 FREE_NODES = 10_000_000
