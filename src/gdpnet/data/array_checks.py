@@ -86,7 +86,7 @@ def checked_matrix(matrix: Any, what: str) -> sp.csr_matrix:
     elif layout in _PAIRS:
         row, column = matrix.coords
         _check_pairs(row, column, matrix.data, shape, what)
-    check_rows(max(shape), int(matrix.nnz), what)
+    check_rows(shape[0], int(matrix.nnz), what)
     try:
         found = sp.csr_matrix(matrix)
     except (ValueError, TypeError, IndexError, OverflowError, RuntimeError, AttributeError) as error:
@@ -96,12 +96,10 @@ def checked_matrix(matrix: Any, what: str) -> sp.csr_matrix:
 
 
 def check_rows(rows: int, stored: int, what: str) -> None:
-    """Refuse a shape of far more rows or columns than there are values: memory is needed for each."""
+    """Refuse a shape of far more rows than there are values: memory is needed for each."""
     most = max(FREE_NODES, 100 * stored)
     if rows > most:
-        raise GraphError(
-            f"{what} may have {most:,} rows and columns as it stores {stored:,} values, found {rows:,}"
-        )
+        raise GraphError(f"{what} may have {most:,} rows as it stores {stored:,} values, found {rows:,}")
 
 
 def _check_compressed(matrix: Any, layout: str, shape: tuple[int, int], what: str) -> None:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from gdpnet.data.array_checks import tensor_of
+from gdpnet.data.array_checks import array_of, tensor_of
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import id_text
 from gdpnet.errors import GraphError, refusing
@@ -102,6 +102,8 @@ def _by_word(graph: Graph, nodes: Any) -> Int[Tensor, "*asked"]:
     """Return the numbers of one node, of a list, or of a list of lists."""
     if isinstance(nodes, str | Integral) or not isinstance(nodes, Iterable):
         return _by_word(graph, [nodes])
+    if isinstance(nodes, np.ndarray):
+        nodes = array_of(nodes, "nodes")
     rows = nodes.tolist() if hasattr(nodes, "tolist") else list(nodes)
     if rows and all(isinstance(row, list) for row in rows):
         if len({len(row) for row in rows}) > 1:

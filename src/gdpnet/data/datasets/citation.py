@@ -138,7 +138,10 @@ def _download(dataset: Dataset, raw: Path) -> None:
 def _check_download(dataset: Dataset, checksum: str, path: Path) -> None:
     """Refuse a downloaded file that is not the published one, in its bytes or, for npz, in its content."""
     if dataset.content:
-        _read_npz(dataset, path)
+        try:
+            _read_npz(dataset, path)
+        except DatasetError as error:
+            raise DatasetError("what came is not the published file: its content differs") from error
     elif hashlib.sha256(_bytes_of(path)).hexdigest() != checksum:
         raise DatasetError("what came is not the published file: its sha256 differs")
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 import torch
 
+from gdpnet._core.limits import MOST_FEATURES
 from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
@@ -196,6 +197,10 @@ def _dense_rows(values: list[Any], name: str, network: Any) -> np.ndarray:
     width = np.size(values[0]) if values else 0
     good = [np.asarray(value).dtype.kind in "biuf" and np.size(value) == width for value in values]
     _check_values(network, name, good, f"a number or a row of {width} numbers")
+    if width > MOST_FEATURES:
+        raise GraphError(
+            f"node attribute '{name}' can hold at most {MOST_FEATURES:,} numbers, found {width:,}"
+        )
     return np.array(values, dtype=np.float64).reshape(len(values), width)
 
 

@@ -179,7 +179,7 @@ def _pyg_features(x: Any) -> Any:
         raise GraphError(f"sparse x must be a COO, CSR or CSC tensor, found {x.layout}")
     if x.dim() != 2:
         raise GraphError(f"x must have one row per node, found {x.dim()} dimensions")
-    check_rows(max(x.shape), int(x._nnz()), "x")
+    check_rows(int(x.shape[0]), int(x._nnz()), "x")
     with _without_beta_warning():
         csr = _checked_sparse(x.detach().cpu()).to_sparse_csr()
     parts = (csr.values(), csr.col_indices(), csr.crow_indices())

@@ -154,16 +154,16 @@ def _read_parquet(path: Path, most: int) -> Any:
         repeated = _repeated_texts(file, path, most)
     with pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=repeated) as file:
         table = file.read()
-    for name in repeated:
-        place = table.column_names.index(name)
-        column = table.column(place)
+    columns = list(table.columns)
+    for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
         if not pa.types.is_dictionary(column.type):
             continue
         most -= sum(_decoded_size(chunk) for chunk in column.chunks)
         if most < 0:
             raise GraphError(f"{path}: column '{name}' is too large for a file of this size")
-        table = table.set_column(place, name, column.cast(column.type.value_type))
-    return table
+        columns[place] = column.cast(column.type.value_type) if name in repeated else column
+    names, kept = table.column_names, table.schema.metadata
+    return pa.Table.from_arrays(columns, names=names, metadata=kept) if repeated else table
 
 
 def _repeated_texts(file: Any, path: Path, most: int) -> list[str]:
@@ -194,6 +194,8 @@ def _repeated_texts(file: Any, path: Path, most: int) -> list[str]:
 
 def _decoded_size(chunk: Any) -> int:
     """Return the bytes of the texts of a chunk that is a dictionary and places in it."""
+    if not (pa.types.is_string(chunk.type.value_type) or pa.types.is_large_string(chunk.type.value_type)):
+        return 8 * len(chunk)
     lengths = np.array(pc.fill_null(pc.binary_length(chunk.dictionary), 0), dtype=np.int64)
     places = chunk.indices.drop_null().to_numpy(zero_copy_only=False)
     return int(lengths[places].sum()) if lengths.size else 0
