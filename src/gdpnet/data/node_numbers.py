@@ -100,6 +100,10 @@ def _whole_text(name: str) -> bool:
 
 def _by_word(graph: Graph, nodes: Any) -> Int[Tensor, "*asked"]:
     """Return the numbers of one node, of a list, or of a list of lists."""
+    if isinstance(nodes, bytes | bytearray | memoryview):
+        raise GraphError(
+            "ids must be text or whole numbers, found bytes"
+        )  # its letters would be read as numbers
     if isinstance(nodes, str | Integral) or not isinstance(nodes, Iterable):
         return _by_word(graph, [nodes])
     if isinstance(nodes, np.ndarray):
