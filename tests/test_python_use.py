@@ -37,6 +37,21 @@ def test_model_selection_is_an_attribute_of_the_package():
     assert done.stdout.strip() == "cross_validate"
 
 
+# --- what is asked for ---
+
+
+@pytest.mark.parametrize(
+    "nodes", ["nobody", "", "x" * 100_000, [["0"], ["1", "2"]], [[0, 1]], 10**30, 1.5, b"0", object()]
+)
+def test_nodes_that_do_not_exist_are_refused_in_one_sentence_by_every_method(nodes):
+    graph = noisy_graph(60)
+    model = fitted(graph)
+    for method in (model.embed, model.predict, model.predict_proba):
+        with pytest.raises(GraphError) as caught:
+            method(graph, nodes)
+        assert len(str(caught.value)) <= 300
+
+
 # --- settings ---
 
 

@@ -90,8 +90,8 @@ Plugins = Annotated[
     list[str] | None,
     opt.model("--plugin MODULE", "Module or file that registers methods of your own; repeat for several."),
 ]
-Seeds = Annotated[int, opt.computing("--seeds N", "Number of seeds.", min=1)]
-FirstSeed = Annotated[int, opt.computing("--first-seed N", "First seed.", min=0)]
+Seeds = Annotated[int, opt.computing("--seeds N", "Number of seeds.", min=1, max=100_000)]
+FirstSeed = Annotated[int, opt.computing("--first-seed N", "First seed.", min=0, max=2**31 - 1)]
 
 
 def robustness(

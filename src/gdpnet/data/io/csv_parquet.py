@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from pyarrow import csv
 
 from gdpnet._core.files import atomic_path
+from gdpnet._core.limits import MOST_CLASSES
 from gdpnet._core.words import counted
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError, nearest
@@ -21,6 +22,9 @@ SUFFIXES = (".csv", ".parquet")
 """File suffixes of tables that are written; `gdpnet.data.io.table_file` reads more."""
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+
+_MOST_DIGITS = 1_000
+"""Classes of more digits are sorted as text; Python reads no whole number of more than 4,300."""
 
 NO_LABELS = ("n/a", "na", "#n/a", "<na>", "nan", "null")
 """Texts that stand for no label, in lower case."""
@@ -93,6 +97,8 @@ def code_labels(values: Any, where: str) -> tuple[Int[np.ndarray, "nodes"], tupl
     text = _text_or_null(values, where)
     text = pc.if_else(pc.is_in(pc.utf8_lower(text), value_set=pa.array(NO_LABELS)), None, text)
     names = sorted(pc.unique(text).drop_null().to_pylist())
+    if len(names) > MOST_CLASSES:
+        raise GraphError(f"{where} can hold at most {MOST_CLASSES:,} classes, found {len(names):,}")
     if all(_is_whole_number(name) for name in names):
         names.sort(key=int)
     codes = pc.fill_null(pc.index_in(text, value_set=pa.array(names, pa.string())), UNKNOWN)
@@ -163,4 +169,4 @@ def _text_or_null(values: Any, where: str) -> Any:
 
 
 def _is_whole_number(name: str) -> bool:
-    return name.removeprefix("-").isdecimal()
+    return len(name) <= _MOST_DIGITS and name.removeprefix("-").isdecimal()
