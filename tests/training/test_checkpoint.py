@@ -21,14 +21,9 @@ from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.files import read_graph
 from gdpnet.errors import GDPNetError, ModelFileError, RunFolderError
 from gdpnet.estimator import GDPNet
-from gdpnet.training.checkpoint import (
-    Checkpoint,
-    RunFolder,
-    check_same_graph,
-    create_run,
-    open_run,
-)
+from gdpnet.training.checkpoint import Checkpoint
 from gdpnet.training.data import make_training_data
+from gdpnet.training.run_folder import RunFolder, check_same_graph, create_run, open_run
 from gdpnet.training.state import begin_training
 from helpers.setups import CPU
 from helpers.small import FAST, noisy_graph, same_weights, weights, write_folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -10,6 +11,9 @@ FAILED, WRONG_INPUT = 1, 2
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, which typer catches and turns into this number."""
+
+TERMINATED = 128 + signal.SIGTERM
+"""Exit code after SIGTERM."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run() -> None:
-    """Run the command line as a program."""
+    """Run the command line as a program; SIGTERM ends it in order, so that temporary files are deleted."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     sys.exit(main())
 
 

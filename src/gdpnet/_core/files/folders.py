@@ -1,0 +1,67 @@
+"""Write a folder of files whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gdpnet._core.files import disk
+from gdpnet._core.files.locks import LOCK
+from gdpnet._core.files.temporary import is_temporary, make_temporary, move_up, release, remove_dead
+from gdpnet.errors import GraphError, WorkError
+
+
+def found_in(folder: Path) -> list[str]:
+    """Return the names in a folder, without locks and temporaries of GDPNet; dead processes' ones are deleted."""
+    remove_dead(folder)
+    names = (path.name for path in folder.iterdir())
+    return sorted(name for name in names if name != LOCK and not is_temporary(name))
+
+
+def check_new(folder: Path) -> None:
+    """Refuse a folder that is not empty."""
+    if folder.exists() and not folder.is_dir():
+        raise GraphError(f"{folder} must be a new or an empty folder, found a file")
+    if folder.is_dir() and (found := found_in(folder)):
+        raise GraphError(
+            f"{folder} must be a new or an empty folder, found '{found[0][:80]}' in it; choose another --out"
+        )
+
+
+@contextmanager
+def new_folder(folder: Path, last: str = "") -> Iterator[Path]:
+    """Yield a temporary folder, which becomes ``folder`` on success and is deleted on failure.
+
+    A folder that exists and is empty stays, as it may be the current one or a mounted one: the files are moved into
+    it, that named ``last`` at the end.
+    """
+    check_new(folder)
+    place, exists = Path(os.path.realpath(folder)), folder.is_dir()
+    held = None
+    try:
+        disk.make_folder(place.parent)
+        held = temporary, _ = make_temporary(place, within=place if exists else None, folder=True)
+        yield temporary
+        _flush(temporary)
+        if exists:
+            check_new(folder)
+            move_up(temporary, last)
+        else:
+            temporary.rename(place)
+        disk.flush_folder(place if exists else place.parent)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # another process was faster
+            check_new(folder)
+        raise WorkError(f"cannot write {folder}: {disk.reason_of(error, place.parent)}") from error
+    finally:
+        if held is not None:
+            release(*held)
+
+
+def _flush(folder: Path) -> None:
+    for path in folder.iterdir():
+        disk.flush_file(path)
+    disk.flush_folder(folder)
