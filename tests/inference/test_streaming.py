@@ -12,7 +12,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from gdpnet._core import files as atomic
+from gdpnet._core.files import disk
 from gdpnet._core.stopwatch import Stopwatch
 from gdpnet.cli import main
 from gdpnet.data.graph import Graph
@@ -198,7 +198,7 @@ def test_the_gpu_path_gives_the_same(monkeypatch, tmp_path):
 
 def stop_after(count: int, monkeypatch) -> None:
     """Let the disk be full once so many files were written."""
-    plain, left = atomic._flush_to_disk, [count]
+    plain, left = disk.flush_file, [count]
 
     def flush(path: Path) -> None:
         if left[0] == 0:
@@ -206,7 +206,7 @@ def stop_after(count: int, monkeypatch) -> None:
         left[0] -= 1
         plain(path)
 
-    monkeypatch.setattr(atomic, "_flush_to_disk", flush)
+    monkeypatch.setattr(disk, "flush_file", flush)
 
 
 @pytest.mark.parametrize("threads", [0, 3])

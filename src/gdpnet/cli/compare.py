@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from gdpnet.cli import options as opt
+from gdpnet.cli import replacing
 from gdpnet.cli.output import print_scores, print_table
 from gdpnet.cli.progress import TrialProgress
-from gdpnet.cli.replacing import check_pictures
 from gdpnet.cli.trials import (
     asked_of,
     cases_of,
@@ -154,7 +154,7 @@ def robustness(
     if figures is not None:
         from gdpnet.benchmark.figures import curves_name
 
-        check_pictures(figures, (curves_name(name, noise) for name in graphs), force)
+        replacing.check_pictures(figures, (curves_name(name, noise) for name in graphs), force)
     if not report_only:
         refuse_untrainable(cases.values(), device, scored=True)
         counts = run_trials(cases, wanted, configs, tuned, records, jobs, device)

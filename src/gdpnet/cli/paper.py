@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gdpnet.cli import completion
+from gdpnet.cli import completion, replacing
 from gdpnet.cli import options as opt
 from gdpnet.cli.output import print_table
 from gdpnet.cli.progress import TrialProgress
-from gdpnet.cli.replacing import check_markdown, check_page, check_pictures
 from gdpnet.cli.trials import cases_of, contents_of, refuse_untrainable, run_trials, say_torn
 from gdpnet.data.datasets.known import DATASETS
 from gdpnet.errors import ConfigError, nearest
@@ -66,7 +65,7 @@ def reproduce(
     if with_figures:
         from gdpnet.benchmark.paper.figures import SENTENCES
 
-        check_pictures(figures, SENTENCES, force)
+        replacing.check_pictures(figures, SENTENCES, force)
     say_torn(sorted(results.glob("*.jsonl")))
     if not report_only:
         counts = _run(
@@ -188,9 +187,9 @@ def report(
 
     from gdpnet.benchmark.run_report import is_run
 
-    check_page(out, force)
+    replacing.check_page(out, force)
     if markdown is not None:
-        check_markdown(markdown, force)
+        replacing.check_markdown(markdown, force)
     pages = (out, markdown, figures, force)
     written = _report_run(results, *pages) if is_run(results) else _report_records(results, *pages)
     paths = [str(path) for path in dict.fromkeys(written)]
@@ -224,7 +223,7 @@ def _check_figures(
     """Refuse to replace pictures that GDPNet did not draw, in the folders of figures of a report."""
     for page in (out, markdown):
         if page is not None:
-            check_pictures(figures or page.parent / "figures", names, force)
+            replacing.check_pictures(figures or page.parent / "figures", names, force)
 
 
 def _report_run(

@@ -71,6 +71,15 @@ def open_as_trained(graph: str, source: GraphSource, about: Mapping[str, Any], t
     return unsplit if is_same_graph(about, unsplit) else opened
 
 
+def check_features(source: GraphSource, graph: Graph) -> None:
+    """Refuse to replace the features of a graph that has some."""
+    if source.missing is not None and graph.has_features:
+        raise ConfigError(
+            f"--features {source.missing} is for graphs without features: leave it out, this graph has "
+            f"{graph.num_features}"
+        )
+
+
 def absolute_name(graph: str) -> str:
     """Return the name of a dataset unchanged, and a path as an absolute one."""
     known = graph in NAMED or graph == "synthetic"

@@ -6,7 +6,7 @@ import re
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from gdpnet.cli import options as opt
 from gdpnet.cli.describe import print_classes, print_metrics
@@ -14,9 +14,6 @@ from gdpnet.cli.output import note, print_graph, print_table
 from gdpnet.cli.progress import EpochProgress, doing
 from gdpnet.config import Config
 from gdpnet.errors import ConfigError, RunFolderError
-
-if TYPE_CHECKING:
-    from gdpnet.data.graph import Graph
 
 
 def seconds_of(text: str) -> float:
@@ -164,6 +161,7 @@ def train(
     from gdpnet.cli.fitting import Profile, fit_and_save, part_to_score, print_profile
     from gdpnet.cli.runs import (
         absolute_name,
+        check_features,
         continue_run,
         finished_metrics,
         open_named,
@@ -186,7 +184,7 @@ def train(
             check_free(out, force=force)
             seed, split = seed or 0, split or "paper"
             loaded = open_named(graph, source, split, seed, settings.task.kind)
-            _check_features(source, loaded)
+            check_features(source, loaded)
         model = GDPNet.from_config(settings, seed=seed, device=device)
         # may refuse the graph, so it comes before a folder is made
         part = part_to_train(loaded, settings, seed)
@@ -202,15 +200,6 @@ def train(
             metrics = fit_and_save(model, part, loaded, scored, run, check=check)
         result = _print_run(run.path, graph, seed, metrics)
         return result if measured is None else result | print_profile(measured, run.path, graph)
-
-
-def _check_features(source: opt.GraphSource, graph: Graph) -> None:
-    """Refuse to replace the features of a graph that has some."""
-    if source.missing is not None and graph.has_features:
-        raise ConfigError(
-            f"--features {source.missing} is for graphs without features: leave it out, this graph has "
-            f"{graph.num_features}"
-        )
 
 
 def _print_run(

@@ -16,6 +16,8 @@ from gdpnet.training.callbacks import Callback
 from gdpnet.training.run_folder import RunFolder
 from gdpnet.training.state import Epoch, TrainingState
 
+__all__ = ["Checkpoint", "RunFolder"]
+
 _OPTIMISERS = ("policy_optimiser", "optimiser")
 _PROGRESS: dict[str, tuple[type, ...]] = {
     "epoch": (int,),

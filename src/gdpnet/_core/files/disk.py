@@ -33,6 +33,8 @@ def make_folder(path: Path) -> None:
     """Make a folder and its parents, each of them flushed to disk."""
     if path.is_dir():
         return
+    if path.exists():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     make_folder(path.parent)
     path.mkdir(exist_ok=True)
     flush_folder(path.parent)
