@@ -43,15 +43,28 @@ def make_temporary(place: Path, *, within: Path | None = None, folder: bool = Fa
         _CLEANED.add(parent)
     while True:
         name = f".{place.name[:40]}.gdpnet-{_HOST}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
-        path, flags = parent / name, os.O_RDWR | os.O_CREAT | os.O_EXCL
-        if folder:
-            path.mkdir()
-            flags = os.O_RDONLY
-        with suppress(FileNotFoundError):
-            descriptor = os.open(path, flags, 0o666)
-            if try_lock(descriptor) is not False and os.fstat(descriptor).st_nlink:
-                return path, descriptor
-            os.close(descriptor)  # another process took it for a dead one, between our making and locking it
+        try:
+            descriptor = _make(parent / name, folder=folder)
+        except BaseException:
+            with suppress(OSError):  # it was not made yet
+                _delete(parent / name)
+            raise
+        if descriptor is not None:
+            return parent / name, descriptor
+
+
+def _make(path: Path, *, folder: bool) -> int | None:
+    """Make and lock a temporary; return None if another process took it for a dead one before it was locked."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+    if folder:
+        path.mkdir()
+        flags = os.O_RDONLY
+    with suppress(FileNotFoundError):
+        descriptor = os.open(path, flags, 0o666)
+        if try_lock(descriptor) is not False and os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)
+    return None
 
 
 def release(path: Path, descriptor: int) -> None:
