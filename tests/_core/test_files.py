@@ -230,6 +230,17 @@ def test_of_two_processes_that_write_one_folder_the_slower_is_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
+def test_a_file_that_cannot_be_written_is_named_in_the_folder_that_was_asked_for(tmp_path, monkeypatch):
+    def fail(_: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(disk, "flush_file", fail)
+    with pytest.raises(WorkError) as refusal, new_folder(tmp_path / "new") as temporary:
+        write_text(temporary / "file", "text")
+    assert str(refusal.value) == f"cannot write {tmp_path / 'new' / 'file'}: No space left on device"
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- locks ---
 
 

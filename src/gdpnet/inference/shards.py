@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from gdpnet._core.files import append_line, atomic_path, found_in, read_objects, write_json
-from gdpnet.errors import GDPNetError, RunFolderError
+from gdpnet.errors import GDPNetError, RunFolderError, WorkError
 
 FORMAT, VERSION = "gdpnet-shards", 1
 
@@ -129,7 +129,8 @@ class ShardFolder:
         except GDPNetError as error:
             total = len(self.blocks)
             done = sum(self.part(number).name in self.verified for number in range(total))
-            raise GDPNetError(
+            kind = WorkError if isinstance(error, WorkError) else GDPNetError
+            raise kind(
                 f"{error}; {done} of {total} shards are finished and stay valid; run the command again to resume"
             ) from error
 

@@ -52,6 +52,9 @@ def new_folder(folder: Path, last: str = "") -> Iterator[Path]:
         else:
             temporary.rename(place)
         disk.flush_folder(place if exists else place.parent)
+    except WorkError as error:  # of a file in the temporary folder, which the user has not named
+        hidden = "" if held is None else str(held[0])
+        raise WorkError(str(error).replace(hidden, str(folder)) if hidden else str(error)) from error
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # another process was faster
             check_new(folder)
