@@ -260,3 +260,15 @@ def test_a_folder_is_held_until_its_process_dies(tmp_path):
         write_json(tmp_path / "run" / "file.json", {"a": 1})
     assert json.loads((tmp_path / "run" / "file.json").read_text()) == {"a": 1}
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["file.json"]
+
+
+def test_a_folder_that_is_held_is_cleaned_of_what_dead_processes_left(tmp_path):
+    code = (
+        "import os, sys; from pathlib import Path; from gdpnet._core.files.temporary import make_temporary\n"
+        "make_temporary(Path(sys.argv[1]) / 'file'); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True)
+    assert len(list(tmp_path.iterdir())) == 1
+    with locked_folder(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []

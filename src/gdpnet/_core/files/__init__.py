@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from gdpnet._core.files.atomic import atomic_path, is_stream, write_json, write_text
-from gdpnet._core.files.folders import check_new, found_in, new_folder
+from gdpnet._core.files.folders import check_new, found_in, locked_folder, new_folder
 from gdpnet._core.files.lines import append_line, has_torn_end, read_objects
-from gdpnet._core.files.locks import locked_folder
 from gdpnet._core.files.plain import plain
 
 __all__ = [

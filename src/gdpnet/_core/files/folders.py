@@ -1,17 +1,20 @@
-"""Write a folder of files whole or not at all."""
+"""Write a folder of files whole or not at all, and hold one against other writers."""
 
 from __future__ import annotations
 
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gdpnet._core.files import disk
-from gdpnet._core.files.locks import LOCK
+from gdpnet._core.files.locks import try_lock
 from gdpnet._core.files.temporary import is_temporary, make_temporary, move_up, release, remove_dead
-from gdpnet.errors import GraphError, WorkError
+from gdpnet.errors import GraphError, RunFolderError, WorkError
+
+LOCK = ".gdpnet.lock"
+"""The lock file of a folder that is being written to; it is deleted when the writer ends."""
 
 
 def found_in(folder: Path) -> list[str]:
@@ -68,3 +71,35 @@ def _flush(folder: Path) -> None:
     for path in folder.iterdir():
         disk.flush_file(path)
     disk.flush_folder(folder)
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Hold a folder against other writers, and make it if need be; refuse one that another process holds."""
+    path = folder / LOCK
+    try:
+        disk.make_folder(folder)
+        descriptor = _acquire(path)
+        remove_dead(folder)
+    except OSError as error:
+        raise WorkError(f"cannot write {folder}: {disk.reason_of(error, folder)}") from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # it may be gone with its folder
+            path.unlink()
+        os.close(descriptor)
+
+
+def _acquire(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        if try_lock(descriptor) is False:
+            os.close(descriptor)
+            raise RunFolderError(
+                f"another process is writing to {path.parent}; wait until it ends, or choose another folder"
+            )
+        with suppress(FileNotFoundError):
+            if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                return descriptor
+        os.close(descriptor)  # its last owner deleted it after we opened it
