@@ -15,7 +15,7 @@ from gdpnet.data.io.pyg import to_pyg
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.estimator import GDPNet
 from gdpnet.training.callbacks import EarlyStopping, MLflowCallback, Progress, TensorBoardCallback
-from gdpnet.training.checkpoint import RunFolder
+from gdpnet.training.run_folder import RunFolder
 from helpers.small import FAST, fitted, noisy_graph, write_folder
 
 # --- modules ---

@@ -26,6 +26,9 @@ _MEMORY = (
 _NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory", "std::bad_alloc")
 """What torch says in place of a MemoryError."""
 
+TERMINATED = 128 + signal.SIGTERM
+"""Exit code after SIGTERM."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; an error is one sentence on stderr, and its traceback with --debug, and an exit code."""
@@ -48,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run() -> None:
-    """Run the command line as a program."""
+    """Run the command line as a program; SIGTERM ends it in order, so that temporary files are deleted."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     if hasattr(sys.stdout, "reconfigure"):
         # a name that the terminal cannot show must not end a command
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -51,7 +51,7 @@ app = typer.Typer(
     help="Learn which neighbours of a noisy graph to trust, classify its nodes, and write the cleaned graph.",
     epilog="Example: [bold]gdpnet train cora --out runs/cora[/bold]\n\n"
     "Exit codes: 0 done, 1 the work or a part of it failed, 2 wrong input, 70 a mistake of the program, "
-    "130 interrupted.",
+    "130 interrupted, 143 ended by SIGTERM.",
 )
 
 

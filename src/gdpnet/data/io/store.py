@@ -91,7 +91,7 @@ def new_store(
     transductive: bool = False,
 ) -> Iterator[StoreWriter]:
     """Write a store to a new folder, whole or not at all; ``width`` is the number of sparse feature columns."""
-    with new_folder(folder) as temporary:
+    with new_folder(folder, ABOUT) as temporary:
         writer = StoreWriter(temporary)
         yield writer
         about = {"format": FORMAT, "version": VERSION, "class_names": list(class_names), "width": width}
