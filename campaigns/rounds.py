@@ -34,8 +34,8 @@ AT_MOMENT = {
 }
 """Signals at a moment, by its share of the usual time in thousandths."""
 
-ONCE = ("read-only", "two", "occupied", "link", "device")
-"""Circumstances of which there is one per command."""
+CIRCUMSTANCES = {"read-only": 1, "two": 10, "occupied": 6, "link": 1, "device": 1}
+"""Circumstances that a command may meet, and how many there are of each."""
 
 PROCESS = "process-"
 """Prefix of disturbances of a real ``python -m gdpnet`` in place of a fork."""
@@ -43,7 +43,7 @@ PROCESS = "process-"
 _CODES = {
     "kill": {-signal.SIGKILL, 0},
     "tear": {-signal.SIGKILL, 0},
-    "interrupt": {130, 0},
+    "interrupt": {130, -signal.SIGINT, 0},
     "terminate": {143, -signal.SIGTERM, 0},
 }
 """Exit codes that a disturbance may lead to; 0, 1 and 2 for all others."""
@@ -92,7 +92,11 @@ class Stage:
             operations = range(usual.operations)
             groups += [[Round(name, kind, at) for at in operations] for kind in AT_OPERATION if operations]
             groups += [[Round(name, kind, at) for at in range(1000)] for kind in AT_MOMENT]
-            groups += [[Round(name, kind)] for kind in ONCE if operations or kind != "read-only"]
+            groups += [
+                [Round(name, kind, number) for number in range(count)]
+                for kind, count in CIRCUMSTANCES.items()
+                if operations or kind != "read-only"
+            ]
         return groups + self._processes()
 
     def _processes(self) -> list[list[Round]]:
@@ -259,28 +263,28 @@ def _occupied(stage: Stage, this: Round, job: Job, work: Path) -> list[str]:
 
 def _link(stage: Stage, this: Round, job: Job, work: Path) -> list[str]:
     """Name a link to a file or folder elsewhere."""
-    out, real = work / job.out, work / "elsewhere"
+    out, real = work / job.out, work / "elsewhere" / job.out
+    real.parent.mkdir()
     if job.makes in ("file", "records"):
         out.rename(real)
     elif job.makes == "pages" and out.suffix:
         real.write_text(OLD, encoding="utf-8")
     else:
         real.mkdir()
-    out.symlink_to(real.name)
+    out.symlink_to(real.relative_to(work))
     before = tree_of(work)
     ended = stage.start(job.words(stage.base, work), work.with_name("first")).wait()
     problems, found = _judged(ended, {0, 2}), tree_of(work)
     if ended.code:
         return problems + differences(found, before)
-    if found.get(job.out) != f"link {real.name}":
+    if found.pop(job.out, "") != before[job.out]:
         return [*problems, "the link was replaced"]
+    usual = stage.usual[job.name].trees[0]
     wanted = {
-        name.replace(job.out, real.name, 1): digest for name, digest in stage.usual[job.name].trees[0].items()
+        f"elsewhere/{name}" if name.split("/")[0] == job.out else name: digest
+        for name, digest in usual.items()
     }
-    if job.name == "report":
-        wanted = {name: digest for name, digest in wanted.items() if not name.endswith(".md")}
-        found = {name: digest for name, digest in found.items() if not name.endswith(".md")}
-    return problems + differences({name: digest for name, digest in found.items() if name != job.out}, wanted)
+    return problems + differences(found, wanted)
 
 
 def _device(stage: Stage, this: Round, job: Job, work: Path) -> list[str]:
