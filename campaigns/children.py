@@ -21,6 +21,9 @@ LIMIT_SECONDS = 60.0
 """A child that takes longer hangs."""
 
 
+_ENDING = {signal.SIGINT, signal.SIGTERM}
+
+
 class Outcome(NamedTuple):
     """How a child ended; the code is negative if a signal ended it."""
 
@@ -87,6 +90,7 @@ def fork(
     """
     sys.stdout.flush()
     sys.stderr.flush()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # until the child is ready for them
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -94,6 +98,7 @@ def fork(
             os.setsid()
             _redirect(log)
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
             if folder is not None:
                 os.chdir(folder)
             if memory is not None:
@@ -109,6 +114,7 @@ def fork(
             traceback.print_exc()
         finally:
             os._exit(code)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     return Child(pid, log)
 
 
