@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 from campaigns import faults
@@ -10,17 +11,24 @@ from campaigns.children import fork
 from campaigns.compare import differences, tree_of
 from campaigns.jobs import JOBS, Job, make_base, prepare
 from campaigns.rounds import Stage, Usual
-from gdpnet.cli import main
+from gdpnet.cli import main, run
 
 
 def prepared_stage(root: Path, names: list[str]) -> Stage:
     """Return a stage whose commands have each been run undisturbed, twice with the same result."""
-    stage = Stage(root, main)
+    stage = Stage(root, _as_program)
     make_base(stage.base)
     for name in names:
         _warm_up(stage, JOBS[name], root / "warm")
         stage.usual[name] = _undisturbed(stage, JOBS[name], root / "usual")
     return stage
+
+
+def _as_program(words: list[str]) -> int:
+    """Run a command as the installed program does, with what it does about signals."""
+    sys.argv = ["gdpnet", *words]
+    run()
+    return 0
 
 
 def _warm_up(stage: Stage, job: Job, place: Path) -> None:
