@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+BASE = b"@BASE@"
+"""Stands for the campaign's base in the files of a case, whose path differs from run to run."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -41,7 +44,7 @@ class Case:
         for name, content in self.files.items():
             path = folder / "in" / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            path.write_bytes(content.replace(BASE, str(base).encode()))
 
     def to_text(self, why: str = "") -> str:
         """Return the case as JSON, its files compressed."""

@@ -136,6 +136,8 @@ def _redirect(log: Path) -> None:
     for number, end in ((1, ".out"), (2, ".err")):
         file = os.open(log.with_suffix(end), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(file, number)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
 
 
 def _mapped() -> int:

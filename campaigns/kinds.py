@@ -18,14 +18,14 @@ import pyarrow.parquet as pq
 import torch
 from safetensors import safe_open
 
-from campaigns.cases import Case
+from campaigns.cases import BASE, Case
 from campaigns.mutations import WORDS, as_bytes, changed_inside, damage, damage_json, deep
 from campaigns.objects import draw_object
 from gdpnet.inference.model_file import write_tensors
 
 
 def _bytes(base: Path, name: str) -> bytes:
-    return (base / name).read_bytes()
+    return (base / name).read_bytes().replace(str(base).encode(), BASE)
 
 
 def _npz(draw: random.Random, base: Path) -> Case:

@@ -48,6 +48,7 @@ def checksums(versions: dict[str, str]) -> dict[str, str]:
 
 
 def main() -> None:
+    """Write the file."""
     names = {
         one.metadata["Name"].lower().replace("_", "-").replace(".", "-"): one.version
         for one in distributions()
