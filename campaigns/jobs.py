@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from gdpnet.cli import main
 from gdpnet.config import Config
@@ -24,7 +26,6 @@ FAST = Config().with_values(
         **{head: {"use": False} for head in ("hopwise", "gcn", "all_edges", "trees", "linear", "evidence")},
     }
 )
-OLD = "an older result, which the user may still need\n"
 NOTES = "notes.txt"
 _RECORDS = Path(__file__).parents[1] / "results"
 
@@ -132,14 +133,35 @@ JOBS = {
 }
 
 
-def prepare(job: Job, work: Path) -> None:
+def prepare(job: Job, base: Path, work: Path) -> None:
     """Fill the folder of a round with what the user has there: notes, and an older result if there can be one."""
     work.mkdir(parents=True)
     (work / NOTES).write_text("what the user wrote\n", encoding="utf-8")
-    if job.makes == "file":
-        (work / job.out).write_text(OLD, encoding="utf-8")
+    if job.makes == "file" and older(job, base).exists():
+        shutil.copy(older(job, base), work / job.out)
     if job.makes == "records":
         (work / job.out).write_text(_first_lines("robustness.jsonl", 2), encoding="utf-8")
+
+
+def older(job: Job, base: Path) -> Path:
+    """Return the place of an older result of a command, which it may replace."""
+    return base / "older" / job.name / job.out
+
+
+def keep_older(job: Job, base: Path, work: Path) -> None:
+    """Keep a result as an older one, a little different from what the command writes today."""
+    path, made = older(job, base), work / job.out
+    if not made.is_file():
+        return
+    path.parent.mkdir(parents=True)
+    if made.suffix == ".parquet":
+        pq.write_table(pq.read_table(made).slice(0, 1), path)
+    elif made.suffix == ".csv":
+        path.write_text(
+            "".join(made.read_text(encoding="utf-8").splitlines(keepends=True)[:2]), encoding="utf-8"
+        )
+    else:
+        path.write_text(made.read_text(encoding="utf-8") + "\n", encoding="utf-8")
 
 
 def _first_lines(name: str, count: int) -> str:

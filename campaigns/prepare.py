@@ -9,7 +9,7 @@ from pathlib import Path
 from campaigns import faults
 from campaigns.children import fork
 from campaigns.compare import differences, tree_of
-from campaigns.jobs import JOBS, Job, make_base, prepare
+from campaigns.jobs import JOBS, Job, keep_older, make_base, prepare
 from campaigns.rounds import Stage, Usual
 from gdpnet.cli import main, run
 
@@ -33,9 +33,10 @@ def _as_program(words: list[str]) -> int:
 
 def _warm_up(stage: Stage, job: Job, place: Path) -> None:
     """Run a command in this process, so that its forks find all modules loaded and all loops compiled."""
-    prepare(job, place)
+    prepare(job, stage.base, place)
     if code := main(job.words(stage.base, place)):
         raise RuntimeError(f"{job.name} ended with {code} although nothing disturbed it")
+    keep_older(job, stage.base, place)
     shutil.rmtree(place)
 
 
@@ -52,7 +53,7 @@ def _undisturbed(stage: Stage, job: Job, place: Path) -> Usual:
 def _run(stage: Stage, job: Job, place: Path, variant: int) -> tuple[dict[str, str], int, float]:
     """Run a command; return what it leaves, how many operations it makes, and its seconds."""
     work, count = place / "work", place / "count"
-    prepare(job, work)
+    prepare(job, stage.base, work)
 
     def command() -> int:
         code = main(job.words(stage.base, work, variant))

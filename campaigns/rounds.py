@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from filecmp import cmp
 from pathlib import Path
 from typing import NamedTuple
 
 from campaigns.children import Child, Outcome, Shot, fork, spawn
 from campaigns.compare import Tree, differences, tree_of
 from campaigns.faults import Fault, Mode
-from campaigns.jobs import JOBS, NOTES, OLD, Job, prepare
+from campaigns.jobs import JOBS, NOTES, Job, older, prepare
 from campaigns.verdict import said_wrongly
 
 AT_OPERATION = {
@@ -116,7 +118,7 @@ class Stage:
         """Play a round; return what was wrong."""
         place = self.rounds / str(this).replace(":", "-")
         work, job = place / "work", JOBS[this.job]
-        prepare(job, work)
+        prepare(job, self.base, work)
         player = {"two": _two_writers, "occupied": _occupied, "link": _link, "device": _device}
         problems = player.get(this.kind, _disturbed)(self, this, job, work)
         if keep:
@@ -142,8 +144,9 @@ class Stage:
 
 def _inherit(work: Path, dead: int) -> None:
     """Rename leftovers that carry a dead process's number to this one's, as if the system gave it out again."""
-    for path in sorted(work.rglob(f"*.{dead}.*"), reverse=True):
-        path.rename(path.with_name(path.name.replace(f".{dead}.", f".{os.getpid()}.")))
+    number = re.compile(rf"(?<!\d){dead}(?!\d)")
+    for path in sorted(work.rglob(f"*{dead}*"), reverse=True):
+        path.rename(path.with_name(number.sub(str(os.getpid()), path.name)))
 
 
 def _disturbed(stage: Stage, this: Round, job: Job, work: Path) -> list[str]:
@@ -160,7 +163,7 @@ def _disturbed(stage: Stage, this: Round, job: Job, work: Path) -> list[str]:
     child = stage.start(job.words(stage.base, work), work.with_name("first"), fault=fault, process=process)
     ended = child.wait(shot=shot)
     problems = _judged(ended, _CODES.get(kind.removesuffix("-moment"), {0, 1, 2}))
-    problems += [f"after the disturbance {one}" for one in _half_done(job, work, usual)]
+    problems += [f"after the disturbance {one}" for one in _half_done(stage, job, work)]
     if ended.code == 0:
         found = differences(tree_of(work), usual.trees[0])
         return problems + [f"after exit code 0 {one}" for one in found]
@@ -199,13 +202,15 @@ def _judged(ended: Outcome, codes: set[int]) -> list[str]:
     return problems
 
 
-def _half_done(job: Job, work: Path, usual: Usual) -> list[str]:
+def _half_done(stage: Stage, job: Job, work: Path) -> list[str]:
     """Return what of the user's is lost, and results that are neither old nor new."""
-    found, (new, _) = tree_of(work), usual.trees
+    found, (new, _) = tree_of(work), stage.usual[job.name].trees
     problems = [] if found.get(NOTES) == new[NOTES] else ["the user's notes are gone"]
     out = work / job.out
     if job.makes == "file":
-        intact = out.is_file() and (found[job.out] == new[job.out] or out.read_bytes() == OLD.encode())
+        intact = out.is_file() and (
+            found[job.out] == new[job.out] or cmp(out, older(job, stage.base), shallow=False)
+        )
         problems += [] if intact else [f"{job.out} is neither the older result nor the new one"]
     if job.makes == "folder" and out.exists():
         wanted = {name: digest for name, digest in new.items() if name.startswith(f"{job.out}/")}
@@ -268,7 +273,7 @@ def _link(stage: Stage, this: Round, job: Job, work: Path) -> list[str]:
     if job.makes in ("file", "records"):
         out.rename(real)
     elif job.makes == "pages" and out.suffix:
-        real.write_text(OLD, encoding="utf-8")
+        shutil.copy(older(job, stage.base), real)
     else:
         real.mkdir()
     out.symlink_to(real.relative_to(work))

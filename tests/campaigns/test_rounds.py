@@ -3,7 +3,7 @@
 import pytest
 from campaigns.compare import tree_of
 from campaigns.faults import why_unavailable
-from campaigns.jobs import JOBS, NOTES, prepare
+from campaigns.jobs import JOBS, NOTES, older, prepare
 from campaigns.rounds import Round, Stage, Usual
 
 pytestmark = pytest.mark.skipif(why_unavailable() is not None, reason=str(why_unavailable()))
@@ -20,7 +20,9 @@ def staged(tmp_path, command) -> Stage:
     """Return a stage whose command writes a file in some way, and what it leaves if nothing disturbs it."""
     stage = Stage(tmp_path, command)
     work = tmp_path / "usual"
-    prepare(JOB, work)
+    older(JOB, stage.base).parent.mkdir(parents=True)
+    older(JOB, stage.base).write_text("old\n")
+    prepare(JOB, stage.base, work)
     command(JOB.words(stage.base, work))
     stage.usual[JOB.name] = Usual((tree_of(work), tree_of(work)), 3, 0.1)
     return stage
