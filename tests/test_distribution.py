@@ -62,3 +62,17 @@ def test_the_wheel_installs_and_trains_outside_the_checkout(tmp_path):
     version = run(python, "-c", "import gdpnet; print(gdpnet.__version__)", cwd=tmp_path).strip()
     assert run(place / "bin" / "gdpnet", "--version", cwd=tmp_path) == f"gdpnet {version}\n"
     assert run(python, "-c", TRAIN, cwd=tmp_path) == "(60,)\n"
+
+
+def test_the_checksums_are_of_the_versions_that_are_pinned():
+    root = Path(__file__).parents[1]
+    pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (root / "constraints.txt").read_text(), re.MULTILINE))
+    lines = re.findall(r"^([a-z0-9-]+)==(\S+) --hash=sha256:[0-9a-f]{64}$", _hashes(root), re.MULTILINE)
+    assert len(lines) == sum(not line.startswith("#") for line in _hashes(root).splitlines())
+    assert {name: dict(lines)[name] for name in pinned if name != "torch"} == {
+        name: version for name, version in pinned.items() if name != "torch"
+    }
+
+
+def _hashes(root: Path) -> str:
+    return (root / "constraints-hashes.txt").read_text()
