@@ -9,6 +9,9 @@ MOST_CHARACTERS = 300
 
 PREFIX = "gdpnet: "
 
+TERMINATED = 143
+"""Exit code after SIGTERM, which needs no sentence."""
+
 
 def said_wrongly(ended: Outcome) -> list[str]:
     """Return what is wrong with what a command wrote to standard error."""
@@ -17,7 +20,7 @@ def said_wrongly(ended: Outcome) -> list[str]:
         return [f"traceback: {lines[-1][:300]}"]
     if ended.code == 70:
         return [f"internal error: {lines[-1][:300] if lines else ''}"]
-    if ended.code <= 0:
+    if ended.code <= 0 or (ended.code == TERMINATED and not lines):
         return []
     if not lines or not lines[-1].startswith(PREFIX):
         return [f"no sentence that begins with '{PREFIX}': {lines[-1][:200] if lines else 'nothing'}"]
