@@ -5,9 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 READY_DOCS := $(VENV)/.ready-docs
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+INSTALL := install --quiet --disable-pip-version-check
+PIP := $(BIN)/pip $(INSTALL) -c constraints.txt
+BOM_TOOL := $(VENV)/sbom
+SEED ?= 0
 
-.PHONY: demo test quick check docs dist accuracy format bench clean
+.PHONY: demo test quick check docs dist sbom hashed accuracy chaos chaos-quick fuzz fuzz-quick load format bench clean
 
 demo: $(READY)  ## train on a generated noisy graph and show what was removed
 	$(BIN)/gdpnet demo --out runs/demo
@@ -31,6 +34,35 @@ docs: $(READY_DOCS)  ## build the documentation site into site/
 dist: $(READY_DEV)  ## build the wheel and the source distribution into dist/
 	rm -rf build dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
+
+hashed: $(BIN)/pip  ## fill .venv with the wheels of constraints-hashes.txt and no others, torch excepted
+	$(PIP) torch
+	$(BIN)/pip $(INSTALL) --no-deps --only-binary :all: --require-hashes -r constraints-hashes.txt
+	$(BIN)/pip $(INSTALL) --no-deps --no-build-isolation -e .
+	$(BIN)/pip check
+	touch $(READY) $(READY_DEV) $(READY_DOCS)
+
+sbom: $(READY)  ## write dist/gdpnet.cdx.json, a bill of materials (CycloneDX) of all packages in .venv
+	test -x $(BOM_TOOL)/bin/cyclonedx-py || $(PYTHON) -m venv $(BOM_TOOL)
+	$(BOM_TOOL)/bin/pip $(INSTALL) cyclonedx-bom==7.5.0
+	mkdir -p dist
+	$(BOM_TOOL)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible \
+	  --output-format JSON --output-file dist/gdpnet.cdx.json $(BIN)/python
+
+chaos: $(READY_DEV)  ## an hour of kills, full disks and signals; one JSON summary, exit 1 on a violation
+	@$(BIN)/python -m campaigns.chaos --seconds 3600 --seed $(SEED)
+
+chaos-quick: $(READY_DEV)  ## the same in two minutes
+	@$(BIN)/python -m campaigns.chaos --seconds 120 --seed $(SEED)
+
+fuzz: $(READY_DEV)  ## an hour of damaged and hostile inputs; one JSON summary, exit 1 on a violation
+	@$(BIN)/python -m campaigns.fuzz --seconds 3600 --seed $(SEED)
+
+fuzz-quick: $(READY_DEV)  ## the kept findings, then new inputs, in two minutes
+	@$(BIN)/python -m campaigns.fuzz --seconds 120 --seed $(SEED)
+
+load: $(READY_DEV)  ## train on and clean graphs with one very large dimension; peak memory and seconds
+	$(BIN)/python benchmarks/load.py
 
 accuracy: $(READY_DEV)  ## fit Cora and CiteSeer, and fail below the recorded accuracy; wants GDPNET_DATA
 	$(BIN)/python benchmarks/accuracy.py

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from gdpnet.config import Config, PPOSettings, read_config, shipped_config, upgrade_settings
+from gdpnet.config import Config, PPOSettings, check_seed, read_config, shipped_config, upgrade_settings
 from gdpnet.errors import ConfigError
 
 # --- values ---
@@ -177,6 +177,58 @@ def test_a_file_that_is_not_toml_is_refused_by_name(content, tmp_path):
         read_config(path)
     assert str(path) in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" * 100_000,
+        b"x = " + b"[" * 3000,
+        b"a." * 60_000 + b"b = 1",
+        b"[training]\nepochs = " + b"9" * 5000,
+        b"# " + b"\n" * 300_000,
+    ],
+    ids=["brackets", "deep", "dots", "digits", "large"],
+)
+def test_toml_that_is_deep_or_large_is_refused_in_one_sentence_and_in_no_time(content, tmp_path):
+    (tmp_path / "deep.toml").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"deep\.toml is not valid TOML") as caught:
+        read_config(tmp_path / "deep.toml")
+    assert len(str(caught.value)) <= 300
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        (10**400, "training.epochs must be at most"),
+        (-(10**5000), "training.epochs must be at least 1"),
+        ([10**5000], "training.epochs must be a whole number, found a value of type list"),
+        (float("nan"), "training.epochs must be a whole number, found nan"),
+    ],
+    ids=["large", "negative", "list", "nan"],
+)
+def test_numbers_that_no_array_holds_are_refused(value, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        Config().with_values({"training": {"epochs": value}})
+
+
+def test_an_override_of_many_digits_or_levels_is_refused_in_one_sentence():
+    for text in ("9" * 5000, "[" * 3000):
+        with pytest.raises(ConfigError, match=r"training.epochs must be a whole number, found '") as caught:
+            Config().with_overrides([f"training.epochs={text}"])
+        assert len(str(caught.value)) <= 300
+
+
+def test_what_is_no_section_of_settings_is_refused():
+    with pytest.raises(ConfigError, match="'training' must be TrainingSettings, found int"):
+        dataclasses.replace(Config(), training=5)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 2**70, 10**5000, 1.5, "7", None, True], ids=type)
+def test_a_seed_is_a_whole_number_of_at_most_63_bits(seed):
+    check_seed(2**63 - 1)
+    with pytest.raises(ConfigError, match="the seed must be a whole number from 0 to"):
+        check_seed(seed)
 
 
 def test_a_config_file_that_is_not_there_is_refused_by_name(tmp_path):

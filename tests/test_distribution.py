@@ -1,6 +1,7 @@
 """The wheel: installed into a new environment, it runs from outside the checkout."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -62,3 +63,13 @@ def test_the_wheel_installs_and_trains_outside_the_checkout(tmp_path):
     version = run(python, "-c", "import gdpnet; print(gdpnet.__version__)", cwd=tmp_path).strip()
     assert run(place / "bin" / "gdpnet", "--version", cwd=tmp_path) == f"gdpnet {version}\n"
     assert run(python, "-c", TRAIN, cwd=tmp_path) == "(60,)\n"
+
+
+def test_the_checksums_are_of_the_versions_that_are_pinned():
+    pinned = dict(re.findall(r"(?m)^([a-z0-9-]+)==(\S+)", (ROOT / "constraints.txt").read_text()))
+    del pinned["torch"]  # its builds are different files
+    hashed = [line for line in (ROOT / "constraints-hashes.txt").read_text().splitlines() if line[0] != "#"]
+    found = [re.fullmatch(r"([a-z0-9-]+)==(\S+) --hash=sha256:[0-9a-f]{64}", line) for line in hashed]
+    versions = {one[1]: one[2] for one in found if one}
+    assert len(versions) == len(hashed)
+    assert pinned.items() <= versions.items()

@@ -15,7 +15,7 @@ from gdpnet.data.io.pyg import to_pyg
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.estimator import GDPNet
 from gdpnet.training.callbacks import EarlyStopping, MLflowCallback, Progress, TensorBoardCallback
-from gdpnet.training.checkpoint import RunFolder
+from gdpnet.training.run_folder import RunFolder
 from helpers.small import FAST, fitted, noisy_graph, write_folder
 
 # --- modules ---
@@ -35,6 +35,21 @@ def test_model_selection_is_an_attribute_of_the_package():
     code = "import gdpnet; print(gdpnet.model_selection.cross_validate.__name__)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "cross_validate"
+
+
+# --- what is asked for ---
+
+
+@pytest.mark.parametrize(
+    "nodes", ["nobody", "", "x" * 100_000, [["0"], ["1", "2"]], [[0, 1]], 10**30, 1.5, b"0", object()]
+)
+def test_nodes_that_do_not_exist_are_refused_in_one_sentence_by_every_method(nodes):
+    graph = noisy_graph(60)
+    model = fitted(graph)
+    for method in (model.embed, model.predict, model.predict_proba):
+        with pytest.raises(GraphError) as caught:
+            method(graph, nodes)
+        assert len(str(caught.value)) <= 300
 
 
 # --- settings ---

@@ -9,10 +9,12 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib import resources
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from gdpnet.errors import ConfigError, nearest
+from gdpnet._core.limits import MOST_SEED, MOST_TOML_BYTES, MOST_TOML_LINE
+from gdpnet.errors import ConfigError, nearest, reason_of
 
 METRICS = {
     "micro_f1": "F1",
@@ -23,6 +25,16 @@ METRICS = {
     "r2": "R2",
 }
 """Scores that models are chosen by, and how they are called in text; ``training.metric`` names all but R2."""
+
+_LARGEST = (1 << 63) - 1
+"""The largest whole number of a setting, which arrays of 64 bits can hold."""
+
+
+def check_seed(seed: Any) -> None:
+    """Refuse a seed that is no whole number or does not fit 64 bits."""
+    whole = isinstance(seed, Integral) and not isinstance(seed, bool)
+    if not whole or not 0 <= int(seed) <= MOST_SEED:
+        raise ConfigError(f"the seed must be a whole number from 0 to {MOST_SEED:,}, found {_shown(seed)}")
 
 
 def setting(
@@ -586,7 +598,12 @@ class Config:
     clusters: ClustersSettings = field(default_factory=ClustersSettings)
 
     def __post_init__(self) -> None:
-        """Refuse class weights and metrics for tasks that have none."""
+        """Refuse what is no section of settings, and class weights and metrics for tasks that have none."""
+        for item in fields(self):
+            found, wanted = getattr(self, item.name), item.default_factory
+            if not isinstance(found, wanted):  # type: ignore[arg-type]
+                name = getattr(wanted, "__name__", "")
+                raise ConfigError(f"'{item.name}' must be {name}, found {type(found).__name__}")
         kind, weight, metric = self.task.kind, self.task.class_weight, self.training.metric
         if kind != "classification" and (weight, metric) != ("none", "micro_f1"):
             found = f"training.metric {metric}" if metric != "micro_f1" else f"task.class_weight {weight}"
@@ -603,7 +620,9 @@ class Config:
                 hint = _RENAMED_HINT.get(name) or nearest(name, sections)
                 raise ConfigError(f"there is no section '{name}' of settings{hint}")
             if not isinstance(changes, Mapping):
-                raise ConfigError(f"'{name}' is a section of settings and must hold keys, found {changes!r}")
+                raise ConfigError(
+                    f"'{name}' is a section of settings and must hold keys, found {_shown(changes)}"
+                )
             known = [item.name for item in fields(sections[name])]
             for key in changes:
                 if key not in known:
@@ -677,13 +696,29 @@ def _sections_with(key: str) -> list[str]:
 def read_config(path: str | Path) -> Config:
     """Read settings from a TOML file; what it leaves out has its default."""
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+        with Path(path).open("rb") as file:
+            content = file.read(MOST_TOML_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read the config file {path}: {reason_of(error)}") from error
+    try:
+        values = parse_toml(content.decode("utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid TOML: {reason_of(error)}") from error
     # a whole file of 0.1, as in a run folder, is read under its names now; single old names are refused
-    return Config().with_values(upgrade_settings(values) if "reader" in values else values)
+    old = isinstance(values.get("reader"), dict) and all(isinstance(one, dict) for one in values.values())
+    return Config().with_values(upgrade_settings(values) if old else values)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Read TOML of bounded size; raise a ValueError for any other text."""
+    if len(text) > MOST_TOML_BYTES:
+        raise ValueError(f"it must have at most {MOST_TOML_BYTES:,} bytes")
+    if max(map(len, text.splitlines()), default=0) > MOST_TOML_LINE:
+        raise ValueError(f"a line must have at most {MOST_TOML_LINE:,} characters")
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def shipped_config(name: str) -> Config:
@@ -730,8 +765,8 @@ def upgrade_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _toml_value(text: str) -> Any:
     """Read one TOML value; a bare word is taken as a string."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"value = {text}")["value"]
+    except ValueError:
         return text
 
 
@@ -744,21 +779,21 @@ def _checked(owner: str, item: dataclasses.Field[Any], value: Any) -> Any:
     """Return a value in the type of its default, or say what it must be."""
     name = f"{owner.removesuffix('Settings').lower()}.{item.name}"
     default: Any = item.default
-    value = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
+    value = value.tolist() if type(value).__module__ == "numpy" and hasattr(value, "tolist") else value
     limits = item.metadata
     if isinstance(default, tuple):
         fits = isinstance(value, list | tuple) and (limits["any_length"] or len(value) == len(default))
         if not fits:
             count = "" if limits["any_length"] else f"{len(default)} "
-            raise ConfigError(f"{name} must be a list of {count}numbers, found {value!r}")
+            raise ConfigError(f"{name} must be a list of {count}numbers, found {_shown(value)}")
         return tuple(_number(name, part, default[0], limits) for part in value)
     if isinstance(default, bool):
         if not isinstance(value, bool):
-            raise ConfigError(f"{name} must be true or false, found {value!r}")
+            raise ConfigError(f"{name} must be true or false, found {_shown(value)}")
         return value
     if isinstance(default, str):
-        if value not in limits["choices"]:
-            raise ConfigError(f"{name} must be one of {', '.join(limits['choices'])}, found {value!r}")
+        if not isinstance(value, str) or value not in limits["choices"]:
+            raise ConfigError(f"{name} must be one of {', '.join(limits['choices'])}, found {_shown(value)}")
         return value
     return _number(name, value, default, limits)
 
@@ -766,10 +801,24 @@ def _checked(owner: str, item: dataclasses.Field[Any], value: Any) -> Any:
 def _number(name: str, value: Any, default: int | float, limits: Mapping[str, Any]) -> int | float:
     kind = "a whole number" if isinstance(default, int) else "a number"
     allowed = int if isinstance(default, int) else (int, float)
-    if isinstance(value, bool) or not isinstance(value, allowed) or math.isnan(value):
-        raise ConfigError(f"{name} must be {kind}, found {value!r}")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, allowed)
+        or (type(value) is float and math.isnan(value))
+    ):
+        raise ConfigError(f"{name} must be {kind}, found {_shown(value)}")
     low, high = limits["low"], limits["high"]
     if value < low or (high is not None and value > high):
         bounds = f"at least {low}" if high is None else f"between {low} and {high}"
-        raise ConfigError(f"{name} must be {bounds}, found {value!r}")
+        raise ConfigError(f"{name} must be {bounds}, found {_shown(value)}")
+    if isinstance(value, int) and value > _LARGEST:
+        raise ConfigError(f"{name} must be at most {_LARGEST:,}, found {_shown(value)}")
     return type(default)(value)
+
+
+def _shown(value: Any) -> str:
+    """Return a value as errors show it; Python writes no whole number of more than 4,300 digits."""
+    try:
+        return repr(value)
+    except ValueError:
+        return f"a value of type {type(value).__name__} with too many digits"

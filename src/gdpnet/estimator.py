@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from gdpnet.config import (
     ThresholdSettings,
     TrainingSettings,
     TreesSettings,
+    check_seed,
     setting_name,
     setting_place,
     task_config,
@@ -170,8 +170,7 @@ class GDPNet(BaseEstimator):
             callbacks: `gdpnet.training.callbacks.Callback` objects, or functions called with every epoch.
                 ``Checkpoint(run)`` writes checkpoints to a run folder and resumes from it.
         """
-        if not isinstance(self.seed, Integral) or self.seed < 0:
-            raise ConfigError(f"the seed must be a whole number from 0, found {self.seed!r}")
+        check_seed(self.seed)
         objective, device = self.task if isinstance(self.task, Task) else None, pick_device(self.device)
         each = [*([Progress()] if self.verbose else []), *callbacks]
         with shown(self.verbose):

@@ -1,6 +1,8 @@
 """The program itself: help, version, usage errors, and how little it imports to answer them."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +11,10 @@ import pytest
 
 import gdpnet
 from gdpnet._core.version import __version__
-from gdpnet.cli import main
+from gdpnet.cli import data
 from gdpnet.cli.app import app
-from gdpnet.errors import ConfigError
-from helpers.commands import refuse, succeed
+from gdpnet.errors import WorkError
+from helpers.commands import call, refuse, succeed
 
 COMMANDS = [command.callback.__name__ for command in app.registered_commands]
 HEAVY = ("torch", "torch_geometric", "sklearn", "scipy", "numpy", "pyarrow", "networkx", "matplotlib")
@@ -167,6 +169,97 @@ def test_a_usage_error_is_one_sentence_with_the_nearest_name(words, sentence, tm
     assert list(tmp_path.iterdir()) == []
 
 
-def test_debug_raises_the_error():
-    with pytest.raises(ConfigError, match="did you mean 'epochs'"):
-        main(["train", "synthetic", "--out", "run", "--set", "training.epoch=1", "--debug"])
+def test_debug_shows_the_traceback_before_the_sentence(capsys):
+    code, out, err = call(
+        capsys, "train", "synthetic", "--out", "run", "--set", "training.epoch=1", "--debug"
+    )
+    assert (code, out) == (2, "")
+    assert err.startswith("Traceback")
+    assert err.splitlines()[-1].startswith("gdpnet: there is no setting 'training.epoch'")
+
+
+def fail_with(monkeypatch, error: BaseException) -> None:
+    """Let the command ``datasets`` end in an error that no door has foreseen."""
+
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr(data, "is_present", fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (IndexError("index 7 is out of bounds"), 70, "IndexError: index 7 is out of bounds"),
+        (
+            RecursionError("maximum recursion depth exceeded"),
+            70,
+            "run the same command with --debug and report",
+        ),
+        (EOFError(), 70, "in the issue tracker"),
+        (MemoryError(), 1, "there is not enough memory for this"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+            1,
+            "there is not enough memory for this",
+        ),
+        (OSError(28, "No space left on device", "x.csv"), 1, "x.csv: No space left on device"),
+        (KeyboardInterrupt(), 130, "interrupted; finished work is saved"),
+        (WorkError("x" * 5000), 1, "x … x"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_an_exception_is_one_sentence_of_300_characters_and_its_exit_code(
+    error, code, sentence, capsys, monkeypatch
+):
+    fail_with(monkeypatch, error)
+    found = refuse(capsys, "datasets", code=code)
+    assert sentence in found
+    assert len(found) <= 300
+
+
+def test_debug_shows_the_traceback_of_a_mistake_of_the_program(capsys, monkeypatch):
+    fail_with(monkeypatch, IndexError("index 7 is out of bounds"))
+    code, _, err = call(capsys, "datasets", "--debug")
+    assert code == 70
+    assert "Traceback" in err
+    assert "in fail" in err
+
+
+def test_an_interrupt_that_a_library_turns_into_another_exception_stays_an_interrupt(capsys, monkeypatch):
+    def interrupted(*arguments):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("half a module") from None
+
+    monkeypatch.setattr(data, "is_present", interrupted)
+    assert "interrupted" in refuse(capsys, "datasets", code=130)
+
+
+def test_a_reader_that_goes_away_ends_a_command_without_a_traceback(tmp_path):
+    command = f"{sys.executable} -m gdpnet settings | head -c 1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        env={"PYTHONPATH": str(SOURCE), "HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.returncode in (0, 1)  # 0 if all was written before the reader went
+
+
+def test_a_full_disk_behind_the_output_is_said(tmp_path):
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gdpnet", "datasets"],
+            env={"PYTHONPATH": str(SOURCE), "HOME": str(tmp_path)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "gdpnet: [Errno 28] No space left on device\n")

@@ -233,7 +233,10 @@ def test_a_folder_with_files_and_a_file_are_refused_and_an_empty_folder_is_taken
     words = ("noise", base / "graph", "--kind", "deleted-links=0.1", "--out")
     before = (base / "noisy" / "changes.json").read_bytes()
     sentence = refuse(capsys, *words, base / "noisy")
-    assert sentence == f"{base / 'noisy'} must be a new or an empty folder, found files in it"
+    assert (
+        sentence
+        == f"{base / 'noisy'} must be a new or an empty folder, found 'changes.json' in it; choose another --out"
+    )
     assert (base / "noisy" / "changes.json").read_bytes() == before
     (tmp_path / "file").write_text("mine")
     assert refuse(capsys, *words, tmp_path / "file").endswith("found a file")

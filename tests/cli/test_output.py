@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from gdpnet.cli.app import app
+from gdpnet.cli.output import note, print_table
 from gdpnet.cli.progress import EpochProgress
 from gdpnet.training.state import Epoch
 from helpers.commands import call, train_words
@@ -87,6 +88,20 @@ def test_a_command_that_is_refused_writes_nothing_to_standard_output(tmp_path, c
     monkeypatch.chdir(tmp_path)
     code, out, err = call(capsys, "train", "cra", "--out", "run", "--json")
     assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("odd", ["[/]", "[bold]x", "[red", ":smile:", "a\x1b[2Jb", "two\nlines"])
+def test_ids_classes_and_columns_are_shown_as_they_are_and_never_acted_on(odd, capsys):
+    print_table(f"title {odd}", ["id", f"p_{odd}"], [[odd, 1.0]])
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    shown = odd.replace("\x1b", "\\x1b").replace("\n", " ")
+    assert out.count(shown) == 3
+
+
+def test_a_note_with_an_escape_sequence_does_not_reach_the_terminal(capsys):
+    note("class 'a\x1b[2J'")
+    assert capsys.readouterr().err == "class 'a\\x1b[2J'\n"
 
 
 # --- the bar ---

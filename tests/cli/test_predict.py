@@ -117,7 +117,9 @@ def test_denoise_writes_all_edges_and_separate_directions_if_asked(base, tmp_pat
 def test_a_cleaned_edge_list_is_a_graph_that_commands_read(base, tmp_path, capsys):
     shutil.copytree(base / "graph", tmp_path / "clean")
     path = tmp_path / "clean" / "edges.csv"
-    succeed(capsys, "denoise", base / "run", "--out", path, "--threshold", "0.6")
+    words = ("denoise", base / "run", "--out", path, "--threshold", "0.6")
+    assert "this command did not write it" in refuse(capsys, *words)
+    succeed(capsys, *words, "--force")
     kept = len(rows_of(path))
     out = succeed(capsys, "evaluate", base / "run", tmp_path / "clean")
     assert f"80 nodes, {kept} directed edges" in out

@@ -305,7 +305,7 @@ def test_an_out_path_below_a_file_cannot_be_written(base, tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
     run = tmp_path / "file" / "run"
     said = refuse(capsys, *train_words(base, run), code=1)
-    assert said == f"cannot write {run / 'config.toml'}: Not a directory"
+    assert said == f"cannot write {run}: Not a directory"
     assert refuse(capsys, *train_words(base, tmp_path / "file")).endswith("is a file, a run needs a folder")
     for command in ("embed", "predict", "denoise"):
         said = refuse(capsys, command, base / "run", "--out", tmp_path / "file" / "out.csv", code=1)

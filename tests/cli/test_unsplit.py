@@ -10,7 +10,7 @@ import torch
 from gdpnet.data.io.files import read_graph
 from gdpnet.data.io.open import open_graph
 from gdpnet.errors import ConfigError
-from gdpnet.training.checkpoint import create_run
+from gdpnet.training.run_folder import create_run
 from helpers.commands import call, last_record, refuse, succeed, train_words
 from helpers.small import FAST, noisy_graph, write_folder
 

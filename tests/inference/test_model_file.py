@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from gdpnet._core.files import atomic_path
 from gdpnet.config import (
@@ -34,6 +34,7 @@ from gdpnet.inference.model_file import FORMAT_VERSION, read_tensors, write_tens
 from gdpnet.inference.threshold import Choice
 from gdpnet.representation.aggregator import HopwiseNetwork
 from gdpnet.representation.gcn import GCN
+from gdpnet.representation.trees import BoostedTrees
 from helpers.small import FAST, fitted, noisy_graph
 
 TENSORS = {
@@ -230,6 +231,104 @@ def test_a_model_whose_parts_do_not_fit_together_is_refused_in_one_line(tmp_path
         with pytest.raises(ModelFileError, match="does not hold a whole model") as caught:
             GDPNet.load(file, device="cpu")
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"seed": "x"}, "'seed' of the description must be a whole number, found a text"),
+        ({"classes": [1, 2]}, "value 1 of 'classes'"),
+        ({"threshold": {"threshold": 2.0, "scores": []}}, "the threshold must lie between 0 and 1"),
+        ({"ensemble": {"aggregator": -1.0}}, "the weight of a head must lie between 0 and 1"),
+        ({"config": {"policy": {"hidden": [2**40, 2**40]}}}, "overflowed"),
+        ({"config": {"representation": {"width": 10**12}}}, "the shape in current model"),
+        ({"history": 3}, "'history' of the description must be a list"),
+        ({"columns": {"kind": "own", "width": [], "names": None, "nodes": None}}, "whole model"),
+    ],
+)
+def test_a_description_of_other_types_or_sizes_behind_a_right_checksum_is_refused(
+    changed, sentence, tmp_path
+):
+    file = tmp_path / "model.safetensors"
+    fitted(noisy_graph(nodes=60)).save(file)
+    tensors, about = read_tensors(file, "model")
+    write_tensors(file, "model", tensors, about | changed)
+    with pytest.raises(ModelFileError, match="does not hold a whole model") as caught:
+        GDPNet.load(file, device="cpu")
+    assert sentence in str(caught.value)
+
+
+def test_weights_that_are_not_numbers_are_refused(tmp_path):
+    file = tmp_path / "model.safetensors"
+    fitted(noisy_graph(nodes=60)).save(file)
+    tensors, about = read_tensors(file, "model")
+    tensors["aggregators.bias"][0] = float("nan")
+    write_tensors(file, "model", tensors, about)
+    with pytest.raises(ModelFileError, match=r"'aggregators\.bias' holds values that are not numbers"):
+        GDPNet.load(file, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("left", 0), ("left", -1), ("right", 10**6), ("feature", 99), ("root", -5), ("output", 7)],
+)
+def test_trees_whose_knots_lead_nowhere_or_in_a_circle_are_refused(name, value):
+    knots = torch.tensor([[1, 2], [1, 1], [2, 2]], dtype=torch.int32)
+    tensors = {
+        "left": knots[:, 0].clone(),
+        "right": knots[:, 1].clone(),
+        "feature": torch.zeros(3, dtype=torch.int32),
+    }
+    tensors |= {"threshold": torch.zeros(3), "value": torch.zeros(3), "baseline": torch.zeros(1, 2)}
+    tensors |= {"root": torch.zeros(1, dtype=torch.int32), "output": torch.zeros(1, dtype=torch.int32)}
+    tensors["depth"] = torch.tensor(1)
+    BoostedTrees(tensors).check(4)
+    tensors[name][0] = value
+    with pytest.raises(ValueError, match="lead nowhere"):
+        BoostedTrees(tensors).check(4)
+
+
+def header(length: int | None = None, **tensors: dict) -> bytes:
+    text = json.dumps(tensors).encode()
+    return (len(text) if length is None else length).to_bytes(8, "little") + text
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "header says"),
+        (b"\xff" * 8, "header says"),
+        (header(2**40), "header says"),
+        ((200_000).to_bytes(8, "little") + b"[" * 200_000, "at most 100 levels"),
+        (
+            header(w={"dtype": "F32", "shape": [10**12], "data_offsets": [0, 4]}) + b"\0" * 4,
+            "does not lie where",
+        ),
+        (header(w={"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}) + b"\0" * 8, "does not lie where"),
+        (
+            header(w={"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}) + b"\0" * 8,
+            "4 bytes after its tensors",
+        ),
+        (header(w={"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}) + b"\0" * 4, "type or shape"),
+        (header(w={"dtype": "F32", "shape": "x", "data_offsets": [0, 4]}) + b"\0" * 4, "must be a list"),
+        (header(w=3), "must be an object"),
+    ],
+)
+def test_a_header_that_lies_is_refused_before_anything_is_allocated(content, sentence, tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(content)
+    found = refusal(tmp_path / "model.safetensors")
+    assert "is not a readable model file" in found
+    assert sentence in found
+
+
+def test_the_file_is_one_that_safetensors_reads_and_writes(tmp_path):
+    given = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.zeros(0, 2), "c": torch.tensor(True)}
+    write_tensors(tmp_path / "a.safetensors", "model", given, {"x": 1})
+    found, about = read_tensors(tmp_path / "a.safetensors", "model")
+    theirs = load_file(tmp_path / "a.safetensors")
+    assert about == {"x": 1}
+    assert found.keys() == theirs.keys()
+    assert all(torch.equal(found[name], theirs[name]) for name in found)
 
 
 # --- other versions ---

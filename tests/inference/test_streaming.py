@@ -12,12 +12,12 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from gdpnet._core import files as atomic
+from gdpnet._core.files import disk
 from gdpnet._core.stopwatch import Stopwatch
 from gdpnet.cli import main
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.store import open_store, write_store
-from gdpnet.errors import ConfigError, GDPNetError, GraphError, RunFolderError
+from gdpnet.errors import ConfigError, GDPNetError, GraphError, RunFolderError, WorkError
 from gdpnet.estimator import GDPNet
 from gdpnet.inference import select as inference
 from gdpnet.inference import streaming
@@ -198,7 +198,7 @@ def test_the_gpu_path_gives_the_same(monkeypatch, tmp_path):
 
 def stop_after(count: int, monkeypatch) -> None:
     """Let the disk be full once so many files were written."""
-    plain, left = atomic._flush_to_disk, [count]
+    plain, left = disk.flush_file, [count]
 
     def flush(path: Path) -> None:
         if left[0] == 0:
@@ -206,7 +206,7 @@ def stop_after(count: int, monkeypatch) -> None:
         left[0] -= 1
         plain(path)
 
-    monkeypatch.setattr(atomic, "_flush_to_disk", flush)
+    monkeypatch.setattr(disk, "flush_file", flush)
 
 
 @pytest.mark.parametrize("threads", [0, 3])
@@ -219,9 +219,7 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(
     denoise_to(model.trained_, graph, tmp_path / "whole", all_edges=True, edges_per_shard=60)
     with monkeypatch.context() as patch:
         stop_after(files, patch)
-        with pytest.raises(
-            GDPNetError, match=r"No space left on device; .* finished and stay valid"
-        ) as caught:
+        with pytest.raises(WorkError, match=r"No space left on device; .* finished and stay valid") as caught:
             denoise_to(model.trained_, graph, tmp_path / "d", all_edges=True, edges_per_shard=60)
     finished = sorted((tmp_path / "d").glob("part-*.parquet"))
     total = len(list((tmp_path / "whole").glob("part-*")))

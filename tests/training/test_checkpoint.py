@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gdpnet._core.files import plain, write_json
+from gdpnet._core.files import locked_folder, plain, write_json
 from gdpnet._core.random import Key
 from gdpnet.cli import main
 from gdpnet.config import read_config
@@ -21,14 +22,10 @@ from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.files import read_graph
 from gdpnet.errors import GDPNetError, ModelFileError, RunFolderError
 from gdpnet.estimator import GDPNet
-from gdpnet.training.checkpoint import (
-    Checkpoint,
-    RunFolder,
-    check_same_graph,
-    create_run,
-    open_run,
-)
+from gdpnet.inference.model_file import read_tensors, write_tensors
+from gdpnet.training.checkpoint import Checkpoint
 from gdpnet.training.data import make_training_data
+from gdpnet.training.run_folder import RunFolder, check_same_graph, create_run, open_run
 from gdpnet.training.state import begin_training
 from helpers.setups import CPU
 from helpers.small import FAST, noisy_graph, same_weights, weights, write_folder
@@ -186,15 +183,31 @@ def test_a_folder_that_holds_a_run_is_refused_and_left_alone(uninterrupted):
     before = {entry.name: entry.read_bytes() for entry in path.iterdir()}
     with pytest.raises(RunFolderError) as refusal:
         create_run(path, FAST, "other", GRAPH, seed=1)
-    assert str(refusal.value) == f"{path} already holds a run; go on with --resume, or choose another --out"
+    assert str(refusal.value) == (
+        f"{path} already holds a run; go on with --resume, choose another --out, or replace it with --force"
+    )
     assert {entry.name: entry.read_bytes() for entry in path.iterdir()} == before
 
 
-def test_a_folder_with_other_things_in_it_may_hold_a_run(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    create_run(tmp_path, FAST, "mine", GRAPH, seed=0)
-    assert (tmp_path / "notes.txt").read_text() == "mine"
+@pytest.mark.parametrize("name", ["notes.txt", "config.toml", "run.json", "metrics.json"])
+def test_a_folder_with_other_things_in_it_is_refused_unless_forced(name, tmp_path):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(RunFolderError, match=f"needs a new or an empty folder, found '{name}' in .*--force"):
+        create_run(tmp_path, FAST, "mine", GRAPH, seed=0)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]
+    (tmp_path / "letters").mkdir()
+    create_run(tmp_path, FAST, "mine", GRAPH, seed=0, force=True)
     assert open_run(tmp_path)[1] == FAST
+    assert (tmp_path / "letters").is_dir()
+    assert name != "notes.txt" or (tmp_path / name).read_text() == "mine"
+
+
+def test_a_run_that_is_replaced_by_force_starts_from_the_beginning(tmp_path, uninterrupted):
+    train(tmp_path, stop_after=None, config=FAST)
+    (tmp_path / "suspected_labels.csv").write_text("of the run before")
+    create_run(tmp_path, CONFIG, "mine", GRAPH, seed=0, force=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"run.json", "config.toml"}
+    assert same_weights(train(tmp_path), uninterrupted[1])
 
 
 def test_a_file_is_no_run_folder(tmp_path):
@@ -207,7 +220,7 @@ def test_a_file_is_no_run_folder(tmp_path):
 
 
 def test_a_folder_without_a_run_cannot_be_opened(tmp_path):
-    with pytest.raises(RunFolderError, match=r"holds no run: it has no run\.json and config\.toml"):
+    with pytest.raises(RunFolderError, match=r"holds no run: it has no run\.json"):
         open_run(tmp_path)
     with pytest.raises(RunFolderError, match="there is no run folder"):
         open_run(tmp_path / "none")
@@ -271,3 +284,98 @@ def test_without_a_checkpoint_a_run_begins_at_the_beginning(tmp_path, uninterrup
     assert all(torch.equal(value, before[name]) for name, value in state.weights().items())
     assert same_weights(train(tmp_path / "run"), uninterrupted[1])
     assert len(weights(uninterrupted[1])) > 5
+
+
+# --- files that are damaged, or were written by a process that ended ---
+
+
+def test_a_run_whose_process_ended_before_its_settings_were_written_can_be_resumed(tmp_path):
+    create_run(tmp_path, CONFIG, "mine", GRAPH, seed=0)
+    (tmp_path / "config.toml").unlink()
+    assert open_run(tmp_path)[1] == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"seed": "0"}, "'seed' in .*run.json must be int, found str"),
+        ({"seed": True}, "'seed' in .*run.json must be int, found bool"),
+        ({"seed": -1}, "must not be negative"),
+        ({"graph": 5}, "'graph' in .*run.json must be str, found int"),
+        ({"fingerprint": None}, "'fingerprint' in .*run.json must be str, found NoneType"),
+        ({"split": []}, "'split' in .*run.json must be str, found list"),
+        ({"source": [1]}, "'source' in .*run.json must be dict, found list"),
+        ({"source": {"columns": {}}}, "found no 'data_dir' in it"),
+        (
+            {"source": {"data_dir": 1, "columns": {}, "directed": True}},
+            "'data_dir' in .* must be str or null",
+        ),
+        ({"source": {"data_dir": None, "columns": {"x": 1}, "directed": True}}, "found 'x'"),
+        ({"source": {"data_dir": None, "columns": {"node": ["a"]}, "directed": True}}, "found 'node'"),
+        ({"format": "other"}, "must describe a run of GDPNet"),
+    ],
+)
+def test_a_description_of_wrong_types_is_one_sentence(changes, sentence, tmp_path):
+    create_run(tmp_path, FAST, "mine", GRAPH, seed=0)
+    about = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(about | changes))
+    with pytest.raises(RunFolderError, match=sentence):
+        open_run(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[]", "5", '{"graph": "x"}', "[" * 100_000])
+def test_a_description_that_is_none_is_one_sentence(text, tmp_path):
+    create_run(tmp_path, FAST, "mine", GRAPH, seed=0)
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(RunFolderError, match=r"run\.json"):
+        open_run(tmp_path)
+
+
+def test_an_epoch_that_the_history_lacks_is_written_when_the_run_is_resumed(tmp_path, uninterrupted):
+    path, _ = uninterrupted
+    shutil.copytree(path, tmp_path / "run")
+    lines = (tmp_path / "run" / "history.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "run" / "history.jsonl").write_text("".join(lines[:-1]))
+    train(tmp_path / "run")
+    assert history(tmp_path / "run") == history(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"epoch": "5"}, "'epoch' in .* must be int, found str"),
+        ({"epoch": 4}, "must have one entry per epoch, found 5 for 4"),
+        ({"best_f1": None}, "'best_f1' in .* must be float, found NoneType"),
+        ({"history": {}}, "'history' in .* must be list, found dict"),
+        ({"history": [1, 2, 3, 4, 5]}, "must hold numbers, found something else for epoch 1"),
+        ({"seconds": "long"}, "'seconds' in .* must be float, found str"),
+    ],
+)
+def test_a_checkpoint_of_wrong_types_behind_a_right_checksum_is_one_sentence(
+    changes, sentence, tmp_path, uninterrupted
+):
+    shutil.copytree(uninterrupted[0], tmp_path / "run")
+    file = tmp_path / "run" / "checkpoint.safetensors"
+    tensors, about = read_tensors(file, "checkpoint")
+    write_tensors(file, "checkpoint", tensors, about | changes)
+    with pytest.raises(ModelFileError, match=sentence):
+        train(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["truth", "policy_optimiser.0.exp_avg", "optimiser.x.exp_avg"])
+def test_a_checkpoint_with_tensors_of_wrong_types_is_one_sentence(name, tmp_path, uninterrupted):
+    shutil.copytree(uninterrupted[0], tmp_path / "run")
+    file = tmp_path / "run" / "checkpoint.safetensors"
+    tensors, about = read_tensors(file, "checkpoint")
+    write_tensors(file, "checkpoint", tensors | {name: torch.zeros(2, 3)}, about)
+    with pytest.raises(ModelFileError, match=r"checkpoint\.safetensors"):
+        train(tmp_path / "run")
+
+
+def test_a_second_training_in_the_same_folder_is_refused_while_the_first_runs(tmp_path, capsys):
+    folder, out = write_folder(tmp_path / "graph"), tmp_path / "run"
+    with locked_folder(out):
+        code = main(["train", str(folder), "--out", str(out), "--device", "cpu"])
+    assert code == 2
+    assert f"another process is writing to {out}; wait until it ends" in capsys.readouterr().err
+    assert list(out.iterdir()) == []

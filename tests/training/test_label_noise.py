@@ -15,7 +15,7 @@ from gdpnet.data.noise.registry import corrupt
 from gdpnet.inference.ensemble import embed_fold_models
 from gdpnet.inference.select import keep_all
 from gdpnet.training import label_noise
-from gdpnet.training.checkpoint import Checkpoint, create_run
+from gdpnet.training.checkpoint import Checkpoint
 from gdpnet.training.data import TrainingData, make_training_data
 from gdpnet.training.fit_hopwise_head import HeldOutNodes
 from gdpnet.training.label_noise import (
@@ -26,6 +26,7 @@ from gdpnet.training.label_noise import (
     suspect_labels,
     without_suspected,
 )
+from gdpnet.training.run_folder import create_run
 from gdpnet.training.state import Epoch, TrainingState, begin_training
 from gdpnet.training.trainer import train_epochs
 from helpers.small import FAST, write_folder

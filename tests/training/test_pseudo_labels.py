@@ -11,7 +11,7 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.validation import UNKNOWN
-from gdpnet.training.checkpoint import Checkpoint, create_run
+from gdpnet.training.checkpoint import Checkpoint
 from gdpnet.training.data import TrainingData, make_training_data
 from gdpnet.training.held_out import HeldOutNodes
 from gdpnet.training.pseudo_labels import (
@@ -22,6 +22,7 @@ from gdpnet.training.pseudo_labels import (
     with_context_folds,
     with_pseudo_labels,
 )
+from gdpnet.training.run_folder import create_run
 from gdpnet.training.teacher import fit_teacher, rank_edges
 from helpers.small import same_weights
 

@@ -57,7 +57,7 @@ def draw_run(predictor: Predictor, folder: Path) -> list[Path]:
 def save_figure(figure: Figure, path: Path) -> Path:
     """Write a figure atomically; return its path."""
     with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
+        figure.savefig(temporary, format="png", dpi=120, metadata={"Software": "GDPNet"})
     return path
 
 
@@ -180,9 +180,13 @@ def draw_curves(rows: list[Row], folder: Path) -> list[Path]:
     rows = [row for row in rows if row.seeds]
     for graph, noise in sorted({(row.graph, row.noise) for row in rows}):
         chosen = [row for row in rows if (row.graph, row.noise) == (graph, noise)]
-        name = f"robustness_{graph}_{noise}.png".replace(" ", "_").replace("/", "_")
-        paths.append(save_figure(_noise_curves(graph, noise, chosen), folder / name))
+        paths.append(save_figure(_noise_curves(graph, noise, chosen), folder / curves_name(graph, noise)))
     return paths
+
+
+def curves_name(graph: str, noise: str) -> str:
+    """Return the file name of the curves of a graph and noise."""
+    return f"robustness_{graph}_{noise}.png".replace(" ", "_").replace("/", "_")
 
 
 def _noise_curves(graph: str, noise: str, rows: list[Row]) -> Figure:

@@ -40,6 +40,12 @@ def page_of(markdown: str, title: str) -> str:
     return f"{head}{body}</html>\n"
 
 
+def as_text(value: object) -> str:
+    """Return a text that Markdown, with or without HTML in it, shows as it is, on one line."""
+    text = " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", text)
+
+
 def table_lines(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
     """Return a table as lines of Markdown, with an empty line after it."""
     header = list(columns)

@@ -13,13 +13,17 @@ from typing import Any
 
 import torch
 
+from gdpnet._core.files import append_line, has_torn_end, read_objects
 from gdpnet._core.version import __version__
 from gdpnet.benchmark.ablations import current_name
+from gdpnet.benchmark.record_types import check_types
 from gdpnet.config import upgrade_settings
 from gdpnet.data.datasets.known import DATASETS
-from gdpnet.errors import GDPNetError, WorkError
 
 Record = dict[str, Any]
+
+KINDS = ("robustness", "task", "search", "portrait", "attack")
+"""Kinds of records that commands read."""
 
 
 def make_record(stub: Record, device: str, metrics: Record) -> Record:
@@ -47,28 +51,26 @@ def _version_of(package: str) -> str | None:
 
 
 def append_record(path: Path, record: Record) -> None:
-    """Append one line to a file of records."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-    except OSError as error:
-        raise WorkError(f"cannot write {path}: {error.strerror}") from error
+    """Append one line to a file of records, whole or not at all; several processes may do so."""
+    append_line(path, json.dumps(record))
 
 
 def read_records(path: Path) -> list[Record]:
-    """Read all records of a file under the names of this version; none if there is no file."""
-    if not path.exists():
-        return []
-    try:
-        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
-    except ValueError as error:
-        raise GDPNetError(f"{path} holds a line that is not a record: {error}") from error
-    except OSError as error:
-        raise GDPNetError(f"cannot read {path}: {error.strerror}") from error
-    if not all(isinstance(record, dict) for record in records):
-        raise GDPNetError(f"{path} holds a line that is not a record: it must be a JSON object")
-    return [_upgraded(record) for record in records]
+    """Read all records of a file under the names of this version; none if there is no file.
+
+    A last line that was cut short is left out, see `torn_note`.
+    """
+    found = read_objects(path)
+    for number, record in found:
+        check_types(record, KINDS, f"line {number} of {path}")
+    return [_upgraded(record) for _, record in found]
+
+
+def torn_note(path: Path) -> str | None:
+    """Return what to say about a file of records whose last line was cut short; None for others."""
+    if not has_torn_end(path):
+        return None
+    return f"the last line of {path} was cut short and is left out; the next result takes its place"
 
 
 def of_content(records: Iterable[Record], contents: Mapping[str, str | None]) -> list[Record]:

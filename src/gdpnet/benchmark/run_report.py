@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gdpnet._core.files import write_text
+from gdpnet._core.files import read_objects, write_text
 from gdpnet._core.words import counted
 from gdpnet.benchmark.figures import save_figure, training_curves
-from gdpnet.benchmark.page import inlined, linked, page_of, table_lines
+from gdpnet.benchmark.page import as_text, inlined, linked, page_of, table_lines
 from gdpnet.benchmark.score_tables import (
     NESTED,
     check_table,
@@ -25,10 +23,13 @@ from gdpnet.config import Config, toml_text
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import SPLITS
 from gdpnet.errors import RunFolderError
-from gdpnet.training.checkpoint import RunFolder, open_run
+from gdpnet.training.run_folder import RunFolder, open_run, read_metrics
 
 _WIDEST = 20
 """Confusion matrices of more classes are left out."""
+
+_MEASURED = ("epoch", "loss", "validation_f1", "reward", "kept_share", "kl")
+"""What every epoch has measured."""
 
 _SENTENCES = {
     "training.png": "Training, epoch by epoch.",
@@ -62,15 +63,19 @@ def is_run(path: Path) -> bool:
 def read_run(path: Path, graph: Graph | None = None, remark: str = "") -> RunReport:
     """Read what a run folder holds; raise an error if no epoch was trained yet."""
     run, config, about = open_run(path)
-    try:
-        lines = run.history.read_text(encoding="utf-8").splitlines() if run.history.exists() else []
-        history = tuple(json.loads(line) for line in lines)
-        metrics = json.loads(run.metrics.read_text(encoding="utf-8")) if run.metrics.exists() else {}
-    except (OSError, ValueError) as error:
-        raise RunFolderError(f"{path} cannot be read: {error}") from error
+    history, metrics = tuple(_history_of(run)), read_metrics(run)
     if not history:
         raise RunFolderError(f"{path} has nothing to report: no epoch was trained yet")
     return RunReport(run, config, about, history, metrics, graph, remark)
+
+
+def _history_of(run: RunFolder) -> Iterator[dict[str, Any]]:
+    """Yield the epochs of a run; raise an error for a line that is no epoch."""
+    for number, line in read_objects(run.history):
+        for name in _MEASURED:
+            if not isinstance(line.get(name, ""), float | int | None):
+                raise RunFolderError(f"'{name}' in line {number} of {run.history} must be a number or null")
+        yield line
 
 
 def write_run_page(report: RunReport, out: Path, figures: Path) -> list[Path]:
@@ -88,11 +93,19 @@ def write_run_markdown(report: RunReport, out: Path, figures: Path) -> list[Path
     return [out, *drawn]
 
 
+def _drawn(run: RunFolder) -> list[Path]:
+    return [path for name in _SENTENCES if (path := run.figures / name).is_file()]
+
+
+def has_figures(report: RunReport) -> bool:
+    """Return whether a run is finished and has its figures, so that none is drawn for its report."""
+    return bool(report.metrics and _drawn(report.run))
+
+
 def _pictures(report: RunReport, figures: Path) -> tuple[list[Path], list[Path]]:
     """Return the figures of a run, and those of them that were drawn now: the curves of an unfinished run."""
-    found = [path for name in _SENTENCES if (path := report.run.figures / name).is_file()]
-    if report.metrics and found:
-        return found, []
+    if has_figures(report):
+        return _drawn(report.run), []
     best = max(report.history, key=lambda line: line["validation_f1"] or 0.0)["epoch"]
     curves = training_curves(report.history, report.metrics.get("best_epoch") or best)
     drawn = [save_figure(curves, figures / "training.png")]
@@ -101,14 +114,24 @@ def _pictures(report: RunReport, figures: Path) -> tuple[list[Path], list[Path]]
 
 def run_markdown(report: RunReport, pictures: Mapping[Path, str]) -> str:
     """Return the report as Markdown."""
-    lines = [f"# Run {_cell(report.run.path.name)}", "", _about(report), ""]
+    lines = [f"# Run {as_text(report.run.path.name)}", "", _about(report), ""]
     lines += ["## Graph", "", *_graph_lines(report)]
     if report.metrics:
-        lines += ["## Scores", "", *_score_lines(report.metrics)]
+        lines += ["## Scores", "", *_checked_score_lines(report)]
     lines += ["## Figures", ""]
     for path, link in pictures.items():
         lines += [f"![{_SENTENCES[path.name]}]({link})", "", _SENTENCES[path.name], ""]
     return "\n".join([*lines, *_settings_lines(report.config)])
+
+
+def _checked_score_lines(report: RunReport) -> list[str]:
+    """Return the lines of the scores; raise an error of one sentence if they are not those that a run writes."""
+    try:
+        return _score_lines(report.metrics)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+        raise RunFolderError(
+            f"{report.run.metrics} must hold scores as a run writes them, found others ({type(error).__name__})"
+        ) from error
 
 
 def _score_lines(metrics: Mapping[str, Any]) -> list[str]:
@@ -124,7 +147,7 @@ def _score_lines(metrics: Mapping[str, Any]) -> list[str]:
     for name, said in (("cross_validation", folds_sentence), ("unknown_classes", unknown_sentence)):
         if found := metrics.get(name):
             text = said(found)
-            lines += [f"{_cell(text[0].upper() + text[1:])}.", ""]
+            lines += [f"{as_text(text[0].upper() + text[1:])}.", ""]
     tables = (
         ("Scores per class", "per_class", per_class_table),
         ("Confusion: a row per true class, a column per predicted one", "confusion", confusion_table),
@@ -137,10 +160,10 @@ def _score_lines(metrics: Mapping[str, Any]) -> list[str]:
             lines += [
                 f"### {title}",
                 "",
-                *_table(map(_cell, header), ([_number(one) for one in row] for row in cells)),
+                *_table(map(as_text, header), ([_number(one) for one in row] for row in cells)),
             ]
     check = metrics.get("check") or {}
-    return [*lines, *(f"- {_cell(sentence)}." for sentence in check.get("warnings", ())), ""]
+    return [*lines, *(f"- {as_text(sentence)}." for sentence in check.get("warnings", ())), ""]
 
 
 def _about(report: RunReport) -> str:
@@ -149,8 +172,8 @@ def _about(report: RunReport) -> str:
     state = "Finished" if report.metrics else "Not finished"
     return (
         f"{state} after {len(report.history)} of at most {epochs}. Task "
-        f"{report.config.task.kind}, graph {_cell(about.get('graph'))}, split {_cell(about.get('split', 'paper'))}, "
-        f"seed {about['seed']}, version {about.get('version', 'unknown')}."
+        f"{report.config.task.kind}, graph {as_text(about['graph'])}, split {as_text(about.get('split', 'paper'))}, "
+        f"seed {about['seed']}, version {as_text(about.get('version', 'unknown'))}."
     )
 
 
@@ -158,7 +181,7 @@ def _graph_lines(report: RunReport) -> list[str]:
     """Return the size of the graph and how many nodes each class has in each part of the split."""
     graph = report.graph
     if graph is None:
-        return [report.remark, ""]
+        return [as_text(report.remark), ""]
     edges = counted(graph.num_edges, "directed edge")
     size = f"{counted(graph.num_nodes, 'node')}, {edges}, {counted(graph.num_features, 'feature')}."
     parts = {"train": "training", "validation": "validation", "test": "test", "none": "no split"}
@@ -186,7 +209,7 @@ def _settings_lines(config: Config) -> list[str]:
 
 
 def _table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
-    return table_lines(columns, [[_cell(value) for value in row] for row in rows])
+    return table_lines(columns, [[as_text(value) for value in row] for row in rows])
 
 
 def _number(value: Any) -> str:
@@ -195,8 +218,3 @@ def _number(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_number(one)}" for name, one in value.items())
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _cell(value: object) -> str:
-    """Return a text that Markdown shows as it is."""
-    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", str(value))

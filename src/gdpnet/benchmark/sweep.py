@@ -20,6 +20,7 @@ import torch
 from gdpnet._core.files import plain
 from gdpnet._core.progress import part
 from gdpnet.benchmark.baselines.registry import load_plugins
+from gdpnet.benchmark.record_types import as_records_must_be
 from gdpnet.benchmark.records import Record, append_record, make_record, read_records
 from gdpnet.errors import GDPNetError, WorkError
 
@@ -109,12 +110,13 @@ class Sweep:
     ) -> list[AnyRow]:
         """Return one row per group: how many seeds ended and failed, and mean and deviation of each measure."""
         groups: dict[tuple[Any, ...], list[Record]] = {}
-        for record in self.newest(records):
-            groups.setdefault(_values(record, self.group), []).append(record["metrics"])
-        return [
-            row(**dict(zip(self.group, group, strict=True)), **_summary(metrics, measures))
-            for group, metrics in groups.items()
-        ]
+        with as_records_must_be():
+            for record in self.newest(records):
+                groups.setdefault(_values(record, self.group), []).append(record["metrics"])
+            return [
+                row(**dict(zip(self.group, group, strict=True)), **_summary(metrics, measures))
+                for group, metrics in groups.items()
+            ]
 
 
 def run_all(

@@ -2,66 +2,143 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 FAILED, WRONG_INPUT = 1, 2
 """Exit codes for work that failed, in part or whole, and for input that the user must change."""
 
+UNEXPECTED = 70
+"""Exit code after a mistake of the program itself (EX_SOFTWARE)."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, which typer catches and turns into this number."""
 
+_MEMORY = (
+    "there is not enough memory for this: use a smaller graph or smaller settings, or write the graph as a store "
+    "(gdpnet store) and use --shards"
+)
+_NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory", "std::bad_alloc")
+"""What torch says in place of a MemoryError."""
+
+TERMINATED = 128 + signal.SIGTERM
+"""Exit code after SIGTERM."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; an error that the user can fix is one sentence on stderr and exit code 1 or 2."""
+    """Run the command line; an error is one sentence on stderr, and its traceback with --debug, and an exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    with _noticing_interrupts() as seen:
+        try:
+            code = _run(words)
+            sys.stdout.flush()
+        except BaseException as error:
+            # an interrupt can arrive inside a library that turns it into an exception of its own
+            code = INTERRUPTED if seen else _failed(error, debug)
+    if code == INTERRUPTED:
+        _say(
+            "interrupted; finished work is saved: continue train with --resume, and other commands by running them "
+            "again"
+        )
+    return code
+
+
+def run() -> None:
+    """Run the command line as a program; SIGTERM ends it in order, so that temporary files are deleted."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    if hasattr(sys.stdout, "reconfigure"):
+        # a name that the terminal cannot show must not end a command
+        sys.stdout.reconfigure(errors="backslashreplace")
+    code = main()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output()
+    sys.exit(code)
+
+
+def _run(words: list[str]) -> int:
     from typer.main import get_command
 
     from gdpnet.cli.app import app
 
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
+    code = get_command(app).main(words or ["--help"], prog_name="gdpnet", standalone_mode=False)
+    return int(code or 0)
+
+
+@contextmanager
+def _noticing_interrupts() -> Iterator[list[int]]:
+    """Yield a list that is no longer empty once Ctrl-C was pressed, whatever becomes of the KeyboardInterrupt."""
+    seen: list[int] = []
+
+    def notice(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        signal.default_int_handler(number, frame)
+
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield seen
+        return
+    signal.signal(signal.SIGINT, notice)
     try:
-        code = get_command(app).main(words or ["--help"], prog_name="gdpnet", standalone_mode=False)
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-    except BrokenPipeError:
-        return 0
-    except SystemExit as end:  # after --install-completion and --show-completion
-        return int(end.code or 0)
-    except Exception as error:
-        sentence = _sentence_of(error)
-        if debug or sentence is None:
-            raise
-        print(f"gdpnet: {' '.join(sentence.split())}", file=sys.stderr)
-        return _code_of(error)
-    if code == INTERRUPTED:
-        print(
-            "gdpnet: interrupted; finished work is saved: continue train with --resume, and other commands by "
-            "running them again",
-            file=sys.stderr,
-        )
-    return code or 0
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def run() -> None:
-    """Run the command line as a program."""
-    sys.exit(main())
+def _failed(error: BaseException, debug: bool) -> int:
+    """Say what went wrong, and return the exit code."""
+    if isinstance(error, SystemExit):  # after --install-completion, and typer's answer to a closed pipe
+        return error.code if isinstance(error.code, int) else FAILED if error.code else 0
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        _drop_output()
+        return FAILED
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    code, sentence = _answer(error)
+    _say(sentence)
+    return code
 
 
-def _code_of(error: Exception) -> int:
-    from gdpnet.errors import WorkError
-
-    return FAILED if isinstance(error, WorkError | OSError) else WRONG_INPUT
-
-
-def _sentence_of(error: Exception) -> str | None:
-    """Return what to tell the user; None for a mistake of the program."""
-    from gdpnet.errors import GDPNetError
+def _answer(error: BaseException) -> tuple[int, str]:
+    """Return the exit code of an exception, and what to tell the user."""
+    from gdpnet.errors import GDPNetError, WorkError, reason_of
 
     if isinstance(error, GDPNetError):
-        return str(error)
+        return FAILED if isinstance(error, WorkError) else WRONG_INPUT, str(error)
+    if isinstance(error, MemoryError) or any(word in str(error) for word in _NO_MEMORY):
+        return FAILED, _MEMORY
     if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    # typer raises its own usage errors, which carry their sentence in `format_message`
-    return error.format_message() if hasattr(error, "format_message") else None
+        return FAILED, f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    if hasattr(
+        error, "format_message"
+    ):  # typer raises its own usage errors, which carry their sentence there
+        return WRONG_INPUT, error.format_message()
+    found = f"{type(error).__name__}: {reason_of(error)}"[:120]
+    return UNEXPECTED, (
+        f"something went wrong that should not ({found}): run the same command with --debug and report the traceback "
+        "in the issue tracker of the project"
+    )
+
+
+def _say(sentence: str) -> None:
+    from gdpnet.errors import shortened
+
+    print(f"gdpnet: {shortened(' '.join(sentence.split()))}", file=sys.stderr)
+
+
+def _drop_output() -> None:
+    """Send what is left of the output nowhere, so that the interpreter does not fail on it at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())

@@ -50,7 +50,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Learn which neighbours of a noisy graph to trust, classify its nodes, and write the cleaned graph.",
     epilog="Example: [bold]gdpnet train cora --out runs/cora[/bold]\n\n"
-    "Exit codes: 0 done, 1 the work or a part of it failed, 2 wrong input, 130 interrupted.",
+    "Exit codes: 0 done, 1 the work or a part of it failed, 2 wrong input, 70 a mistake of the program, "
+    "130 interrupted, 143 ended by SIGTERM.",
 )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from gdpnet.cli import options as opt
+from gdpnet.cli import replacing
 from gdpnet.cli.output import print_scores, print_table
 from gdpnet.cli.progress import TrialProgress
 from gdpnet.cli.trials import (
@@ -90,8 +91,8 @@ Plugins = Annotated[
     list[str] | None,
     opt.model("--plugin MODULE", "Module or file that registers methods of your own; repeat for several."),
 ]
-Seeds = Annotated[int, opt.computing("--seeds N", "Number of seeds.", min=1)]
-FirstSeed = Annotated[int, opt.computing("--first-seed N", "First seed.", min=0)]
+Seeds = Annotated[int, opt.computing("--seeds N", "Number of seeds.", min=1, max=100_000)]
+FirstSeed = Annotated[int, opt.computing("--first-seed N", "First seed.", min=0, max=2**31 - 1)]
 
 
 def robustness(
@@ -118,6 +119,7 @@ def robustness(
     figures: Annotated[
         Path | None, opt.output("--figures FOLDER", "Folder to draw accuracy curves in.")
     ] = None,
+    force: opt.Force = False,
     report_only: opt.ReportOnly = False,
     seeds: Seeds = 5,
     first_seed: FirstSeed = 0,
@@ -148,10 +150,14 @@ def robustness(
     cases = cases_of(dataset, noise, levels, numbers, split, contents, reading, labels, transductive)
     asked, counts = asked_of(cases), {}
     say_left_alone(records, asked)
+    graphs = {some[0].to_record()["graph"] for some in cases.values()}
+    if figures is not None:
+        from gdpnet.benchmark.figures import curves_name
+
+        replacing.check_pictures(figures, (curves_name(name, noise) for name in graphs), force)
     if not report_only:
         refuse_untrainable(cases.values(), device, scored=True)
         counts = run_trials(cases, wanted, configs, tuned, records, jobs, device)
-    graphs = {some[0].to_record()["graph"] for some in cases.values()}
     rows = _rows_of(summarise(of_content(read_records(records), asked)), graphs, noise, levels, wanted)
     for name in sorted({row.graph for row in rows}):
         _print_robustness(f"{name}, {noise}", [row for row in rows if row.graph == name])

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from gdpnet.cli.output import print_table
 from gdpnet.data.io.csv_parquet import write_table
+from gdpnet.errors import printable
 from gdpnet.inference.explanation import MOST_ROWS, Decision, Explanation
 
 _LEFT_OUT = ("neighbour", "contribution", "edge_features", "task")
@@ -24,7 +25,7 @@ _TYPES = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": p
 
 def print_explanation(found: Explanation) -> None:
     """Print an explanation; of a node with many neighbours those that add most."""
-    print("\n  ".join(found.summary))
+    print("\n  ".join(printable(line) for line in found.summary))
     header, rows = found.table(MOST_ROWS)
     if rows:
         print_table(found.title, header, rows, text=len(header), fold=True)

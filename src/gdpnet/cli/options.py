@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from gdpnet._core.files import is_stream
 from gdpnet.cli import completion
 from gdpnet.config import Config, read_config, shipped_config, task_config
 from gdpnet.data.datasets.known import ATTACKED, DATASETS, check_name
@@ -254,8 +255,12 @@ Overrides = Annotated[
 ]
 OutFile = Annotated[Path, output("--out FILE", "CSV or Parquet file to write.")]
 ShardedOut = Annotated[Path, output("--out PATH", "CSV or Parquet file to write; with --shards, a folder.")]
-RunFolderOut = Annotated[Path, output("--out FOLDER", "Folder for the run.")]
+RunFolderOut = Annotated[Path, output("--out FOLDER", "New or empty folder for the run.")]
 NewFolder = Annotated[Path, output("--out FOLDER", "New or empty folder to write.")]
+Force = Annotated[
+    bool,
+    flag(OUTPUT, "--force", "Replace files that this command did not write, which are refused otherwise."),
+]
 Shards = Annotated[
     bool,
     flag(
@@ -390,7 +395,7 @@ def names_in(text: str, option: str, what: str) -> list[str]:
 
 
 def check_table_file(path: Path, option: str = "--out", suffixes: tuple[str, ...] = SUFFIXES) -> None:
-    """Refuse a file that is neither CSV nor Parquet, or has none of other suffixes."""
-    if not path.name.endswith(suffixes):
+    """Refuse a file that is neither CSV nor Parquet, or has none of other suffixes; devices and pipes get CSV."""
+    if not path.name.endswith(suffixes) and not is_stream(path):
         *others, last = suffixes
         raise ConfigError(f"{option} must end in {', '.join(others)} or {last}, found '{path.name}'")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gdpnet._core.files import plain
 from gdpnet._core.words import counted
 from gdpnet.config import Config
+from gdpnet.errors import printable
 
 if TYPE_CHECKING:
     from gdpnet.data.graph import Graph
@@ -55,7 +56,7 @@ def is_quiet() -> bool:
 def note(text: str) -> None:
     """Print a line that is no result to standard error, unless the command is quiet."""
     if not _QUIET.get():
-        print(text, file=sys.stderr, flush=True)
+        print("\n".join(printable(line) for line in text.split("\n")), file=sys.stderr, flush=True)
 
 
 def print_table(
@@ -76,13 +77,15 @@ def print_table(
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left")
+    # ids, classes and names of columns are shown as they are: in a plain text rich would look for markup
+    table = Table(title=Text(printable(title)), title_justify="left")
     for number, name in enumerate(header):
         justify: Literal["left", "right"] = "left" if number < text else "right"
-        table.add_column(name, justify=justify, overflow="fold" if fold else "ellipsis")
+        table.add_column(Text(printable(name)), justify=justify, overflow="fold" if fold else "ellipsis")
     for row in rows:
-        table.add_row(*(text_of(cell) for cell in row))
+        table.add_row(*(Text(printable(text_of(cell))) for cell in row))
     file = sys.stderr if aside else sys.stdout
     width = None if file.isatty() else 120
     Console(file=file, highlight=False, markup=False, emoji=False, width=width).print(table)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gdpnet.cli import completion
+from gdpnet.cli import completion, replacing
 from gdpnet.cli import options as opt
 from gdpnet.cli.output import print_table
 from gdpnet.cli.progress import TrialProgress
-from gdpnet.cli.trials import cases_of, contents_of, refuse_untrainable, run_trials
+from gdpnet.cli.trials import cases_of, contents_of, refuse_untrainable, run_trials, say_torn
 from gdpnet.data.datasets.known import DATASETS
 from gdpnet.errors import ConfigError, nearest
 
@@ -43,6 +44,7 @@ def reproduce(
     figures: Annotated[Path, opt.output("--figures FOLDER", "Folder for the figures.")] = Path(
         "results/figures"
     ),
+    force: opt.Force = False,
     report_only: opt.ReportOnly = False,
     trials: Annotated[int, opt.computing("--trials N", "Trials per method of a table.", min=1)] = 15,
     figure_trials: Annotated[
@@ -60,6 +62,11 @@ def reproduce(
     tables = [name for name in ("table2", "table3") if what in (name, "all")]
     with_figures = what in ("figures", "all")
     counts: list[dict[str, Any]] = []
+    if with_figures:
+        from gdpnet.benchmark.paper.figures import SENTENCES
+
+        replacing.check_pictures(figures, SENTENCES, force)
+    say_torn(sorted(results.glob("*.jsonl")))
     if not report_only:
         counts = _run(
             names, tables, trials, figure_trials if with_figures else 0, jobs, results, device, data_dir
@@ -169,6 +176,7 @@ def report(
             show_default="figures beside the report",
         ),
     ] = None,
+    force: opt.Force = False,
 ) -> dict[str, Any]:
     """Write a report with the tables, figures and settings of all recorded results.
 
@@ -179,17 +187,25 @@ def report(
 
     from gdpnet.benchmark.run_report import is_run
 
-    pages = (out, markdown, figures)
+    replacing.check_page(out, force)
+    if markdown is not None:
+        replacing.check_markdown(markdown, force)
+    pages = (out, markdown, figures, force)
     written = _report_run(results, *pages) if is_run(results) else _report_records(results, *pages)
     paths = [str(path) for path in dict.fromkeys(written)]
     print("written: " + ", ".join(paths))
     return {"written": paths}
 
 
-def _report_records(results: Path, out: Path, markdown: Path | None, figures: Path | None) -> list[Path]:
+def _report_records(
+    results: Path, out: Path, markdown: Path | None, figures: Path | None, force: bool
+) -> list[Path]:
     """Write the report of all records of a folder; return the paths written."""
+    from gdpnet.benchmark.paper.figures import SENTENCES
     from gdpnet.benchmark.paper.report import has_results, read_results, write_markdown, write_page
 
+    _check_figures(out, markdown, figures, SENTENCES, force)
+    say_torn(sorted(results.glob("*.jsonl")))
     records = read_results(results)
     if not has_results(records):
         raise ConfigError(
@@ -201,12 +217,25 @@ def _report_records(results: Path, out: Path, markdown: Path | None, figures: Pa
     return written
 
 
-def _report_run(path: Path, out: Path, markdown: Path | None, figures: Path | None) -> list[Path]:
+def _check_figures(
+    out: Path, markdown: Path | None, figures: Path | None, names: Iterable[str], force: bool
+) -> None:
+    """Refuse to replace pictures that GDPNet did not draw, in the folders of figures of a report."""
+    for page in (out, markdown):
+        if page is not None:
+            replacing.check_pictures(figures or page.parent / "figures", names, force)
+
+
+def _report_run(
+    path: Path, out: Path, markdown: Path | None, figures: Path | None, force: bool
+) -> list[Path]:
     """Write the report of a run; return the paths written."""
-    from gdpnet.benchmark.run_report import read_run, write_run_markdown, write_run_page
+    from gdpnet.benchmark.run_report import has_figures, read_run, write_run_markdown, write_run_page
     from gdpnet.cli.runs import graph_of_run
 
     report = read_run(path, *graph_of_run(path))
+    if not has_figures(report):
+        _check_figures(out, markdown, figures, ["training.png"], force)
     written = write_run_page(report, out, figures or out.parent / "figures")
     if markdown is not None:
         written += write_run_markdown(report, markdown, figures or markdown.parent / "figures")

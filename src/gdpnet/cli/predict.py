@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,13 @@ from gdpnet.cli import options as opt
 from gdpnet.cli.describe import print_metrics
 from gdpnet.cli.output import print_graph
 from gdpnet.cli.progress import ShardProgress, doing
+from gdpnet.cli.replacing import (
+    check_table,
+    is_cleaned,
+    is_embedding,
+    is_explanation,
+    is_prediction,
+)
 from gdpnet.errors import ConfigError
 
 _PARTS = ("train", "validation", "test")
@@ -69,6 +77,7 @@ def predict(
         ),
     ] = None,
     out: opt.OutFile = Path("predictions.parquet"),
+    force: opt.Force = False,
     nodes: opt.NodeIds = None,
     nodes_from: opt.NodeFile = None,
     device: opt.DeviceName = "auto",
@@ -79,7 +88,7 @@ def predict(
 
     For link prediction, write the probability of an edge for each pair in --pairs. Nodes may be new to the model.
     """
-    opt.check_table_file(out)
+    _check_out(out, False, is_prediction, force, pairs, nodes_from, _path_of(graph))
     if pairs is not None:
         opt.check_table_file(pairs, "--pairs", opt.READ_SUFFIXES)
         if nodes is not None or nodes_from is not None:
@@ -118,6 +127,7 @@ def embed(
     split: opt.RunSplit = None,
     source: opt.GraphSource,
     out: opt.ShardedOut = Path("embeddings.parquet"),
+    force: opt.Force = False,
     nodes: opt.NodeIds = None,
     nodes_from: opt.NodeFile = None,
     shards: opt.Shards = False,
@@ -125,7 +135,7 @@ def embed(
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
     """Write the embedding of each node. Nodes may be new to the model."""
-    _check_out(out, shards)
+    _check_out(out, shards, is_embedding, force, nodes_from, _path_of(graph))
     if shards and (nodes is not None or nodes_from is not None):
         raise ConfigError("--shards writes all nodes: leave --nodes and --nodes-from out")
 
@@ -137,9 +147,8 @@ def embed(
     about = {"run": str(run), "graph": name, "out": str(out)}
     if shards:
         with ShardProgress() as progress:
-            written = embed_to(
-                model.trained_, loaded, out, edges_per_shard=edges_per_shard, progress=progress
-            )
+            options: dict[str, Any] = {"edges_per_shard": edges_per_shard, "force": force}
+            written = embed_to(model.trained_, loaded, out, **options, progress=progress)
         count, width = written["nodes"], written["width"]
     else:
         asked = node_numbers(loaded, nodes, nodes_from)
@@ -175,12 +184,13 @@ def denoise(
         bool, opt.flag(opt.OUTPUT, "--all", "Write all edges, with a column that says which are kept.")
     ] = False,
     out: opt.ShardedOut = Path("edges.parquet"),
+    force: opt.Force = False,
     shards: opt.Shards = False,
     edges_per_shard: opt.EdgesPerShard = None,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
     """Write the cleaned graph as an edge list with the keep probability of each edge."""
-    _check_out(out, shards)
+    _check_out(out, shards, is_cleaned, force, _path_of(graph))
 
     from gdpnet.cli.runs import model_and_graph
     from gdpnet.cli.tables import write_edges
@@ -191,9 +201,8 @@ def denoise(
     options: dict[str, Any] = {"threshold": threshold, "symmetric": not one_way, "all_edges": all_edges}
     if shards:
         with ShardProgress() as progress:
-            metrics = denoise_to(
-                model.trained_, loaded, out, **options, edges_per_shard=edges_per_shard, progress=progress
-            )
+            options |= {"edges_per_shard": edges_per_shard, "force": force}
+            metrics = denoise_to(model.trained_, loaded, out, **options, progress=progress)
     else:
         chosen, metrics = write_edges(model, loaded, out, **options)
         about |= chosen
@@ -212,6 +221,7 @@ def explain(
         Path | None,
         opt.output("--out FILE", "CSV or Parquet file to write, with one row per node and neighbour."),
     ] = None,
+    force: opt.Force = False,
     nodes: opt.NodeIds = None,
     nodes_from: opt.NodeFile = None,
     device: opt.DeviceName = "auto",
@@ -232,7 +242,7 @@ def explain(
     from gdpnet.cli.runs import model_and_graph, node_numbers
 
     if out is not None:
-        opt.check_table_file(out)
+        _check_out(out, False, is_explanation, force, nodes_from, _path_of(graph))
     model, loaded, name = model_and_graph(run, graph, device, source, split)
     if out is None:
         with doing("explaining"):
@@ -246,9 +256,17 @@ def explain(
     return {"run": str(run), "graph": name, "out": str(out), "nodes": count, "rows": rows}
 
 
-def _check_out(path: Path, shards: bool) -> None:
-    """Refuse a file or folder that cannot be written, before anything is computed."""
+def _check_out(
+    path: Path, shards: bool, is_ours: Callable[[tuple[str, ...]], bool], force: bool, *read: Path | None
+) -> None:
+    """Refuse a file or folder that cannot or should not be written, before anything is computed."""
     if not shards:
         opt.check_table_file(path)
+        check_table(path, is_ours, force, [one for one in read if one is not None])
     elif path.suffix in opt.SUFFIXES:
         raise ConfigError(f"with --shards --out must be a folder, found the file name '{path.name}'")
+
+
+def _path_of(graph: str | None) -> Path | None:
+    """Return the file of a graph, if it is one."""
+    return None if graph is None or not Path(graph).is_file() else Path(graph)

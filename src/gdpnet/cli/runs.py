@@ -6,7 +6,6 @@ Imports torch, so commands import this module when they run.
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,10 +25,17 @@ from gdpnet.data.io.open import open_graph
 from gdpnet.data.labels import check_classes
 from gdpnet.data.splits import ALL_TEST
 from gdpnet.data.validation import SPLITS, id_text
-from gdpnet.errors import ConfigError, GDPNetError
+from gdpnet.errors import ConfigError, GDPNetError, RunFolderError
 from gdpnet.estimator import GDPNet
-from gdpnet.training.checkpoint import RunFolder, check_same_graph, extend_run, is_same_graph, open_run
 from gdpnet.training.registry import TASKS
+from gdpnet.training.run_folder import (
+    RunFolder,
+    check_same_graph,
+    extend_run,
+    is_same_graph,
+    open_run,
+    read_metrics,
+)
 
 
 def open_named(graph: str, source: GraphSource, split: str, seed: int, task: str | None = None) -> Graph:
@@ -63,6 +69,15 @@ def open_as_trained(graph: str, source: GraphSource, about: Mapping[str, Any], t
         return opened
     unsplit = replace(opened, split=torch.zeros_like(opened.split))
     return unsplit if is_same_graph(about, unsplit) else opened
+
+
+def check_features(source: GraphSource, graph: Graph) -> None:
+    """Refuse to replace the features of a graph that has some."""
+    if source.missing is not None and graph.has_features:
+        raise ConfigError(
+            f"--features {source.missing} is for graphs without features: leave it out, this graph has "
+            f"{graph.num_features}"
+        )
 
 
 def absolute_name(graph: str) -> str:
@@ -110,9 +125,15 @@ def with_split_of(graph: Graph, run: RunFolder) -> Graph:
     """Return a graph that was read without a split with that of a run, by node id."""
     if not run.split.is_file():
         return graph
-    with run.split.open(encoding="utf-8", newline="") as file:
-        known = {row["id"]: row["split"] for row in csv.DictReader(file)}
-    codes = [SPLITS.index(known.get(name, "none")) for name in id_text(graph.node_ids).tolist()]
+    try:
+        with run.split.open(encoding="utf-8", newline="") as file:
+            known = {row["id"]: row["split"] for row in csv.DictReader(file)}
+        codes = [SPLITS.index(known.get(name, "none")) for name in id_text(graph.node_ids).tolist()]
+    except (OSError, ValueError, KeyError, csv.Error) as error:
+        raise RunFolderError(
+            f"{run.split} must be a table of id and split (train, validation, test), as the run wrote it; it was "
+            "changed or damaged"
+        ) from error
     return replace(graph, split=torch.tensor(codes, dtype=graph.split.dtype))
 
 
@@ -170,8 +191,8 @@ def continue_run(
             )
     loaded = open_as_trained(graph, source.or_from(about.get("source", {})), about, own.task.kind)
     check_same_graph(about, loaded)
-    if asked != own:
-        extend_run(run, asked)
+    if asked != own or not run.config.is_file():
+        extend_run(run, asked, about)
     return run, asked, loaded, about["seed"]
 
 
@@ -193,8 +214,7 @@ def finished_metrics(run: RunFolder) -> dict[str, Any] | None:
     """Return the scores of a run that is finished, None for one that is not."""
     if not (run.metrics.is_file() and run.model.is_file()):
         return None
-    metrics: dict[str, Any] = json.loads(run.metrics.read_text(encoding="utf-8"))
-    return metrics
+    return read_metrics(run)
 
 
 def part_to_train(graph: Graph, settings: Config, seed: int) -> Graph:

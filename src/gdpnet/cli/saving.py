@@ -17,7 +17,7 @@ from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.data.validation import SPLITS, id_text
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.predictor import Predictor
-from gdpnet.training.checkpoint import RunFolder
+from gdpnet.training.run_folder import RunFolder
 
 _SUSPECTED = (
     "training label is suspected to be wrong and was not",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,34 +31,48 @@ def _check_budget(text: str | None) -> str | None:
     return text
 
 
+RunForce = Annotated[
+    bool,
+    opt.flag(
+        opt.OUTPUT,
+        "--force",
+        "Replace a run in --out, or write beside files that are no run; of these only those with the name of a run's "
+        "file are replaced.",
+    ),
+]
+_DEMO = "demo.json"
+"""Marks a folder that the demo wrote."""
+
+
 def demo(
     config: opt.ConfigFile = None,
     overrides: opt.Overrides = None,
     out: opt.RunFolderOut = Path("runs/demo"),
+    force: RunForce = False,
     seed: opt.Seed = 0,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
     """Train on a generated graph whose noise is known, and report how much of the noise is removed."""
     settings = opt.config_of("synthetic", config, overrides)
 
-    from gdpnet._core.files import write_json
+    from gdpnet._core.files import locked_folder, write_json
     from gdpnet.benchmark.demo import run_demo
     from gdpnet.benchmark.figures import draw_run
     from gdpnet.data.io.open import open_graph
-    from gdpnet.training.checkpoint import RunFolder
 
-    if RunFolder(out).about.exists():
-        raise RunFolderError(f"{out} holds a run of gdpnet train; choose another --out for the demo")
+    _check_demo_folder(out, force)
     graph = open_graph("synthetic", seed=seed)
     print_graph("synthetic", graph)
     if graph.truth is not None:
         note(f"  {int(graph.truth.spurious.sum()):,} of the directed edges are spurious")
     with EpochProgress(settings.training.warmup + settings.training.epochs) as progress:
         model, metrics = run_demo(graph, settings, seed, device, progress)
-    model.save(out / "model.safetensors")
-    write_json(out / "metrics.json", metrics)
-    with doing("drawing figures"):
-        figures = draw_run(model.predictor(graph), out / "figures")
+    with locked_folder(out):
+        write_json(out / _DEMO, {"format": "gdpnet-demo", "seed": seed})  # first: it marks the folder as ours
+        model.save(out / "model.safetensors")
+        write_json(out / "metrics.json", metrics)
+        with doing("drawing figures"):
+            figures = draw_run(model.predictor(graph), out / "figures")
     rows = _demo_rows(metrics)
     best = max(row[1] for row in rows)
     print_table(
@@ -69,6 +83,15 @@ def demo(
     print(f"cleaned graph: {metrics['threshold_reason']}")
     print("figures: " + ", ".join(str(path) for path in figures))
     return metrics
+
+
+def _check_demo_folder(out: Path, force: bool) -> None:
+    """Refuse a folder that is neither new, empty nor that of a demo."""
+    from gdpnet.training.run_folder import RunFolder, check_free
+
+    if RunFolder(out).about.exists() and not force:
+        raise RunFolderError(f"{out} holds a run of gdpnet train; choose another --out for the demo")
+    check_free(out, force=force or (out / _DEMO).is_file())
 
 
 def train(
@@ -92,6 +115,7 @@ def train(
     config: opt.ConfigFile = None,
     overrides: opt.Overrides = None,
     out: opt.RunFolderOut,
+    force: RunForce = False,
     resume: Annotated[
         bool,
         opt.flag(
@@ -133,48 +157,49 @@ def train(
     settings = Config() if resume and opt.check_run(out) else settings_from()
 
     from gdpnet._core.device import pick_device
+    from gdpnet._core.files import locked_folder
     from gdpnet.cli.fitting import Profile, fit_and_save, part_to_score, print_profile
     from gdpnet.cli.runs import (
         absolute_name,
+        check_features,
         continue_run,
         finished_metrics,
         open_named,
         part_to_train,
     )
     from gdpnet.estimator import GDPNet
-    from gdpnet.training.checkpoint import create_run
+    from gdpnet.training.run_folder import check_free, create_run
 
     pick_device(device)
-    if resume:
-        run, settings, loaded, seed = continue_run(
-            out, graph, source, settings_from, {"seed": seed, "split": split}
-        )
-        if (metrics := finished_metrics(run)) is not None:
-            print_graph(graph, loaded)
-            return _print_run(run.path, graph, seed, metrics, ", finished before: nothing was changed")
-    else:
-        seed, split = seed or 0, split or "paper"
-        loaded = open_named(graph, source, split, seed, settings.task.kind)
-        if source.missing is not None and loaded.has_features:
-            raise ConfigError(
-                f"--features {source.missing} is for graphs without features: leave it out, this graph has "
-                f"{loaded.num_features}"
+    with ExitStack() as held:
+        if resume:
+            held.enter_context(locked_folder(out))
+            run, settings, loaded, seed = continue_run(
+                out, graph, source, settings_from, {"seed": seed, "split": split}
             )
-    model = GDPNet.from_config(settings, seed=seed, device=device)
-    # may refuse the graph, so it comes before a folder is made
-    part = part_to_train(loaded, settings, seed)
-    if not resume:
-        run = create_run(
-            out, settings, absolute_name(graph), loaded, seed, split or "paper", source.to_record()
-        )
-    print_graph(graph, loaded, settings)
-    print_classes(loaded)
-    scored = part_to_score(loaded, part, settings, seed)
-    measured = Profile() if profile else None
-    with nullcontext() if measured is None else measured.measure():
-        metrics = fit_and_save(model, part, loaded, scored, run, check=check)
-    record = _print_run(run.path, graph, seed, metrics)
-    return record if measured is None else record | print_profile(measured, run.path, graph)
+            if (metrics := finished_metrics(run)) is not None:
+                print_graph(graph, loaded)
+                return _print_run(run.path, graph, seed, metrics, ", finished before: nothing was changed")
+        else:
+            check_free(out, force=force)
+            seed, split = seed or 0, split or "paper"
+            loaded = open_named(graph, source, split, seed, settings.task.kind)
+            check_features(source, loaded)
+        model = GDPNet.from_config(settings, seed=seed, device=device)
+        # may refuse the graph, so it comes before a folder is made
+        part = part_to_train(loaded, settings, seed)
+        if not resume:
+            held.enter_context(locked_folder(out))
+            name, record = absolute_name(graph), source.to_record()
+            run = create_run(out, settings, name, loaded, seed, split or "paper", record, force=force)
+        print_graph(graph, loaded, settings)
+        print_classes(loaded)
+        scored = part_to_score(loaded, part, settings, seed)
+        measured = Profile() if profile else None
+        with nullcontext() if measured is None else measured.measure():
+            metrics = fit_and_save(model, part, loaded, scored, run, check=check)
+        result = _print_run(run.path, graph, seed, metrics)
+        return result if measured is None else result | print_profile(measured, run.path, graph)
 
 
 def _print_run(

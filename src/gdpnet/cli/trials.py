@@ -99,10 +99,20 @@ def asked_of(cases: dict[str, tuple[Setting, ...]]) -> dict[str, str | None]:
     return {setting.to_record()["graph"]: setting.content for setting in known}
 
 
+def say_torn(paths: Iterable[Path]) -> None:
+    """Note which files of records end in a line that was cut short."""
+    from gdpnet.benchmark.records import torn_note
+
+    for path in paths:
+        if (sentence := torn_note(path)) is not None:
+            note(f"note: {sentence}")
+
+
 def say_left_alone(path: Path, contents: dict[str, str | None]) -> None:
-    """Note how many records of a file are of another content than the graphs have now."""
+    """Note how many records of a file are of another content than the graphs have now, and a torn last line."""
     from gdpnet.benchmark.records import of_content, read_records
 
+    say_torn([path])
     records = read_records(path)
     if other := len(records) - len(of_content(records, contents)):
         note(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gdpnet._core.words import counted
 from gdpnet.cli import options as opt
+from gdpnet.cli import replacing
 from gdpnet.cli.compare import Labels, Methods, Noise, Rates, Transductive, methods_of, rates_of
 from gdpnet.cli.output import note, print_table
 from gdpnet.cli.progress import TrialProgress, doing
@@ -46,6 +47,7 @@ def tune(
     out: Annotated[
         Path, opt.output("--out FILE", "TOML file for the settings found for gdpnet; --config reads it.")
     ] = Path("results/gdpnet.toml"),
+    force: opt.Force = False,
     storage: Annotated[
         str | None,
         opt.output(
@@ -68,6 +70,8 @@ def tune(
     wanted, levels = methods_of(methods), rates_of(rates)
     check_names(dataset)
     itself = "gdpnet" in opt.names_in(methods, "--methods", "method")
+    if itself:
+        replacing.check_settings(out, force)
 
     from gdpnet.benchmark.ablations import VARIANTS
     from gdpnet.benchmark.cases import check_noise
@@ -142,7 +146,7 @@ def _tune_gdpnet(
     for setting, value in search.best_settings_.items():
         section, key = setting_place(setting)
         best = best.with_values({section: {key: value}})
-    write_text(out, best.to_toml())
+    write_text(out, f"{replacing.TUNED}\n\n{best.to_toml()}")
     rows = [(setting, toml_text(value)) for setting, value in search.best_settings_.items()]
     print_table(
         f"{name}: settings of GDPNet, validation score {search.best_score_:.4f}", ("setting", "value"), rows

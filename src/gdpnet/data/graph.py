@@ -21,10 +21,13 @@ from gdpnet.data.summary import summary_of
 from gdpnet.data.tables.encoding import DEFAULTS
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN, id_text
-from gdpnet.errors import GraphError
+from gdpnet.errors import GraphError, refusing
 
 _DECIMALS = re.compile(r"(-?\d+)\.0+")
 """Whole numbers as files and frames with missing values write them."""
+
+_MOST_DECIMALS = 100
+"""Characters that an id may be longer than the id that it stands for: 3.000 is 3."""
 
 _EDGES = 1 << 20
 """Edges that are searched at a time, which bounds the memory."""
@@ -204,6 +207,10 @@ class Graph:
     def numbers_of(self, node_ids: Sequence[Any]) -> Int[Tensor, "wanted"]:
         """Return the numbers of nodes by their ids, in the order given; 3.0 is 3 if no node is called 3.0."""
         known, wanted = id_text(self.node_ids), [str(node_id) for node_id in node_ids]
+        longest = known.dtype.itemsize // 4 + _MOST_DECIMALS
+        for name in wanted:
+            if len(name) > longest:  # no node has it, and an array of all would be as wide
+                raise GraphError(f"the graph has no node '{name}'")
         if any(_DECIMALS.fullmatch(name) for name in wanted):
             names = set(known.tolist())
             wanted = [name if name in names else _DECIMALS.sub(r"\1", name) for name in wanted]
@@ -216,6 +223,7 @@ class Graph:
         return torch.from_numpy(number)
 
     @classmethod
+    @refusing("the graph")
     def build(
         cls,
         edge_index: Any,

@@ -19,6 +19,8 @@ _TINY = 5
 _TIMES_LARGER = 10
 _ALIKE = 0.75
 _MANY_CLASSES = 50
+_COMPARED, _MOST_PAIRS = 100, 250_000
+"""Characters of a name that are compared, and pairs of classes up to which they are."""
 
 
 def class_counts(graph: Graph) -> list[tuple[Any, ...]]:
@@ -90,7 +92,7 @@ def quantity_found(graph: Graph) -> str:
 def class_numbers(graph: Graph) -> np.ndarray | None:
     """Return the names of the classes as numbers, None if there is no class or one that is no finite number."""
     try:
-        numbers = np.array(graph.class_names, dtype=np.float64)
+        numbers = np.array([float(name) for name in graph.class_names], dtype=np.float64)
     except ValueError:
         return None
     return numbers if numbers.size and np.isfinite(numbers).all() else None
@@ -112,8 +114,10 @@ def as_targets(graph: Graph) -> Graph:
 def likely_typos(names: Sequence[str], counts: Sequence[int]) -> list[tuple[str, str]]:
     """Return pairs of a rare class and a class at least ten times as frequent with nearly the same name."""
     pairs = []
-    plain = [_plain(name) for name in names]
+    plain = [_plain(name[:_COMPARED]) for name in names]
     frequent = [place for place, count in enumerate(counts) if count >= _TIMES_LARGER]
+    if len(names) * len(frequent) > _MOST_PAIRS:
+        return []  # a class per few nodes: comparing all would take minutes
     for place, count in enumerate(counts):
         if count == 0 or plain[place].isdigit():
             continue
@@ -149,7 +153,7 @@ def looks_like_quantity(graph: Graph) -> bool:
     if graph.num_classes <= _MANY_CLASSES:
         return False
     try:
-        numbers = np.array(graph.class_names, dtype=np.float64)
+        numbers = np.array([float(name) for name in graph.class_names], dtype=np.float64)
     except ValueError:
         return False
     labelled = int((graph.labels != UNKNOWN).sum())

@@ -113,7 +113,7 @@ def _seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng([]):
         torch.default_generator.manual_seed(seed)
         random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002 - the same
+        np.random.seed(seed % (1 << 32))  # noqa: NPY002 - the same
         try:
             yield
         finally:

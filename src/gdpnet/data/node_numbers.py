@@ -11,11 +11,13 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from gdpnet.data.array_checks import array_of, tensor_of
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import id_text
-from gdpnet.errors import GraphError
+from gdpnet.errors import GraphError, refusing
 
 
+@refusing("the nodes")
 def node_numbers(graph: Graph, nodes: Any = None) -> Int[Tensor, "*asked"]:
     """Return the numbers of nodes that are named by id or by number, in the order given; all nodes by default.
 
@@ -28,10 +30,10 @@ def node_numbers(graph: Graph, nodes: Any = None) -> Int[Tensor, "*asked"]:
     if nodes is None:
         return torch.arange(graph.num_nodes)
     if isinstance(nodes, Tensor):
-        return _masked_or_checked(graph, nodes.cpu())
+        return _masked_or_checked(graph, tensor_of(nodes, "nodes"))
     nodes = _mask_array(nodes)
     if isinstance(nodes, np.ndarray) and nodes.dtype.kind in "biu":
-        numbers = _masked_or_checked(graph, torch.from_numpy(np.array(nodes)))
+        numbers = _masked_or_checked(graph, tensor_of(nodes, "nodes"))
         if nodes.dtype.kind != "b":
             _refuse_ambiguous(graph, nodes)
         return numbers
@@ -46,6 +48,7 @@ def _mask_array(nodes: Any) -> Any:
     return nodes.to_numpy(dtype=bool) if is_column else nodes
 
 
+@refusing("the pairs of nodes")
 def pair_numbers(graph: Graph, pairs: Any) -> Int[Tensor, "2 pairs"]:
     """Return the numbers of pairs of nodes, as two rows.
 
@@ -97,10 +100,18 @@ def _whole_text(name: str) -> bool:
 
 def _by_word(graph: Graph, nodes: Any) -> Int[Tensor, "*asked"]:
     """Return the numbers of one node, of a list, or of a list of lists."""
+    if isinstance(nodes, bytes | bytearray | memoryview):
+        raise GraphError(
+            "ids must be text or whole numbers, found bytes"
+        )  # its letters would be read as numbers
     if isinstance(nodes, str | Integral) or not isinstance(nodes, Iterable):
         return _by_word(graph, [nodes])
+    if isinstance(nodes, np.ndarray):
+        nodes = array_of(nodes, "nodes")
     rows = nodes.tolist() if hasattr(nodes, "tolist") else list(nodes)
     if rows and all(isinstance(row, list) for row in rows):
+        if len({len(row) for row in rows}) > 1:
+            raise GraphError("rows of nodes must be of one length, found several")
         return torch.stack([_by_word(graph, row) for row in rows])
     whole = [isinstance(node, Integral) and not isinstance(node, bool) for node in rows]
     if all(whole) and not (rows and has_whole_number_ids(graph)):

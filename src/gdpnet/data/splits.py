@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from gdpnet._core.profiling import phase
-from gdpnet.config import FeaturesSettings
+from gdpnet.config import FeaturesSettings, check_seed
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph, Truth, check_graph
 from gdpnet.data.label_rate import LabelRate
@@ -44,7 +44,7 @@ def parse_shares(text: str) -> tuple[float, float, float]:
         train, validation, test = (float(part) / 100.0 for part in text.split("/"))
     except ValueError as error:
         raise ConfigError(f"a split must be three percentages such as 60/20/20, found '{text}'") from error
-    if abs(train + validation + test - 1.0) > 1e-6 or min(train, validation, test) < 0:
+    if not abs(train + validation + test - 1.0) <= 1e-6 or min(train, validation, test) < 0:
         raise ConfigError(f"a split must sum to 100, found '{text}'")
     return train, validation, test
 
@@ -52,7 +52,7 @@ def parse_shares(text: str) -> tuple[float, float, float]:
 def checked_shares(shares: Sequence[float]) -> tuple[float, float, float]:
     """Return three shares that sum to one."""
     good = isinstance(shares, Sequence) and len(shares) == 3 and all(isinstance(one, Real) for one in shares)
-    if not good or min(shares) < 0 or abs(sum(shares) - 1.0) > 1e-6:
+    if not good or min(shares) < 0 or not abs(sum(shares) - 1.0) <= 1e-6:
         raise ConfigError(
             "a split must be shares of training, validation and test nodes that sum to 1, such as (0.6, 0.2, 0.2), "
             f"found {shares!r}"
@@ -73,6 +73,7 @@ def with_split(graph: Graph, shares: tuple[float, float, float] | str = USUAL_SH
     two trains and tests. Shares are of training, validation and test nodes: ``(0.6, 0.2, 0.2)`` or ``60/20/20``.
     """
     check_graph(graph)
+    check_seed(seed)
     parts = parse_shares(shares) if isinstance(shares, str) else checked_shares(shares)
     split = _codes_by_class(_strata(graph), seed, lambda count: _codes(count, parts))
     return fit_columns(replace(graph, split=split), split)

@@ -11,7 +11,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of
+from gdpnet._core.limits import MOST_CLASSES, MOST_FEATURES, NAME_BYTES
 from gdpnet._core.words import counted
+from gdpnet.data.array_checks import array_of, check_csr, checked_matrix, tensor_of
 from gdpnet.data.features import Features, SparseRows, stored_values
 from gdpnet.errors import GraphError
 
@@ -46,7 +48,20 @@ def id_text(node_ids: np.ndarray) -> np.ndarray:
     """Return node ids as text; those from NetworkX may be any object."""
     if node_ids.dtype.kind != "O":
         return node_ids.astype(str)
-    return np.array([str(node_id) for node_id in node_ids.tolist()], dtype=str)
+    return text_array([str(node_id) for node_id in node_ids.tolist()], "node ids")
+
+
+def text_array(texts: Sequence[str], what: str) -> np.ndarray:
+    """Return texts as an array, in which all take as much memory as the longest; refuse a few that are too long."""
+    lengths = [len(text) for text in texts]
+    longest, total = max(lengths, default=0), sum(lengths)
+    if 4 * longest * len(texts) > max(NAME_BYTES, 64 * total):
+        first = lengths.index(longest)
+        raise GraphError(
+            f"{what} must be of like length, as all take as much memory as the longest, found one of {longest:,} "
+            f"characters among {len(texts):,}, '{texts[first][:40]}…': shorten it"
+        )
+    return np.array(texts, dtype=str)
 
 
 def whole_or_text_ids(node_ids: np.ndarray) -> np.ndarray:
@@ -54,40 +69,60 @@ def whole_or_text_ids(node_ids: np.ndarray) -> np.ndarray:
     return node_ids if node_ids.dtype.kind in "iu" else id_text(node_ids)
 
 
-def _tensor_of(values: Any, what: str) -> Tensor:
-    """Convert a tensor, an array or a list of numbers."""
-    if isinstance(values, Tensor):
-        return values.detach().cpu()
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise GraphError(f"{what} must be an array, found rows of different lengths") from error
-    if array.dtype.kind not in "biuf":
-        found = "text" if array.dtype.kind in "SU" else "other values"
-        raise GraphError(f"{what} must be numbers, found {found}")
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
-
-
 def checked_features(features: Any) -> Features:
     """Return features as a tensor or sparse rows, at least one value per node."""
     if hasattr(features, "tocsr"):
-        features = SparseRows.from_scipy(features)
-    if not isinstance(features, SparseRows):
-        features = _tensor_of(features, "features").to(torch.float32)
+        features = SparseRows.from_scipy(checked_matrix(features, "features"))
+    elif isinstance(features, SparseRows):
+        features = _checked_rows(features)
+    else:
+        features = tensor_of(features, "features").to(torch.float32)
         if features.dim() != 2:
             raise GraphError(
                 f"features must have one row per node, found an array of {features.dim()} dimensions"
             )
-    elif (
-        features.column.numel()
-        and not 0 <= int(features.column.min()) <= int(features.column.max()) < features.width
-    ):
-        raise GraphError(f"sparse features must lie in columns 0 to {features.width - 1}, found one outside")
     if features.shape[0] == 0:
         raise GraphError("the graph is empty: it has no node")
     if features.shape[1] == 0:
         raise GraphError("a node must have at least one feature, found none")
+    check_width(features)
     return features
+
+
+def check_width(features: Features) -> None:
+    """Refuse sparse features of too many columns: every column has weights; one-hot features are excepted."""
+    width = features.shape[1]
+    if width > MOST_FEATURES and isinstance(features, SparseRows) and not features.is_one_hot:
+        raise GraphError(
+            f"sparse features can have at most {MOST_FEATURES:,} columns, found {width:,}: number them without gaps"
+        )
+
+
+def _checked_rows(features: SparseRows) -> SparseRows:
+    """Return sparse rows that a user made of tensors, columns ascending; refuse tensors that do not fit."""
+    parts = (features.row_ptr, features.column, features.value)
+    if not all(isinstance(part, Tensor) and part.dim() == 1 for part in parts):
+        raise GraphError("sparse features must be rows of offsets, columns and values, found other shapes")
+    if not isinstance(features.width, int) or features.row_ptr.numel() == 0:
+        raise GraphError("sparse features must have offsets and a whole number of columns, found others")
+    column = features.column
+    if column.numel() and not 0 <= int(column.min()) <= int(column.max()) < features.width:
+        raise GraphError(f"sparse features must lie in columns 0 to {features.width - 1}, found one outside")
+    pointer, columns, values = (part.detach().cpu().numpy() for part in parts)
+    check_csr(pointer, columns, values, features.shape, "sparse features")
+    if ascends(columns, pointer):
+        return (
+            features if features.value.dtype == torch.float32 else features.with_value(features.value.float())
+        )
+    return SparseRows.from_scipy(features.to_scipy())
+
+
+def ascends(columns: np.ndarray, offsets: np.ndarray) -> bool:
+    """Return whether the columns of each row ascend, without repeats."""
+    larger = columns[1:] > columns[:-1]
+    starts = offsets[1:-1]
+    larger[starts[(starts > 0) & (starts < columns.size)] - 1] = True  # a new row may begin anywhere
+    return bool(larger.all())
 
 
 def check_finite(features: Features, ids: np.ndarray) -> None:
@@ -102,7 +137,7 @@ def checked_labels(labels: Any, nodes: int) -> Int[Tensor, "nodes"]:
     """Return class numbers, all unknown if none are given."""
     if labels is None:
         return torch.full((nodes,), UNKNOWN, dtype=torch.long)
-    label = _tensor_of(labels, "labels")
+    label = tensor_of(labels, "labels")
     if label.dim() != 1 or label.numel() != nodes:
         raise GraphError(
             f"there must be one label per node ({nodes}), found an array of shape {tuple(label.shape)}"
@@ -114,6 +149,11 @@ def checked_labels(labels: Any, nodes: int) -> Int[Tensor, "nodes"]:
         raise GraphError(
             f"labels must be class numbers from 0, with -1 for unknown, found {int(label.min())}"
         )
+    if int(label.max()) >= MOST_CLASSES:
+        raise GraphError(
+            f"labels must be class numbers below {MOST_CLASSES:,}, found {int(label.max())}: number classes from 0 "
+            "without gaps"
+        )
     return label
 
 
@@ -121,7 +161,7 @@ def checked_targets(targets: Any, label: Int[Tensor, "nodes"]) -> Float[Tensor, 
     """Return the numbers to predict, NaN for unknown; they take the place of class labels."""
     if targets is None:
         return None
-    number = _tensor_of(targets, "targets").to(torch.float32)
+    number = tensor_of(targets, "targets").to(torch.float32)
     if number.shape != label.shape:
         raise GraphError(
             f"there must be one target per node ({label.numel()}), found an array of shape {tuple(number.shape)}"
@@ -137,7 +177,7 @@ def checked_flags(flags: Any, count: int, what: str, unit: str) -> Bool[Tensor, 
     """Return one flag per edge or node, all false if none are given."""
     if flags is None:
         return torch.zeros(count, dtype=torch.bool)
-    flag = _tensor_of(flags, what)
+    flag = tensor_of(flags, what)
     if flag.shape != (count,):
         raise GraphError(f"{what} must hold one flag per given {unit} ({count}), found {flag.numel()}")
     return flag.bool()
@@ -150,14 +190,18 @@ def checked_class_names(names: Sequence[str] | None, label: Tensor) -> tuple[str
         return tuple(str(number) for number in range(needed))
     if len(names) < needed:
         raise GraphError(f"there must be a name for each of {needed} classes, found {len(names)}")
-    return tuple(str(name) for name in names)
+    if len(names) > MOST_CLASSES:
+        raise GraphError(f"a graph can have at most {MOST_CLASSES:,} classes, found {len(names):,}")
+    texts = [str(name) for name in names]
+    text_array(texts, "class names")
+    return tuple(texts)
 
 
 def checked_split(split: Any, nodes: int) -> Int[Tensor, "nodes"]:
     """Return the split codes, all zero if none are given."""
     if split is None:
         return torch.zeros(nodes, dtype=torch.int8)
-    code = _tensor_of(split, "the split")
+    code = tensor_of(split, "the split")
     if code.is_floating_point() or code.shape != (nodes,) or bool(((code < 0) | (code >= len(SPLITS))).any()):
         raise GraphError(SPLIT_RULE)
     return code.to(torch.int8)
@@ -167,7 +211,7 @@ def checked_ids(node_ids: Any, nodes: int) -> np.ndarray:
     """Return unique node ids, the node numbers if none are given."""
     if node_ids is None:
         return np.arange(nodes)
-    ids = np.asarray(node_ids)
+    ids = _array_of_ids(node_ids)
     if ids.shape != (nodes,):
         raise GraphError(f"there must be one id per node ({nodes}), found an array of shape {ids.shape}")
     values, counts = np.unique(id_text(ids), return_counts=True)
@@ -179,6 +223,22 @@ def checked_ids(node_ids: Any, nodes: int) -> np.ndarray:
             f"node ids must be unique, found '{values[first]}' {counts[first]} times{more}: keep one row per node"
         )
     return ids
+
+
+def _array_of_ids(node_ids: Any) -> np.ndarray:
+    """Return ids as an array; texts stay objects until it is known how much memory they take."""
+    if isinstance(node_ids, Tensor):
+        return tensor_of(node_ids, "node ids").numpy()
+    if not isinstance(node_ids, np.ndarray):
+        values = list(node_ids)
+        if any(isinstance(value, str) for value in values):
+            array = np.empty(len(values), dtype=object)
+            array[:] = values
+            return whole_or_text_ids(array)
+        node_ids = array_of(values, "node ids")
+    if node_ids.dtype.kind not in "biufSUO":
+        raise GraphError(f"node ids must be text or numbers, found {node_ids.dtype}")
+    return node_ids.astype(node_ids.dtype.newbyteorder("="), copy=False)
 
 
 def checked_edges(
@@ -214,7 +274,7 @@ def checked_edges(
 
 
 def _edge_tensor(edge_index: Any, nodes: int) -> Int[Tensor, "2 edges"]:
-    edges = _tensor_of(edge_index, "edges")
+    edges = tensor_of(edge_index, "edges")
     if edges.numel() == 0:
         edges = torch.zeros(2, 0, dtype=torch.long)
     if edges.dim() != 2 or edges.shape[0] != 2 or edges.is_floating_point():

@@ -20,10 +20,11 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.schema import OWN, Columns, EdgeColumns, as_read, encoded_as, read_edges
 from gdpnet.data.tables.encoding import Encoding
 from gdpnet.data.validation import UNKNOWN
-from gdpnet.errors import ConfigError, ModelFileError
+from gdpnet.errors import ConfigError, ModelFileError, reason_of
 from gdpnet.inference.ensemble import Ensemble, HeadWeights
+from gdpnet.inference.model_checks import check_about, checked_networks
 from gdpnet.inference.model_file import checksum, read_tensors, write_tensors
-from gdpnet.inference.networks import Networks, build_networks
+from gdpnet.inference.networks import Networks
 from gdpnet.inference.objective import saved_task
 from gdpnet.inference.threshold import Choice
 from gdpnet.inference.unsupervised import reduce_features
@@ -154,19 +155,27 @@ class TrainedModel:
         tensors, about = read_tensors(path, "model")
         try:
             return cls._from_file(*_upgraded(tensors, about), device, task)
-        except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, ConfigError) as error:
-            reason = " ".join(str(error).split())
-            raise ModelFileError(f"{path} does not hold a whole model ({reason})") from error
+        except (
+            LookupError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            ArithmeticError,
+            RuntimeError,
+            ModelFileError,
+        ) as error:
+            raise ModelFileError(f"{path} does not hold a whole model ({reason_of(error)})") from error
 
     @classmethod
     def _from_file(
         cls, tensors: Mapping[str, Tensor], about: dict[str, Any], device: torch.device, task: Task | None
     ) -> TrainedModel:
+        check_about(about)
         config = Config().with_values(about["config"])
         task = saved_task(config, about["classes"]) if task is None else task
         edges = EdgeColumns.from_dict(about.get("edge_columns"))
         width = 0 if edges is None else edges.width
-        networks = build_networks(config, tensors, exclusive=task.exclusive, edge_columns=width)
+        networks = checked_networks(config, tensors, task.exclusive, width)
         return cls(
             config=config,
             networks=networks.to(device),

@@ -121,7 +121,12 @@ class Predictor:
 
     def _numbers(self, nodes: Any) -> Int[Tensor, "*asked"]:
         """Return node numbers on the model's device, all nodes if none are named."""
-        return node_numbers(self.graph, nodes).to(self.model.device)
+        found = node_numbers(self.graph, nodes)
+        if found.dim() > 1:
+            raise GraphError(
+                f"nodes must be one row of ids or numbers, found an array of shape {tuple(found.shape)}"
+            )
+        return found.reshape(-1).to(self.model.device)
 
     def embeddings(self, nodes: Any = None) -> np.ndarray:
         """Return the embeddings of some nodes, all by default."""

@@ -1,32 +1,44 @@
 """A folder of shards, one Parquet file per range of targets, and its summary; a resumed run writes the missing ones.
 
-``shards.json`` describes the shards. During a run ``work`` holds intermediate results, one file per shard; it
-is deleted at the end.
+``shards.json`` describes the shards, with size and SHA-256 of each once all are written. During a run ``work`` holds
+intermediate results, one file per shard, and ``done.jsonl``, a line with size and SHA-256 of every file that is
+finished; it is deleted at the end. A file that does not fit its line is made again.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from gdpnet._core.files import write_json
-from gdpnet.errors import GDPNetError, RunFolderError
+from gdpnet._core.files import append_line, atomic_path, found_in, read_objects, write_json
+from gdpnet.errors import GDPNetError, RunFolderError, WorkError
 
 FORMAT, VERSION = "gdpnet-shards", 1
 
-ABOUT = "shards.json"
+ABOUT, WORK, DONE = "shards.json", "work", "done.jsonl"
 
 BINS = 1 << 16
 """Bins of the keep probability in a summary; edges in one bin count as ties."""
+
+_PIECE = 1 << 20
+
+
+class Seal(NamedTuple):
+    """What a finished file must be."""
+
+    bytes: int
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,10 @@ class ShardFolder:
     path: Path
     about: dict[str, Any]
     blocks: list[tuple[int, int]]
+    seals: dict[str, Seal] = field(default_factory=dict)
+    """By file name: what is finished."""
+    verified: set[str] = field(default_factory=set)
+    """Names of the files whose content was compared with their seal, or written by this process."""
 
     def part(self, number: int) -> Path:
         """Return the path of a shard."""
@@ -43,24 +59,66 @@ class ShardFolder:
 
     @property
     def missing(self) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Yield the number and the range of each missing shard."""
+        """Yield the number and the range of each shard that is missing, cut short or damaged."""
         for number, block in enumerate(self.blocks):
-            if not self.part(number).is_file():
+            if not self._is_whole(self.part(number)):
                 yield number, block
+
+    def _is_whole(self, path: Path) -> bool:
+        if path.name in self.verified:
+            return True
+        seal = self.seals.get(path.name)
+        if seal is None or not path.is_file() or path.stat().st_size != seal.bytes or _sealed(path) != seal:
+            return False
+        self.verified.add(path.name)
+        return True
+
+    def seal(self, path: Path, found: Seal | None = None) -> None:
+        """Note that a file is finished."""
+        found = found or _sealed(path)
+        append_line(self.path / WORK / DONE, json.dumps({"file": path.name, **found._asdict()}))
+        self.seals[path.name] = found
+        self.verified.add(path.name)
+
+    def work(self, name: str) -> Path:
+        """Return the path of an intermediate result."""
+        return self.path / WORK / name
+
+    def save(self, name: str, values: np.ndarray) -> None:
+        """Write an intermediate result."""
+        buffer, path = io.BytesIO(), self.work(name)
+        np.save(buffer, values)
+        content = buffer.getbuffer()
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(content)
+        self.seal(path, Seal(len(content), hashlib.sha256(content).hexdigest()))
+
+    def load(self, name: str) -> np.ndarray | None:
+        """Return an intermediate result; None if it is missing, cut short or damaged."""
+        path, seal = self.work(name), self.seals.get(name)
+        if seal is None or not path.is_file() or path.stat().st_size != seal.bytes:
+            return None
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != seal.sha256:
+            return None
+        values: np.ndarray = np.load(io.BytesIO(content), allow_pickle=False)
+        return values
 
     @property
     def summary(self) -> dict[str, Any] | None:
-        """Return the summary of the run, if it is complete."""
-        found: dict[str, Any] | None = _read(self.path / ABOUT).get("summary")
+        """Return the summary of the run, if it is complete and all shards are whole."""
+        found = _read(self.path / ABOUT).get("summary")
+        if not isinstance(found, dict) or any(True for _ in self.missing):
+            return None
+        shutil.rmtree(self.path / WORK, ignore_errors=True)  # the process may have ended before it did so
         return found
 
     def finish(self, summary: dict[str, Any]) -> dict[str, Any]:
-        """Write and return the summary, and delete intermediate and temporary files."""
+        """Write and return the summary, and delete intermediate results."""
         summary = summary | {"shards": len(self.blocks)}
-        write_json(self.path / ABOUT, self.about | {"summary": summary})
-        shutil.rmtree(self.path / "work", ignore_errors=True)
-        for left in self.path.glob(".part-*.tmp"):
-            left.unlink()
+        parts = [self.seals[self.part(number).name]._asdict() for number in range(len(self.blocks))]
+        write_json(self.path / ABOUT, self.about | {"parts": parts, "summary": summary})
+        shutil.rmtree(self.path / WORK, ignore_errors=True)
         return summary
 
     @contextmanager
@@ -70,37 +128,91 @@ class ShardFolder:
             yield
         except GDPNetError as error:
             total = len(self.blocks)
-            done = total - sum(1 for _ in self.missing)
-            raise GDPNetError(
+            done = sum(self.part(number).name in self.verified for number in range(total))
+            kind = WorkError if isinstance(error, WorkError) else GDPNetError
+            raise kind(
                 f"{error}; {done} of {total} shards are finished and stay valid; run the command again to resume"
             ) from error
 
 
-def open_shards(path: Path, about: dict[str, Any], blocks: list[tuple[int, int]]) -> ShardFolder:
-    """Start a folder of shards, or resume one of the same model, graph and settings."""
-    about = {"format": FORMAT, "version": VERSION} | about | {"shards": [list(block) for block in blocks]}
-    shards = ShardFolder(path, about, blocks)
+def _sealed(path: Path) -> Seal:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+        return Seal(file.tell(), digest.hexdigest())
+
+
+def check_place(path: Path, *, force: bool = False) -> None:
+    """Refuse a file, and a folder with other files; with ``force`` shards are written beside them."""
     if path.exists() and not path.is_dir():
         raise RunFolderError(f"{path} is a file, shards need a folder")
-    if (path / ABOUT).exists():
-        there = _read(path / ABOUT)
-        if other := [key for key, value in about.items() if there.get(key) != value]:
-            what = {"model": "another model", "graph": "another graph", "kind": "another command"}
-            found = what.get(other[0], f"other settings ({other[0]})")
-            raise RunFolderError(f"{path} holds shards of {found}; choose another --out, or delete it")
-    elif path.is_dir() and any(path.iterdir()):
+    if force or not path.is_dir() or (path / ABOUT).exists():
+        return
+    if found := found_in(path):
         raise RunFolderError(
-            f"{path} must be a new or an empty folder or hold shards, found other files in it"
+            f"{path} must be a new or an empty folder or hold shards, found '{found[0][:80]}' in it; choose another "
+            "--out, or write beside it with --force"
         )
-    else:
-        write_json(path / ABOUT, about)
+
+
+def open_shards(
+    path: Path, about: dict[str, Any], blocks: list[tuple[int, int]], *, force: bool = False
+) -> ShardFolder:
+    """Start a folder of shards, or resume one of the same model, graph and settings; ``force`` replaces others."""
+    about = {"format": FORMAT, "version": VERSION} | about | {"shards": [list(block) for block in blocks]}
+    check_place(path, force=force)
+    shards = ShardFolder(path, about, blocks)
+    if (path / ABOUT).exists():
+        reason = _difference(path, about)
+        if reason and not force:
+            raise RunFolderError(f"{reason}; choose another --out, or replace it with --force")
+        if not reason:
+            shards.seals.update(_seals_of(path))
+            return shards
+        for old in (*path.glob("part-*.parquet"), path / ABOUT):
+            old.unlink(missing_ok=True)
+    shutil.rmtree(path / WORK, ignore_errors=True)
+    write_json(path / ABOUT, about)
     return shards
+
+
+def _difference(path: Path, about: dict[str, Any]) -> str:
+    """Return why shards that are there are others than those asked for; nothing if they are the same."""
+    try:
+        there = _read(path / ABOUT)
+    except RunFolderError as error:
+        return str(error)
+    other = [key for key, value in about.items() if there.get(key) != value]
+    if not other:
+        return ""
+    what = {"model": "another model", "graph": "another graph", "kind": "another command"}
+    return f"{path} holds shards of {what.get(other[0], f'other settings ({other[0]})')}"
+
+
+def _seals_of(path: Path) -> dict[str, Seal]:
+    """Return what is finished: the shards that ``shards.json`` lists, and what was noted after that."""
+    parts = _read(path / ABOUT).get("parts")
+    listed: list[dict[str, Any]] = [
+        {"file": f"part-{number:05d}.parquet"} | one
+        for number, one in enumerate(parts if isinstance(parts, list) else ())
+        if isinstance(one, dict)
+    ]
+    try:
+        listed += [one for _, one in read_objects(path / WORK / DONE)]
+    except GDPNetError:  # damaged: what it says cannot be trusted, so that all of it is made again
+        (path / WORK / DONE).unlink()
+    return {
+        str(one.get("file")): Seal(one["bytes"], one["sha256"])
+        for one in listed
+        if isinstance(one.get("bytes"), int) and isinstance(one.get("sha256"), str)
+    }
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunFolderError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("version") != VERSION:
         raise RunFolderError(f"{path} must describe shards of version {VERSION}, found something else")

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows
-from gdpnet._core.files import atomic_path
+from gdpnet._core.files import locked_folder
 from gdpnet._core.stopwatch import Stopwatch
 from gdpnet._core.threads import Background, threads_here
 from gdpnet.data.graph import Graph
@@ -29,7 +29,7 @@ from gdpnet.inference.blocks import Block, Blockwise
 from gdpnet.inference.genuine import Parts, genuine_probability
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected
-from gdpnet.inference.shards import ShardFolder, Tally, open_shards
+from gdpnet.inference.shards import ShardFolder, Tally, check_place, open_shards
 from gdpnet.inference.threshold import cleaning_sentence, edge_weights
 
 EDGES_PER_SHARD = 1 << 20
@@ -53,17 +53,28 @@ def denoise_to(
     edges_per_shard: int | None = None,
     progress: Progress | None = None,
     stopwatch: Stopwatch | None = None,
+    force: bool = False,
 ) -> dict[str, Any]:
     """Write the cleaned graph as shards of edges with their keep probabilities; return a summary.
 
     The probabilities are those of `GDPNet.denoise`. ``all_edges`` writes every edge, with a column ``kept``;
-    ``stopwatch`` records the time of each step.
+    ``stopwatch`` records the time of each step; ``force`` replaces other shards, and writes beside other files.
     """
     least, reason = model.cleaning_threshold(threshold)
     settings = {"threshold": least, "symmetric": symmetric, "all_edges": all_edges}
-    work = _begin(model, graph, folder, "denoise", settings, edges_per_shard, progress, stopwatch)
-    if isinstance(work, dict):
-        return work
+    begun = _begin(model, graph, folder, "denoise", settings, edges_per_shard, progress, stopwatch, force)
+    with begun as work:
+        if isinstance(work, dict):
+            return work
+        counts = _write_cleaned(work, graph, least, symmetric, all_edges, weigh=threshold is None)
+        said = cleaning_sentence(counts["kept"], counts["edges"], reason, model.config.threshold.min_kept)
+        return work.shards.finish(counts | {"threshold": least, "reason": reason, "summary": said})
+
+
+def _write_cleaned(
+    work: _Work, graph: Graph, least: float, symmetric: bool, all_edges: bool, *, weigh: bool
+) -> dict[str, Any]:
+    """Decide on all edges and write the missing shards; return what was counted."""
     tally, names, missing, truth = Tally(), id_array(graph), dict(work.shards.missing), graph.truth
 
     def write(number: int, edges: slice, decided: Decided) -> None:
@@ -72,6 +83,7 @@ def denoise_to(
             table = edges_of_targets(graph, names, *missing[number])
             table = decided_edges(table, decided, all_edges=all_edges)
             write_table(table, work.shards.part(number))
+            work.shards.seal(work.shards.part(number))
             work.tell("write", number + 1)
 
     evidence = work.evidence()
@@ -82,15 +94,13 @@ def denoise_to(
             value = work.blocks.symmetrise(found, block) if symmetric else found[edges]
             weight = None
             if graph.edge_weight is not None:
-                share = value if threshold is not None else edge_weights(value, least)
+                share = edge_weights(value, least) if weigh else value
                 weight = share.cpu().numpy() * graph.edge_weight[edges].numpy()
             genuine = None if evidence is None else work.genuine(evidence, found, classes, block)
             decided = Decided(value.cpu().numpy(), (value >= least).cpu().numpy(), weight, genuine)
             writing.do(partial(write, number, edges, decided))
     work.blocks.stopwatch.mark("write")
-    counts = tally.summary()
-    said = cleaning_sentence(counts["kept"], counts["edges"], reason, model.config.threshold.min_kept)
-    return work.shards.finish(counts | {"threshold": least, "reason": reason, "summary": said})
+    return tally.summary()
 
 
 class Decided(NamedTuple):
@@ -122,22 +132,29 @@ def embed_to(
     *,
     edges_per_shard: int | None = None,
     progress: Progress | None = None,
+    force: bool = False,
 ) -> dict[str, Any]:
     """Write the embeddings of all nodes, as `GDPNet.embed` returns them, as shards of nodes."""
-    work = _begin(model, graph, folder, "embed", {}, edges_per_shard, progress)
-    if isinstance(work, dict):
-        return work
-    names, shards = id_array(graph), work.shards
-    with work.after_context(embeds=True) as writing:
-        for number, block in shards.missing:
-            values = work.blocks.embed(work.blocks.decide(block), block).cpu().numpy()
-            columns = {f"h{place}": column for place, column in enumerate(values.T)}
-            ids = names.slice(block[0], block[1] - block[0])
-            writing.do(partial(write_table, pa.table({"id": ids} | columns), shards.part(number)))
+    with _begin(model, graph, folder, "embed", {}, edges_per_shard, progress, None, force) as work:
+        if isinstance(work, dict):
+            return work
+        names, shards = id_array(graph), work.shards
+
+        def write(number: int, table: Any) -> None:
+            write_table(table, shards.part(number))
+            shards.seal(shards.part(number))
             work.tell("write", number + 1)
-    return shards.finish({"nodes": graph.num_nodes, "width": model.networks.aggregators.width})
+
+        with work.after_context(embeds=True) as writing:
+            for number, block in list(shards.missing):
+                values = work.blocks.embed(work.blocks.decide(block), block).cpu().numpy()
+                columns = {f"h{place}": column for place, column in enumerate(values.T)}
+                ids = names.slice(block[0], block[1] - block[0])
+                writing.do(partial(write, number, pa.table({"id": ids} | columns)))
+        return shards.finish({"nodes": graph.num_nodes, "width": model.networks.aggregators.width})
 
 
+@contextmanager
 def _begin(
     model: TrainedModel,
     graph: Graph,
@@ -146,11 +163,13 @@ def _begin(
     settings: dict[str, Any],
     edges_per_shard: int | None,
     progress: Progress | None,
-    stopwatch: Stopwatch | None = None,
-) -> _Work | dict[str, Any]:
-    """Start or resume a folder of shards of a model and graph; return the summary if it is complete.
+    stopwatch: Stopwatch | None,
+    force: bool,
+) -> Iterator[_Work | dict[str, Any]]:
+    """Start or resume a folder of shards of a model and graph; yield the summary if it is complete.
 
-    On a GPU the tables of nodes are made there while the host computes the graph's fingerprint.
+    The folder is locked meanwhile. On a GPU the tables of nodes are made there while the host computes the graph's
+    fingerprint.
     """
     graph = model.matched(graph)
     if model.networks.basis is not None:
@@ -170,13 +189,16 @@ def _begin(
         raise ConfigError(f"a shard must hold at least one edge, found {edges_per_shard}")
     ranges = cut_rows(graph.row_ptr, edges_per_shard)
     about = {"kind": kind, "model": model.fingerprint()}
-    with ThreadPoolExecutor(1) as pool:
-        graph_fingerprint = pool.submit(fingerprint, graph)
-        blocks = None if on_host or folder.exists() else Blockwise(model, graph, stopwatch)
-        shards = open_shards(folder, about | {"graph": graph_fingerprint.result()} | settings, ranges)
-    if (summary := shards.summary) is not None:
-        return summary
-    return _Work(shards, blocks or Blockwise(model, graph, stopwatch), progress)
+    check_place(folder, force=force)
+    early = not on_host and not folder.exists()
+    with locked_folder(folder):
+        with ThreadPoolExecutor(1) as pool:
+            graph_fingerprint = pool.submit(fingerprint, graph)
+            blocks = Blockwise(model, graph, stopwatch) if early else None
+            about |= {"graph": graph_fingerprint.result()} | settings
+        shards = open_shards(folder, about, ranges, force=force)
+        summary = shards.summary
+        yield summary or _Work(shards, blocks or Blockwise(model, graph, stopwatch), progress)
 
 
 def _threads(device: torch.device) -> int:
@@ -237,17 +259,17 @@ class _Work:
         classes = torch.empty(nodes, width, device=self.blocks.device)
         places = {block: number for number, block in enumerate(self.shards.blocks)}
         for number, block in enumerate(self.shards.blocks):
-            path = self._path("classes", number)
-            if path.is_file():
-                classes[slice(*block)] = torch.from_numpy(np.load(path, allow_pickle=False)).to(classes)
+            saved = self.shards.load(_name("classes", number))
+            if saved is not None:
+                classes[slice(*block)] = torch.from_numpy(saved).to(classes)
             else:  # the decisions alone do not say what they lead to
-                self._path("decided", number).unlink(missing_ok=True)
+                self.shards.work(_name("decided", number)).unlink(missing_ok=True)
 
         def decide(block: Block) -> Selected:
             chosen = self.blocks.decide(block)
             found = self.blocks.classes(chosen, block)
             classes[slice(*block)] = found
-            writing.do(partial(_save, self._path("classes", places[block]), found.cpu().numpy()))
+            writing.do(partial(self.shards.save, _name("classes", places[block]), found.cpu().numpy()))
             return chosen
 
         return self.column("decided", decide, writing)[0], classes
@@ -264,10 +286,6 @@ class _Work:
         ends, networks = self.blocks.tables.ends_of(*block), self.blocks.model.networks
         return genuine_probability(networks, parts, classes, ends).cpu().numpy()
 
-    def _path(self, name: str, number: int) -> Path:
-        """Return where the values of a block are kept for a resumed run."""
-        return self.shards.path / "work" / f"{name}-{number:05d}.npy"
-
     def _fill(
         self, name: str, compute: Callable[[Block], Tensor], rows: int, writing: Background
     ) -> Float[Tensor, "rows edges"]:
@@ -275,13 +293,13 @@ class _Work:
         device = self.blocks.device
         whole = torch.empty(rows, self.blocks.prepared.neighbour.numel(), device=device)
         for number, block in enumerate(self.shards.blocks):
-            path = self._path(name, number)
-            if path.is_file():
-                values = torch.from_numpy(np.load(path, allow_pickle=False)).to(device)
+            saved = self.shards.load(_name(name, number))
+            if saved is not None:
+                values = torch.from_numpy(saved).to(device)
             else:
                 values = compute(block)
                 self.tell(name, number + 1)
-                writing.do(partial(_save, path, values.cpu().numpy()))
+                writing.do(partial(self.shards.save, _name(name, number), values.cpu().numpy()))
             whole[:, self.blocks.tables.edges_of(*block)] = values
         return whole
 
@@ -296,7 +314,6 @@ class _Work:
             yield writing
 
 
-def _save(path: Path, values: np.ndarray) -> None:
-    """Write an array atomically."""
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.save(file, values)
+def _name(name: str, number: int) -> str:
+    """Return the name of the file that holds the values of a block for a resumed run."""
+    return f"{name}-{number:05d}.npy"

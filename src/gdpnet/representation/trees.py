@@ -50,6 +50,38 @@ class BoostedTrees(nn.Module):
             self.register_buffer(name, tensors[name])
         self.exclusive = exclusive
 
+    def check(self, features: int | None) -> None:
+        """Refuse trees whose knots lead nowhere or in a circle; compiled loops follow them without looking.
+
+        ``features`` is the number of columns that they may ask for, None if it is not known.
+        """
+        knots, own = self.left.numel(), torch.arange(self.left.numel())
+        rows = (self.feature, self.threshold, self.left, self.right, self.value)
+        fits = all(row.shape == (knots,) for row in rows) and self.root.shape == self.output.shape
+        whole = (self.feature, self.left, self.right, self.root, self.output)
+        real = (self.threshold, self.value, self.baseline)
+        fits &= all(row.dtype == torch.int32 for row in whole) and all(
+            row.dtype == torch.float32 for row in real
+        )
+        fits &= self.baseline.dim() == 2 and self.root.dim() == 1 and self.depth.numel() == 1
+        if not fits:
+            raise ValueError("trees have tensors of other types or shapes")
+        leaf = (self.left == own) & (self.right == own)
+        onwards = (self.left > own) & (
+            self.right > own
+        )  # children come after their parent, so every path ends
+        fits = bool((leaf | onwards).all()) and 0 <= int(self.depth) <= knots
+        ranges = (
+            (self.left, knots),
+            (self.right, knots),
+            (self.root, knots),
+            (self.output, self.baseline.numel()),
+        )
+        for row, most in (*ranges, (self.feature, features or 1 << 31)):
+            fits &= not row.numel() or 0 <= int(row.min()) <= int(row.max()) < most
+        if not fits:
+            raise ValueError("trees have knots that lead nowhere")
+
     @property
     def fold_models(self) -> int:
         """Return the number of fold models."""

@@ -1,106 +1,34 @@
-"""A run folder: settings, checkpoint, history and metrics of a training run that can be resumed."""
+"""Checkpoints: the training state after every epoch, which a stopped run resumes from."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from gdpnet._core.files import plain, write_json, write_text
-from gdpnet._core.version import __version__
-from gdpnet.config import Config, read_config
-from gdpnet.data.graph import Graph
-from gdpnet.data.io.arrays import fingerprint
+from gdpnet._core.files import plain, write_text
 from gdpnet.errors import ModelFileError, RunFolderError
-from gdpnet.inference.model import MODEL_NAME
 from gdpnet.inference.model_file import read_tensors, write_tensors
 from gdpnet.training.callbacks import Callback
+from gdpnet.training.run_folder import RunFolder
 from gdpnet.training.state import Epoch, TrainingState
 
-
-class RunFolder:
-    """Paths of the files of a run."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = path = Path(path)
-        self.config = path / "config.toml"  # the effective settings
-        self.about = path / "run.json"  # graph, seed, version
-        self.model = path / MODEL_NAME
-        self.checkpoint = path / "checkpoint.safetensors"  # the state that a stopped run resumes from
-        self.history = path / "history.jsonl"  # one line per epoch
-        self.metrics = path / "metrics.json"  # the final ones
-        self.suspected = path / "suspected_labels.csv"  # written only if there are any
-        self.split = path / "split.csv"  # the split of the nodes by their ids
-        self.figures = path / "figures"  # a folder
-
-
-def create_run(
-    path: str | Path,
-    config: Config,
-    graph_name: str,
-    graph: Graph,
-    seed: int,
-    split: str = "paper",
-    source: Mapping[str, Any] | None = None,
-) -> RunFolder:
-    """Start a run in a folder that holds none; ``source`` says how the graph's files were read."""
-    run, path = RunFolder(path), Path(path)
-    if run.about.exists() or run.model.exists():
-        raise RunFolderError(f"{path} already holds a run; go on with --resume, or choose another --out")
-    if path.exists() and not path.is_dir():
-        raise RunFolderError(f"{path} is a file, a run needs a folder")
-    write_text(run.config, config.to_toml())
-    about = {
-        "graph": graph_name,
-        "seed": seed,
-        "split": split,
-        "draws_split": True,  # if the files have none; versions before did not
-        "source": dict(source or {}),
-        "version": __version__,
-        "fingerprint": fingerprint(graph),
-    }
-    write_json(run.about, about)
-    return run
-
-
-def open_run(path: str | Path) -> tuple[RunFolder, Config, dict[str, Any]]:
-    """Open the folder of a run; return it, its settings and its description."""
-    run, path = RunFolder(path), Path(path)
-    if not path.is_dir():
-        raise RunFolderError(f"there is no run folder {path}")
-    if not (run.about.is_file() and run.config.is_file()):
-        raise RunFolderError(f"{path} holds no run: it has no {run.about.name} and {run.config.name}")
-    try:
-        about: dict[str, Any] = json.loads(run.about.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunFolderError(f"{run.about} cannot be read: {error}") from error
-    return run, read_config(run.config), about
-
-
-def extend_run(run: RunFolder, config: Config) -> None:
-    """Let a run go on with settings that ask for more epochs; it is unfinished again."""
-    run.metrics.unlink(missing_ok=True)
-    write_text(run.config, config.to_toml())
-
-
-def is_same_graph(about: Mapping[str, Any], graph: Graph) -> bool:
-    """Return whether a run was trained on a graph."""
-    return bool(about.get("fingerprint") == fingerprint(graph))
-
-
-def check_same_graph(about: dict[str, Any], graph: Graph) -> None:
-    """Refuse to resume a run on another graph."""
-    if not is_same_graph(about, graph):
-        raise RunFolderError(
-            f"the run was trained on another graph than this one (it was '{about.get('graph')}')"
-        )
-
+__all__ = ["Checkpoint", "RunFolder"]
 
 _OPTIMISERS = ("policy_optimiser", "optimiser")
-_PROGRESS = ("epoch", "best_f1", "best_epoch", "history", "seconds")
+_PROGRESS: dict[str, tuple[type, ...]] = {
+    "epoch": (int,),
+    "best_f1": (float, int),
+    "best_epoch": (int,),
+    "history": (list,),
+    "seconds": (float, int),
+}
+_ALWAYS = 7
+"""So many metrics every epoch has; those after them came with later versions."""
+
 _FOUND = ("truth", "suggested", "best_suggested", "pseudo")
 """Labels found during training; each may be missing."""
 
@@ -132,13 +60,19 @@ class Checkpoint(Callback):
             state.best = {name: value.to(device) for name, value in _tensors_under(tensors, "best.").items()}
             for title in _OPTIMISERS:
                 _restore(getattr(state, title), _tensors_under(tensors, f"{title}."))
-        except (RuntimeError, KeyError) as error:
+        except (RuntimeError, KeyError, IndexError) as error:
             reason = " ".join(str(error).split())
             raise ModelFileError(f"{run.checkpoint} does not fit the run's settings ({reason})") from error
         for name in _FOUND:
+            if name in tensors and (tensors[name].dim() != 1 or tensors[name].is_floating_point()):
+                raise ModelFileError(
+                    f"'{name}' in {run.checkpoint} must be a list of labels, found something else"
+                )
             setattr(state, name, tensors[name].to(device) if name in tensors else None)
+        _check_progress(about, run.checkpoint)
         for name in _PROGRESS:
             setattr(state, name, about.get(name, getattr(state, name)))  # older ones have no seconds
+        self._write_history(state)  # the process may have ended before it wrote the last epoch
 
     def on_epoch_end(self, state: TrainingState, epoch: Epoch) -> None:
         """Write the training state and the history so far."""
@@ -150,7 +84,30 @@ class Checkpoint(Callback):
         tensors |= {name: getattr(state, name) for name in _FOUND if getattr(state, name) is not None}
         about = {name: getattr(state, name) for name in _PROGRESS} | {"streams": _STREAMS}
         write_tensors(self.run.checkpoint, "checkpoint", tensors, about)
+        self._write_history(state)
+
+    def _write_history(self, state: TrainingState) -> None:
         write_text(self.run.history, "".join(json.dumps(plain(line)) + "\n" for line in state.history))
+
+
+def _check_progress(about: dict[str, Any], path: Path) -> None:
+    """Refuse a checkpoint whose counts and history are of the wrong types or do not fit each other."""
+    for name, kinds in _PROGRESS.items():
+        value = about.get(name)
+        if name in about and (isinstance(value, bool) or not isinstance(value, kinds)):
+            raise ModelFileError(
+                f"'{name}' in {path} must be {kinds[0].__name__}, found {type(value).__name__}"
+            )
+    lines, known = about.get("history", []), [item.name for item in fields(Epoch)][:_ALWAYS]
+    if about.get("epoch", 0) != len(lines):
+        raise ModelFileError(
+            f"'history' in {path} must have one entry per epoch, found {len(lines)} for {about.get('epoch')}"
+        )
+    for number, line in enumerate(lines, start=1):
+        if not isinstance(line, dict) or not all(isinstance(line.get(name), float | int) for name in known):
+            raise ModelFileError(
+                f"'history' in {path} must hold numbers, found something else for epoch {number}"
+            )
 
 
 def _tensors_under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
@@ -161,7 +118,10 @@ def _tensors_under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, t
 def _restore(optimiser: torch.optim.Optimizer, moments: dict[str, torch.Tensor]) -> None:
     """Restore the moments of an optimiser."""
     content = optimiser.state_dict()
+    shapes = [one.shape for group in optimiser.param_groups for one in group["params"]]
     for name, value in moments.items():
         number, _, key = name.partition(".")
+        if not number.isdecimal() or value.numel() not in (1, shapes[int(number)].numel()):
+            raise RuntimeError(f"the moment '{name}' is of another shape than its weights")
         content["state"].setdefault(int(number), {})[key] = value
     optimiser.load_state_dict(content)

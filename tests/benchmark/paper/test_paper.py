@@ -268,6 +268,17 @@ def test_text_of_records_is_escaped_in_the_page(tmp_path):
     assert "&lt;script&gt;" in page
 
 
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a\n<script>", "a | <b>", "[x](javascript:1)"])
+def test_text_of_records_is_escaped_in_the_markdown(name, tmp_path):
+    records = [trial(name, 0.5, graph=name, rate=0.5)]
+    write_markdown(records, tmp_path / "report.md", tmp_path / "figures")
+    text = (tmp_path / "report.md").read_text()
+    assert "<script" not in text
+    assert "<b>" not in text
+    assert "[x](" not in text
+    assert len({line.count(" | ") for line in text.splitlines() if line.startswith("| ")}) == 1
+
+
 # --- the command line ---
 
 

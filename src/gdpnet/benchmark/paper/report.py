@@ -10,10 +10,11 @@ from typing import Any
 from gdpnet._core.files import write_text
 from gdpnet.benchmark import robustness, tuning, unsupervised
 from gdpnet.benchmark.ablations import REFERENCE, VARIANTS
-from gdpnet.benchmark.page import inlined, linked, page_of, table_lines
+from gdpnet.benchmark.page import as_text, inlined, linked, page_of, table_lines
 from gdpnet.benchmark.paper import artefacts
 from gdpnet.benchmark.paper.figures import SENTENCES, draw_all
 from gdpnet.benchmark.paper.tables import APART, NAMES, TABLES, TITLES, Table, make_table
+from gdpnet.benchmark.record_types import as_records_must_be
 from gdpnet.benchmark.records import Record, read_records
 from gdpnet.benchmark.sweep import has_ended
 
@@ -59,7 +60,7 @@ def _cell(text: str, below: str, best: bool) -> str:
 
 
 def _name(method: str) -> str:
-    return NAMES.get(method, method)
+    return NAMES.get(method, as_text(method))
 
 
 def _paper_grid(table: Table) -> Grid:
@@ -198,11 +199,11 @@ def _claims_grid(records: list[Record]) -> Grid:
         scores = ", ".join(f"{score:.2f}" for score in worst["scores"])
         rows.append(
             (
-                graph,
+                as_text(graph),
                 *(f"{number} of {count}" for number in holds),
                 f"{found['greedy_share']:.3f} (bound {found['bound']:.3f})",
-                f"node {worst['node']}, f = {scores}: R from {worst['lowest']:.3f} to {worst['highest']:.3f} by the "
-                "order alone",
+                f"node {as_text(worst['node'])}, f = {scores}: R from {worst['lowest']:.3f} to "
+                f"{worst['highest']:.3f} by the order alone",
             )
         )
     return Grid("The paper's claims about its reward", _CLAIMS_ABOUT, _CLAIMS_COLUMNS, tuple(rows))
@@ -215,7 +216,7 @@ def _settings_grid(records: list[Record]) -> Grid:
     newest = tuning.SWEEP.latest(records)
     rows = tuple(
         (
-            graph,
+            as_text(graph),
             _name(method),
             *(f"{one['config'][key]:g}" for key in _SHOWN),
             f"{max(one['metrics']['validation_f1']):.4f}",
@@ -223,7 +224,9 @@ def _settings_grid(records: list[Record]) -> Grid:
         for (graph, method), one in sorted(newest.items())
     )
     searches = [one for one in tuning.SWEEP.of(records) if has_ended(one)]
-    noises = {f"{one['noise']} at {', '.join(f'{rate:g}' for rate in one['rates'])}" for one in searches}
+    noises = {
+        f"{as_text(one['noise'])} at {', '.join(f'{rate:g}' for rate in one['rates'])}" for one in searches
+    }
     about = (
         "The best of twelve candidates per network and graph, by mean validation micro-F1 over the rates of noise "
         f"({'; '.join(sorted(noises))}). GDPNet has one set of settings for all datasets, except the discount, which "
@@ -235,24 +238,27 @@ def _settings_grid(records: list[Record]) -> Grid:
 
 def write_page(records: list[Record], out: Path, figures: Path) -> list[Path]:
     """Draw the figures into a folder and write the HTML page, with the figures embedded; return the paths written."""
-    pictures = draw_all(records, figures)
-    links = {path: inlined(path) for path in pictures}
-    write_text(out, page_of(_markdown(records, links), "GDPNet: results"))
+    with as_records_must_be():
+        pictures = draw_all(records, figures)
+        links = {path: inlined(path) for path in pictures}
+        text = page_of(_markdown(records, links), "GDPNet: results")
+    write_text(out, text)
     return [out, *pictures]
 
 
 def write_markdown(records: list[Record], out: Path, figures: Path) -> list[Path]:
     """Draw the figures into a folder and write the Markdown that links to them; return the paths written."""
-    pictures = draw_all(records, figures)
-    links = {path: linked(path, out) for path in pictures}
-    write_text(out, _markdown(records, links))
+    with as_records_must_be():
+        pictures = draw_all(records, figures)
+        text = _markdown(records, {path: linked(path, out) for path in pictures})
+    write_text(out, text)
     return [out, *pictures]
 
 
 def _markdown(records: list[Record], pictures: dict[Path, str]) -> str:
     lines = ["# Results", "", _about(records), ""]
     for grid in grids_of(records):
-        lines += [f"## {grid.title}", "", grid.about, ""]
+        lines += [f"## {as_text(grid.title)}", "", grid.about, ""]
         lines += [
             *table_lines(grid.columns, grid.rows),
             *(f"- {note}" for note in grid.notes),
@@ -268,8 +274,8 @@ def _about(records: list[Record]) -> str:
     used = robustness.SWEEP.newest(records)
     for sweep in (tuning.SWEEP, artefacts.SWEEP, unsupervised.SWEEP):
         used += sweep.of(records)
-    commits = sorted({record["commit"] for record in used})
-    datasets = ", ".join(sorted({record["graph"] for record in used}))
+    commits = sorted({as_text(record["commit"]) for record in used})
+    datasets = ", ".join(sorted({as_text(record["graph"]) for record in used}))
     return (
         f"Made by gdpnet report from {len(used):,} records of commits {', '.join(commits)}. Graphs: {datasets}. "
         "Inductive: training sees the graph of the training nodes only, settings and epochs are chosen on validation "

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,14 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from gdpnet.data.datasets.known import ATTACKED, DATASETS, NAMED, Attacked, Dataset, data_folder, is_present
+from gdpnet._core.limits import MOST_DOWNLOAD_BYTES
+from gdpnet.config import check_seed
+from gdpnet.data.datasets.download import fetch
+from gdpnet.data.datasets.known import ATTACKED, DATASETS, NAMED, Attacked, Dataset, is_present
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.npz import csr_of, load_arrays
-from gdpnet.errors import DatasetError, GraphError, nearest
+from gdpnet.data.io.archive import read_archive
+from gdpnet.data.io.npz import check_present, csr_of
+from gdpnet.errors import DatasetError, GDPNetError, GraphError, nearest, reason_of
 
 SPLIT_SEED = 2020
 """Seed of the one fixed random split of CiteSeer and DBLP."""
@@ -39,7 +44,7 @@ def load_dataset(
         data_dir: folder that holds ``Planetoid``, ``CitationFull`` and ``Attacked``; ``GDPNET_DATA`` by default.
         split: ``paper`` (one fixed split) or ``random`` (drawn with ``seed``), both of the paper's sizes.
         seed: seed of the random split.
-        download: whether torch_geometric may download missing files.
+        download: whether missing files may be downloaded, over HTTPS; each is verified.
     """
     if name not in NAMED:
         raise DatasetError(f"there is no dataset '{name}'{nearest(name, NAMED)}")
@@ -48,9 +53,11 @@ def load_dataset(
     if name in ATTACKED:
         return _load_attacked(name, data_dir, split)
     dataset = DATASETS[name]
+    check_seed(seed)
     raw = _raw_folder(name, data_dir, download)
     planetoid = dataset.collection == "Planetoid"
-    edges, features, labels, fixed = _read_planetoid(dataset, raw) if planetoid else _read_npz(dataset, raw)
+    read = _read_planetoid(dataset, raw) if planetoid else _read_npz(dataset, raw / dataset.raw_files[0])
+    edges, features, labels, fixed = read
     if split == "random" or fixed is None:
         fixed = _random_split(dataset, seed if split == "random" else SPLIT_SEED)
     return Graph.build(edges, features, labels, split=fixed)
@@ -69,9 +76,9 @@ def _load_attacked(name: str, data_dir: str | Path | None, split: str) -> Graph:
             f"'{name}' is never downloaded, and {path} is not there: put the published file there, or point "
             f"--data-dir or GDPNET_DATA at a folder that has {Path(*path.parts[-3:])}"
         )
-    _check_published(path, path.read_bytes(), dataset.sha256)
-    edges, features, labels, _ = _read_npz(dataset, path.parent)
-    codes, arrays = np.zeros(dataset.nodes, dtype=np.int8), load_arrays(path)
+    _check_published(path, _bytes_of(path), dataset.sha256)
+    edges, features, labels, _ = _read_npz(dataset, path)
+    codes, arrays = np.zeros(dataset.nodes, dtype=np.int8), read_archive(path)
     for code, part in enumerate(("idx_train", "idx_val", "idx_test"), start=1):
         codes[arrays[part]] = code
     return Graph.build(edges, features, labels, split=codes, transductive=True)
@@ -82,15 +89,27 @@ def _check_published(path: Path, content: bytes, checksum: str) -> None:
         raise DatasetError(f"{path} is not the published file (its sha256 differs), so it was not opened")
 
 
+def _bytes_of(path: Path) -> bytes:
+    """Read a file, of which no more is taken than a published one can have."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_DOWNLOAD_BYTES + 1)
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {reason_of(error)}") from error
+    if len(content) > MOST_DOWNLOAD_BYTES:
+        raise DatasetError(
+            f"{path} is not the published file: it has more than {MOST_DOWNLOAD_BYTES:,} bytes"
+        )
+    return content
+
+
 def _raw_folder(name: str, data_dir: str | Path | None, download: bool) -> Path:
     dataset = DATASETS[name]
     raw = dataset.raw_folder(data_dir)
     if not is_present(name, data_dir):
         if not download:
             raise DatasetError(f"the files of '{name}' are not in {raw}")
-        _download(dataset, data_folder(data_dir))
-        if not is_present(name, data_dir):
-            raise DatasetError(f"the files of '{name}' were downloaded but are not in {raw}")
+        _download(dataset, raw.absolute())
     return raw
 
 
@@ -101,20 +120,14 @@ def _remove_empty(path: Path, before: Path) -> None:
         path = path.parent
 
 
-def _download(dataset: Dataset, folder: Path) -> None:
-    """Download the raw files with torch_geometric, without its unpickling of them."""
-    from torch_geometric.datasets import CitationFull, Planetoid
-
-    kind = Planetoid if dataset.collection == "Planetoid" else CitationFull
-    source = kind.__new__(kind)
-    source.name, source.root = dataset.folder, str(folder / dataset.collection)
-    source.split = "public"  # Planetoid's folder depends on it
-    raw = dataset.raw_folder(folder).absolute()
+def _download(dataset: Dataset, raw: Path) -> None:
+    """Download the files that are missing; each is verified before it gets its name."""
     before = next(path for path in (raw, *raw.parents) if path.exists())
     try:
-        raw.mkdir(parents=True, exist_ok=True)
-        source.download()
-    except Exception as error:
+        for file, checksum in zip(dataset.raw_files, dataset.sha256.values(), strict=True):
+            if not (raw / file).is_file():
+                fetch(f"{dataset.url}/{file}", raw / file, partial(_check_download, dataset, checksum))
+    except (GDPNetError, OSError) as error:
         _remove_empty(raw, before)
         raise DatasetError(
             f"{dataset.collection} {dataset.folder} is not in {raw} and cannot be downloaded ({error}); "
@@ -122,11 +135,22 @@ def _download(dataset: Dataset, folder: Path) -> None:
         ) from error
 
 
+def _check_download(dataset: Dataset, checksum: str, path: Path) -> None:
+    """Refuse a downloaded file that is not the published one, in its bytes or, for npz, in its content."""
+    if dataset.content:
+        try:
+            _read_npz(dataset, path)
+        except DatasetError as error:
+            raise DatasetError("what came is not the published file: its content differs") from error
+    elif hashlib.sha256(_bytes_of(path)).hexdigest() != checksum:
+        raise DatasetError("what came is not the published file: its sha256 differs")
+
+
 def _read_planetoid(dataset: Dataset, raw: Path) -> tuple[np.ndarray, sp.csr_matrix, np.ndarray, np.ndarray]:
     """Read Planetoid's pickles after checking their checksums, with FastGCN's split."""
     part: dict[str, Any] = {}
     for file, (name, checksum) in zip(dataset.raw_files, dataset.sha256.items(), strict=True):
-        content = (raw / file).read_bytes()
+        content = _bytes_of(raw / file)
         _check_published(raw / file, content, checksum)
         if name == "test.index":
             part[name] = np.array(content.split(), dtype=np.int64)
@@ -169,19 +193,41 @@ def _unpickled(content: bytes) -> Any:
     return _PlanetoidUnpickler(io.BytesIO(content), encoding="latin1").load()
 
 
-def _read_npz(dataset: Dataset | Attacked, raw: Path) -> tuple[np.ndarray, sp.csr_matrix, np.ndarray, None]:
-    """Read a CitationFull file; features are 0 or 1, as in torch_geometric."""
-    path, expected = raw / dataset.raw_files[0], (dataset.nodes, dataset.features)
+def _read_npz(dataset: Dataset | Attacked, path: Path) -> tuple[np.ndarray, sp.csr_matrix, np.ndarray, None]:
+    """Read a CitationFull file, whose arrays and checksum are checked; features are 0 or 1, as in torch_geometric."""
+    expected = (dataset.nodes, dataset.features)
     try:
-        arrays = load_arrays(path)
-        features, adjacency = csr_of(arrays, "attr"), csr_of(arrays, "adj").tocoo()
-        labels = arrays["labels"].astype(np.int64)
-    except (GraphError, ValueError, KeyError) as error:
-        raise DatasetError(f"{path} is not a readable graph file: {error}") from error
-    found = (adjacency.shape[0], features.shape[1])
+        arrays = read_archive(path)
+        features, adjacency = csr_of(arrays, "attr"), csr_of(arrays, "adj")
+        check_present(arrays, ("labels",))
+    except GraphError as error:
+        raise DatasetError(
+            f"{path} is not a readable graph file: {str(error).removeprefix(str(path))}"
+        ) from error
+    labels, found = arrays["labels"], (adjacency.shape[0], features.shape[1])
     if found != expected:
         raise DatasetError(f"{path} must hold {expected} nodes and features, found {found}")
-    return np.stack([adjacency.row, adjacency.col]), (features > 0).astype(np.float32), labels, None
+    known = dataset.sha256 if isinstance(dataset.sha256, str) else dataset.sha256["npz"]
+    if hashlib.sha256(_bytes_of(path)).hexdigest() != known:
+        content = dataset.content if isinstance(dataset, Dataset) else ""
+        if labels.dtype.kind not in "iu" or content_checksum(adjacency, features, labels) != content:
+            raise DatasetError(
+                f"{path} is not the published file (its sha256 differs, and that of its content), so it was not used"
+            )
+    pairs = adjacency.tocoo()
+    return np.stack([pairs.row, pairs.col]), (features > 0).astype(np.float32), labels.astype(np.int64), None
+
+
+def content_checksum(adjacency: sp.csr_matrix, features: sp.csr_matrix, labels: np.ndarray) -> str:
+    """Return the SHA-256 of what is used of an npz file: which edges and words there are, and the labels."""
+    digest = hashlib.sha256()
+    for matrix in (adjacency != 0, features > 0):
+        pattern = sp.csr_matrix(matrix)
+        pattern.sum_duplicates()
+        for part in (np.array(pattern.shape), pattern.indptr, pattern.indices):
+            digest.update(part.astype("<i8").tobytes())
+    digest.update(labels.astype("<i8").tobytes())
+    return digest.hexdigest()
 
 
 def _random_split(dataset: Dataset, seed: int) -> np.ndarray:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from gdpnet.errors import DatasetError, nearest
+
+SOURCES = {
+    "Planetoid": "https://github.com/kimiyoung/planetoid/raw/master/data",
+    "CitationFull": "https://github.com/abojchevski/graph2gauss/raw/master/data",
+}
+"""Where the authors publish the files of each collection."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +20,7 @@ class Dataset:
     """Size and files of a named dataset."""
 
     collection: str
-    """Its collection in torch_geometric: Planetoid or CitationFull."""
+    """Its collection, as torch_geometric calls it: Planetoid or CitationFull."""
     folder: str
     nodes: int
     links: int
@@ -23,8 +29,10 @@ class Dataset:
     about: str
     fingerprint: str
     """Fingerprint of the graph with its fixed split; records from before they had one are of this content."""
-    sha256: dict[str, str] = field(default_factory=dict)
-    """Checksum per Planetoid file, checked before the file is unpickled."""
+    sha256: dict[str, str]
+    """Checksum per file, by the end of its name, checked before the file is opened."""
+    content: str = ""
+    """Checksum of the edges, features and labels in an npz file, which others have saved again in other bytes."""
 
     @property
     def train(self) -> int:
@@ -34,7 +42,13 @@ class Dataset:
     @property
     def raw_files(self) -> list[str]:
         """Return the names of its files."""
-        return [f"ind.{self.folder.lower()}.{part}" for part in self.sha256] or [f"{self.folder}.npz"]
+        start = f"ind.{self.folder.lower()}" if self.collection == "Planetoid" else self.folder
+        return [f"{start}.{part}" for part in self.sha256]
+
+    @property
+    def url(self) -> str:
+        """Return the address of the folder that its files are published in."""
+        return SOURCES[self.collection]
 
     def raw_folder(self, data_dir: str | Path | None = None) -> Path:
         """Return the folder that its files belong in."""
@@ -71,7 +85,16 @@ DATASETS = {
         _CORA,
     ),
     "citeseer": Dataset(
-        "CitationFull", "citeseer", 4230, 5337, 602, 6, "computer-science papers, words", "be64089ed8423497"
+        "CitationFull",
+        "citeseer",
+        4230,
+        5337,
+        602,
+        6,
+        "computer-science papers, words",
+        "be64089ed8423497",
+        {"npz": "9a0cb5dd691753cb7ef849adfc7bfd3bb9b8a15261a68aa21e50f780131085ce"},
+        "ef9739a9d5457aef3b3995c4f82164f51636f13d12706fd590ca165e40bee6c0",
     ),
     "pubmed": Dataset(
         "Planetoid",
@@ -85,7 +108,16 @@ DATASETS = {
         _PUBMED,
     ),
     "dblp": Dataset(
-        "CitationFull", "dblp", 17716, 52867, 1639, 4, "database papers, words", "aca8800f1e45cb4a"
+        "CitationFull",
+        "dblp",
+        17716,
+        52867,
+        1639,
+        4,
+        "database papers, words",
+        "aca8800f1e45cb4a",
+        {"npz": "1caf28e98ebd2c6ba3dbbaf2ca1896a576b631ebb6eb537605fc368770cd27c6"},
+        "dcabe43d2c4469fdd435fce5a9a759b849265b969068cc079b74ac952b930527",
     ),
 }
 

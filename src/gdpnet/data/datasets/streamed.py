@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
+from gdpnet._core.limits import MOST_CLASSES
 from gdpnet._core.threads import in_order
+from gdpnet.config import check_seed
 from gdpnet.data.io.store import StoreWriter, index_type, new_store
 from gdpnet.data.validation import SPLITS
 from gdpnet.errors import GraphError
@@ -62,16 +64,17 @@ class GeneratedSettings:
                 f"edges, found {self.nodes} nodes, {self.classes} classes, {self.features} features, "
                 f"{self.edges} edges"
             )
-        if self.nodes > _MOST_NODES:
+        if self.nodes > _MOST_NODES or self.classes > MOST_CLASSES:
             raise GraphError(
-                f"a generated graph can have at most {_MOST_NODES:,} nodes, found {self.nodes:,}"
+                f"a generated graph can have at most {_MOST_NODES:,} nodes and {MOST_CLASSES:,} classes, found "
+                f"{self.nodes:,} and {self.classes:,}"
             )
         shares = (self.noise, self.homophily, self.train)
-        if min(shares) < 0 or max(shares) > 1 or self.train > 0.8:
+        if not all(0 <= share <= 1 for share in shares) or self.train > 0.8:  # NaN is not
             raise GraphError(
                 f"noise, homophily and train must lie between 0 and 1, and train at most at 0.8, found {shares}"
             )
-        if self.exponent <= 2 or self.signal < 0:
+        if not self.exponent > 2 or not self.signal >= 0:
             raise GraphError(
                 "the exponent must be above 2 and the signal not negative, found "
                 f"{self.exponent:g} and {self.signal:g}"
@@ -122,6 +125,7 @@ def generate_store(settings: GeneratedSettings, seed: int, folder: Path) -> None
     It needs about ten bytes of memory per node, a few buckets of edges per thread, and twelve bytes of temporary disk
     space per directed edge.
     """
+    check_seed(seed)
     names = tuple(f"class {number}" for number in range(settings.classes))
     with new_store(folder, names, None if settings.features else settings.nodes) as store:
         work = store.folder / "work"

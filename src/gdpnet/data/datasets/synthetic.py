@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from gdpnet.config import check_seed
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import SPLITS
 from gdpnet.errors import GraphError
@@ -59,6 +60,7 @@ def synthetic_graph(settings: SyntheticSettings | None = None, seed: int = 0) ->
     Spurious edges join random non-adjacent nodes; their number is a share of the genuine edges.
     """
     chosen = settings or SyntheticSettings()
+    check_seed(seed)
     rng = np.random.default_rng(seed)
     topic = rng.integers(chosen.classes * chosen.topics_per_class, size=chosen.nodes)
     label = topic // chosen.topics_per_class

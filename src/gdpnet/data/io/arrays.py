@@ -102,28 +102,49 @@ def fingerprint(graph: Graph) -> str:
 
 
 def check_arrays(arrays: Arrays, width: int | None) -> None:
-    """Refuse arrays of a wrong type or shape, and offsets that do not ascend."""
+    """Refuse arrays that are missing, of a wrong type or shape, and offsets that do not ascend."""
+    _check_complete(arrays, width)
     nodes, edges = arrays["row_ptr"].size - 1, arrays["neighbour"].size
     if nodes < 1:
         raise GraphError("the graph is empty: it has no node")
     shapes: dict[str, tuple[int, ...]] = {"offsets": (nodes + 1,), "nodes": (nodes,), "edges": (edges,)}
     if "edge_features" in arrays:
-        shapes["edge_rows"] = (edges, *arrays["edge_features"].shape[1:2])
+        if arrays["edge_features"].ndim != 2:
+            raise GraphError("array 'edge_features' must have two dimensions, found another number")
+        shapes["edge_rows"] = (edges, arrays["edge_features"].shape[1])
     if width is None:
         if arrays["features"].ndim != 2:
             raise GraphError(f"array 'features' must have two dimensions, found {arrays['features'].ndim}")
         shapes["rows"] = (nodes, arrays["features"].shape[1])
     else:
-        shapes["values"] = arrays["feature_column"].shape
+        shapes["values"] = (arrays["feature_column"].size,)
     for name, array in arrays.items():
-        types, shape = SCHEMA.get(name, ((), ""))
-        if types and array.dtype.name not in types:
-            raise GraphError(f"array '{name}' must hold {' or '.join(types)}, found {array.dtype.name}")
+        shape = SCHEMA.get(name, ((), ""))[1]
+        _check_type(name, array)
         if array.shape != shapes.get(shape, array.shape):
             raise GraphError(f"array '{name}' must have shape {shapes[shape]}, found {array.shape}")
     _check_offsets("row_ptr", arrays["row_ptr"], edges)
     if width is not None:
         _check_offsets("feature_row_ptr", arrays["feature_row_ptr"], arrays["feature_column"].size)
+
+
+def _check_complete(arrays: Arrays, width: int | None) -> None:
+    """Refuse a graph without edges or features; ``width`` is the number of columns of sparse ones."""
+    needed = ("features",) if width is None else ("feature_row_ptr", "feature_column", "feature_value")
+    for name in ("row_ptr", "neighbour", *needed):
+        if name not in arrays:
+            raise GraphError(f"there must be an array '{name}', found none")
+
+
+def _check_type(name: str, array: np.ndarray) -> None:
+    """Refuse an array of another type than the schema allows, and truth values that are neither 0 nor 1."""
+    types, shape = SCHEMA.get(name, ((), ""))
+    if types and array.dtype.name not in types:
+        raise GraphError(f"array '{name}' must hold {' or '.join(types)}, found {array.dtype.name}")
+    if shape and not types and array.dtype.kind not in "iuU":
+        raise GraphError(f"array '{name}' must hold text or whole numbers, found {array.dtype.name}")
+    if array.dtype == bool and array.size and int(array.view(np.uint8).max()) > 1:
+        raise GraphError(f"array '{name}' must hold true and false, found other bytes")
 
 
 def _check_offsets(name: str, offsets: np.ndarray, end: int) -> None:

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from jaxtyping import Float, Int
 from pyarrow import csv
 
-from gdpnet._core.files import atomic_path
+from gdpnet._core.files import atomic_path, is_stream
+from gdpnet._core.limits import MOST_CLASSES
 from gdpnet._core.words import counted
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError, nearest
@@ -21,6 +22,9 @@ SUFFIXES = (".csv", ".parquet")
 """File suffixes of tables that are written; `gdpnet.data.io.table_file` reads more."""
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+
+_MOST_DIGITS = 1_000
+"""Classes of more digits are sorted as text; Python reads no whole number of more than 4,300."""
 
 NO_LABELS = ("n/a", "na", "#n/a", "<na>", "nan", "null")
 """Texts that stand for no label, in lower case."""
@@ -32,14 +36,14 @@ _SPLIT_CODES = {
 
 
 def write_table(table: Any, path: Path) -> None:
-    """Write an Arrow table, whole or not at all, as CSV or Parquet by the file's suffix."""
-    if path.suffix not in SUFFIXES:
+    """Write an Arrow table, whole or not at all, as CSV or Parquet by the file's suffix; devices get CSV."""
+    if path.suffix not in SUFFIXES and not is_stream(path):
         raise GraphError(f"a table must be written to a .csv or .parquet file, found {path.name}")
     with atomic_path(path) as temporary:
-        if path.suffix == ".csv":
-            csv.write_csv(table, temporary)
-        else:
+        if path.suffix == ".parquet":
             pq.write_table(table, temporary, write_page_checksum=True)
+        else:
+            csv.write_csv(table, temporary)
 
 
 def column_of(table: Any, name: str, path: Path, role: str | None = None) -> Any:
@@ -93,6 +97,8 @@ def code_labels(values: Any, where: str) -> tuple[Int[np.ndarray, "nodes"], tupl
     text = _text_or_null(values, where)
     text = pc.if_else(pc.is_in(pc.utf8_lower(text), value_set=pa.array(NO_LABELS)), None, text)
     names = sorted(pc.unique(text).drop_null().to_pylist())
+    if len(names) > MOST_CLASSES:
+        raise GraphError(f"{where} can hold at most {MOST_CLASSES:,} classes, found {len(names):,}")
     if all(_is_whole_number(name) for name in names):
         names.sort(key=int)
     codes = pc.fill_null(pc.index_in(text, value_set=pa.array(names, pa.string())), UNKNOWN)
@@ -163,4 +169,4 @@ def _text_or_null(values: Any, where: str) -> Any:
 
 
 def _is_whole_number(name: str) -> bool:
-    return name.removeprefix("-").isdecimal()
+    return len(name) <= _MOST_DIGITS and name.removeprefix("-").isdecimal()

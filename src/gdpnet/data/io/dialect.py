@@ -7,15 +7,15 @@ import csv
 import gzip
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gdpnet._core.limits import expanded
 from gdpnet.errors import GraphError
 
 _DELIMITERS = (";", "\t", "|", ",")
@@ -28,6 +28,9 @@ _SAMPLE = 50
 """Lines that the delimiter is found from."""
 
 _PIECE = 1 << 20
+_LONGEST_LINE = 16 << 20
+"""Characters of a line that the delimiter is found from."""
+
 _DECIMAL_COMMA = r"^\s*[+-]?(\d+|\d*,\d+|\d+,)([eE][+-]?\d+)?\s*$"
 _ABSENT = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 
@@ -52,7 +55,9 @@ def find_dialect(path: Path) -> Dialect:
     encoding = _encoding_of(path)
     codec = "utf-8-sig" if encoding == "utf-8" else encoding
     with opened(path) as file, io.TextIOWrapper(file, codec, newline="") as text:
-        lines = list(islice(text, _SAMPLE))
+        lines = [line for line in (text.readline(_LONGEST_LINE) for _ in range(_SAMPLE)) if line]
+    if lines and len(lines[0]) >= _LONGEST_LINE:
+        raise GraphError(f"{path} must begin with a row of column names, found a row of more than 16 MiB")
     delimiter = _delimiter_of(lines, spaces=".txt" in path.suffixes)
     header = next((row for row in csv.reader(lines, delimiter=delimiter) if row), [])
     if header and any(name.strip() for name in header) and all(_is_number(name) for name in header):
@@ -70,18 +75,19 @@ def opened(path: Path) -> gzip.GzipFile | io.BufferedReader:
 
 def with_decimal_points(table: Any, except_for: Iterable[str]) -> tuple[Any, list[str]]:
     """Turn columns of text that hold only numbers with decimal commas into numbers; return their names too."""
-    changed, kept = [], set(except_for)
-    for place, name in enumerate(table.column_names):
-        column = table.column(place)
+    changed, kept, columns = [], set(except_for), list(table.columns)
+    for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
         if name in kept or not pa.types.is_string(column.type):
             continue
-        column = pc.if_else(pc.is_in(column, value_set=pa.array(_ABSENT)), None, column)
-        numbers = pc.match_substring_regex(column, _DECIMAL_COMMA)
-        if column.null_count < len(column) and pc.all(numbers).as_py():
-            text = pc.replace_substring(pc.utf8_trim_whitespace(column), ",", ".")
-            table = table.set_column(place, name, pc.cast(text, pa.float64()))
+        given = pc.if_else(pc.is_in(column, value_set=pa.array(_ABSENT)), None, column)
+        numbers = pc.match_substring_regex(given, _DECIMAL_COMMA)
+        if given.null_count < len(given) and pc.all(numbers).as_py():
+            text = pc.replace_substring(pc.utf8_trim_whitespace(given), ",", ".")
+            columns[place] = pc.cast(text, pa.float64())
             changed.append(name)
-    return table, changed
+    if not changed:
+        return table, changed
+    return pa.Table.from_arrays(columns, names=table.column_names, metadata=table.schema.metadata), changed
 
 
 def _encoding_of(path: Path) -> str:
@@ -89,6 +95,8 @@ def _encoding_of(path: Path) -> str:
     with opened(path) as file:
         start = file.read(_PIECE)
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        if not _fits(path, "utf-16"):
+            raise GraphError(f"{path} must be text, found a byte-order mark of UTF-16 and other bytes")
         return "utf-16"
     if b"\0" in start:
         raise GraphError(
@@ -100,13 +108,23 @@ def _encoding_of(path: Path) -> str:
 def _fits(path: Path, encoding: str) -> bool:
     decoder = codecs.getincrementaldecoder(encoding)()
     try:
-        with opened(path) as file:
-            while piece := file.read(_PIECE):
-                decoder.decode(piece)
+        for piece in _pieces(path):
+            decoder.decode(piece)
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    """Read a file piece by piece; refuse a compressed one with more content than its size allows."""
+    read, most = 0, expanded(path.stat().st_size)
+    with opened(path) as file:
+        while piece := file.read(_PIECE):
+            read += len(piece)
+            if read > most:
+                raise GraphError(f"{path} may hold {most:,} bytes for a file of this size, found more")
+            yield piece
 
 
 def _delimiter_of(lines: list[str], *, spaces: bool) -> str:

@@ -25,7 +25,7 @@ from gdpnet.data.io.table_file import find_table, has_parts, is_table
 from gdpnet.data.labels import as_targets
 from gdpnet.data.tables.node_table import AS_GIVEN, MARK
 from gdpnet.data.validation import SPLITS, whole_or_text_ids
-from gdpnet.errors import GraphError
+from gdpnet.errors import GraphError, refusing
 
 
 def read_graph(
@@ -53,8 +53,12 @@ def read_graph(
     """
     if not isinstance(path, str | PathLike):
         raise GraphError(f"the graph must be the path of a file or folder, found {type(path).__name__}")
-    columns = Columns.of(columns)
-    path, reading = Path(path), Reading(columns, directed, weights, drop_unknown, task)
+    with refusing(f"the graph {path}"):
+        return _read(Path(path), Reading(Columns.of(columns), directed, weights, drop_unknown, task))
+
+
+def _read(path: Path, reading: Reading) -> Graph:
+    columns, directed, task = reading.columns, reading.directed, reading.task
     if not path.exists():
         raise GraphError(f"there is no file or folder {path}")
     if is_store(path) or path.suffix == ".npz":
@@ -62,7 +66,7 @@ def read_graph(
         graph = as_targets(graph) if task == "regression" else graph
         graph = graph if columns.edge_features else without_edge_features(graph)
         graph = without_columns(graph, columns.dropped_edge_columns)
-        return graph if weights else replace(graph, edge_weight=None)
+        return graph if reading.weights else replace(graph, edge_weight=None)
     if path.is_dir() and (find_table(path, "edges") or find_table(path, "nodes") or not has_parts(path)):
         return read_folder(path, reading)
     if is_table(path):

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
+from gdpnet._core.limits import MOST_FEATURES
 from gdpnet._core.words import counted
 from gdpnet.data.io.column_names import find_column
 from gdpnet.data.io.csv_parquet import column_of, read_numbers
@@ -63,4 +64,10 @@ def _feature_numbers(column: Any, path: Path) -> tuple[np.ndarray, int, tuple[st
         place = np.array(pc.index_in(text, value_set=names), dtype=np.int64)
         return place, len(names), tuple(names.to_pylist())
     number = np.array(pc.cast(text, pa.int64()))
+    if number.max(initial=-1) >= MOST_FEATURES:
+        row = int(number.argmax())
+        raise GraphError(
+            f"column 'feature' of {path} must hold names, or numbers below {MOST_FEATURES:,}, found {number[row]} in "
+            f"row {row + 1}"
+        )
     return number, int(number.max(initial=-1)) + 1, None

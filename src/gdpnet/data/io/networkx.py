@@ -12,6 +12,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 import torch
 
+from gdpnet._core.limits import MOST_FEATURES
 from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
@@ -21,9 +22,10 @@ from gdpnet.data.io.csv_parquet import code_labels, code_split
 from gdpnet.data.io.node_columns import encode_columns
 from gdpnet.data.tables.edge_columns import read_edge_columns
 from gdpnet.data.validation import SPLITS, UNKNOWN
-from gdpnet.errors import GraphError, nearest
+from gdpnet.errors import GraphError, nearest, refusing
 
 
+@refusing("the NetworkX graph")
 def from_networkx(
     network: Any,
     features: str | Sequence[str] | None = None,
@@ -195,6 +197,10 @@ def _dense_rows(values: list[Any], name: str, network: Any) -> np.ndarray:
     width = np.size(values[0]) if values else 0
     good = [np.asarray(value).dtype.kind in "biuf" and np.size(value) == width for value in values]
     _check_values(network, name, good, f"a number or a row of {width} numbers")
+    if width > MOST_FEATURES:
+        raise GraphError(
+            f"node attribute '{name}' can hold at most {MOST_FEATURES:,} numbers, found {width:,}"
+        )
     return np.array(values, dtype=np.float64).reshape(len(values), width)
 
 
@@ -207,7 +213,8 @@ def _sparse_rows(values: list[Any], name: str, network: Any) -> sp.csr_matrix:
     except (TypeError, ValueError) as error:
         raise GraphError(f"node attribute '{name}' must hold numbers: {error}") from error
     row_ptr = np.cumsum([0, *map(len, values)])
-    width = max(network.graph.get("num_features", 0), int(column.max(initial=-1)) + 1)
+    known = network.graph.get("num_features", 0)
+    width = max(known if isinstance(known, int) else 0, int(column.max(initial=-1)) + 1)
     return sp.csr_matrix((value, column, row_ptr), shape=(len(values), width))
 
 

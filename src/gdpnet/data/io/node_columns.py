@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
-import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gdpnet._core.json_file import parse_json
 from gdpnet.data.features import ONE_HOT_NOTE
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import Columns
@@ -26,23 +27,26 @@ def choose_columns(nodes: Any, columns: Columns, path: Path) -> Any:
     # pandas writes its row index as a column without a name, or as __index_level_0__
     others = (columns.node, columns.label, columns.split, "")
     every = (name for name in nodes.column_names if not name.startswith("__index_level_"))
-    names = [name for name in every if name not in others]
+    names = [name for name in every if name not in set(others)]
     chosen = names if columns.features is None else _matching(columns.features, names, path)
-    dropped = _matching(columns.drop, names, path)
+    dropped = set(_matching(columns.drop, names, path))
     for name in (*columns.text, *columns.category):
         column_of(nodes, name, path)
     chosen = list(dict.fromkeys([*chosen, *columns.text, *columns.category]))
     chosen = [name for name in chosen if name not in dropped]
+    counts = Counter(nodes.column_names)
     for name in chosen:
-        column_of(nodes, name, path)  # refuses a name that two columns have
+        if counts[name] > 1:
+            column_of(nodes, name, path)  # refuses a name that two columns have
     return nodes.select(chosen) if chosen else None
 
 
 def _matching(patterns: tuple[str, ...], names: list[str], path: Path) -> list[str]:
     """Return the names that some names and patterns stand for, each once."""
     found: list[str] = []
+    known = set(names)
     for pattern in patterns:
-        some = [pattern] if pattern in names else fnmatch.filter(names, pattern)
+        some = [pattern] if pattern in known else fnmatch.filter(names, pattern)
         if not some:
             hint = nearest(pattern, names) if names else ", found no feature column"
             raise GraphError(f"{path} must have a column '{pattern}'{hint}")
@@ -54,9 +58,12 @@ def encode_columns(graph: Graph, table: Any, columns: Columns) -> Graph:
     """Return a graph with features made of a table, fitted on its training nodes, else on labelled ones."""
     if (how := (table.schema.metadata or {}).get(MARK)) is not None:
         done = graph.with_table(NodeTable(Encoding.unchanged(table.column_names), table))
-        return replace(
-            done, table=None if how == AS_GIVEN else NodeTable(Encoding.from_dict(json.loads(how)))
-        )
+        if how == AS_GIVEN:
+            return replace(done, table=None)
+        encoding = Encoding.from_dict(parse_json(how, "the encoding in the table of nodes", dict, GraphError))
+        if encoding.feature_names != done.feature_names:
+            raise GraphError("the encoding in the table of nodes must name its columns, found others")
+        return replace(done, table=NodeTable(encoding))
     kinds = dict.fromkeys(columns.text, TEXT) | dict.fromkeys(columns.category, CATEGORY)
     train = graph.split == SPLITS.index("train")
     rows: np.ndarray = (train if bool(train.any()) else graph.labels != UNKNOWN).numpy()

@@ -14,7 +14,7 @@ from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
 from gdpnet.data.io.files import edge_table, full_edge_table, node_table
 from gdpnet.data.io.read_tables import Reading, graph_of_tables
 from gdpnet.data.io.table_file import TableInMemory
-from gdpnet.errors import GraphError
+from gdpnet.errors import GraphError, refusing
 
 _NODES, _EDGES = Path("the nodes frame"), Path("the edges frame")
 """How errors call the frames."""
@@ -29,6 +29,7 @@ class Frames(NamedTuple):
     """One row per directed edge: source, target, weight and a column per edge feature."""
 
 
+@refusing("the frames")
 def from_pandas(
     nodes: Any,
     edges: Any,

@@ -14,6 +14,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from gdpnet._core.limits import MOST_CLASSES
+from gdpnet.data.array_checks import array_of, check_csr, check_rows, checked_matrix
 from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
@@ -21,11 +23,15 @@ from gdpnet.data.graph import Graph, check_graph
 from gdpnet.data.tables.encoding import Encoding
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN
-from gdpnet.errors import GraphError
+from gdpnet.errors import GraphError, refusing
+
+_MOST_VALUES = 1 << 28
+"""Values of the one-hot types of edges."""
 
 _MASKS = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}
 
 
+@refusing("the torch_geometric graph")
 def from_pyg(data: Any, split: Any = None, *, directed: bool = False, edge_features: bool = True) -> Graph:
     """Convert a torch_geometric ``Data``: x, edge_index, y, masks, edge_weight, edge_attr, edge_type, and names.
 
@@ -121,6 +127,7 @@ def _names_of(graph: Graph) -> dict[str, list[Any]]:
     return named if graph.feature_names is None else named | {"feature_names": list(graph.feature_names)}
 
 
+@refusing("the adjacency matrix")
 def from_scipy(
     adjacency: Any,
     features: Any = None,
@@ -135,16 +142,17 @@ def from_scipy(
 
     Every non-zero value is an edge; the values are not used as weights.
     """
-    try:
-        matrix = sp.coo_matrix(adjacency)
-    except (TypeError, ValueError) as error:
-        raise GraphError(
-            f"the adjacency matrix must be a matrix of numbers, found {type(adjacency).__name__}"
-        ) from error
-    if matrix.shape[0] != matrix.shape[1]:
-        raise GraphError(f"the adjacency matrix must be square, found shape {matrix.shape}")
+    what = "the adjacency matrix"
+    if not sp.issparse(adjacency):
+        dense = array_of(adjacency, what)
+        if dense.ndim != 2 or dense.dtype.kind not in "biuf":
+            raise GraphError(f"{what} must be a matrix of numbers, found {type(adjacency).__name__}")
+        adjacency = sp.csr_matrix(dense)
+    if len(adjacency.shape) != 2 or adjacency.shape[0] != adjacency.shape[1]:
+        raise GraphError(f"{what} must be square, found shape {adjacency.shape}")
+    matrix = checked_matrix(adjacency, what).tocoo()
     rows = SparseRows.identity(matrix.shape[0]) if features is None else features
-    rows = rows if hasattr(rows, "shape") else np.asarray(rows)
+    rows = rows if hasattr(rows, "shape") else array_of(rows, "features")
     if rows.shape[:1] != matrix.shape[:1]:
         raise GraphError(
             f"there must be one feature row per row of the adjacency matrix ({matrix.shape[0]}), "
@@ -169,10 +177,27 @@ def _pyg_features(x: Any) -> Any:
         return x
     if x.layout not in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
         raise GraphError(f"sparse x must be a COO, CSR or CSC tensor, found {x.layout}")
+    if x.dim() != 2:
+        raise GraphError(f"x must have one row per node, found {x.dim()} dimensions")
+    check_rows(int(x.shape[0]), int(x._nnz()), "x")
     with _without_beta_warning():
-        csr = x.detach().cpu().to_sparse_csr()
+        csr = _checked_sparse(x.detach().cpu()).to_sparse_csr()
     parts = (csr.values(), csr.col_indices(), csr.crow_indices())
     return sp.csr_matrix(tuple(part.numpy() for part in parts), shape=tuple(x.shape))
+
+
+def _checked_sparse(x: Tensor) -> Tensor:
+    """Return a sparse tensor after checking its indices, which torch itself trusts."""
+    if x.layout == torch.sparse_coo:
+        place, most = x._indices(), torch.tensor(x.shape)[:, None]
+        if bool(((place < 0) | (place >= most)).any()):
+            raise GraphError("x must have indices inside its shape, found one outside")
+        return x.coalesce()
+    down = x.layout == torch.sparse_csr
+    pointer, index = (x.crow_indices(), x.col_indices()) if down else (x.ccol_indices(), x.row_indices())
+    shape = (int(x.shape[0]), int(x.shape[1])) if down else (int(x.shape[1]), int(x.shape[0]))
+    check_csr(pointer.numpy(), index.numpy(), x.values().numpy(), shape, "x")
+    return x
 
 
 def _torch_features(features: Features) -> Tensor:
@@ -220,6 +245,9 @@ def _edge_columns(data: Any, types: Sequence[str] | None) -> tuple[np.ndarray | 
     if code is None:
         return (blocks[0].numpy(), None) if blocks else (None, None)
     code = code.detach().cpu().long().reshape(-1)
+    most = min(MOST_CLASSES, _MOST_VALUES // max(1, code.numel()))
+    if code.numel() and not 0 <= int(code.min()) <= int(code.max()) < most:
+        raise GraphError(f"edge_type must hold numbers from 0 below {most:,}, found {int(code.max())}")
     words = types or [str(number) for number in range(int(code.max()) + 1 if code.numel() else 0)]
     blocks.append(torch.nn.functional.one_hot(code, len(words)).float())
     return torch.cat(blocks, dim=1).numpy(), names + [f"relation={word}" for word in words]

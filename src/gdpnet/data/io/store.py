@@ -13,17 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
 from gdpnet._core.files import new_folder
+from gdpnet._core.json_file import entries, entry, expect, read_json
 from gdpnet.data.edge_weight import checked_weights
 from gdpnet.data.graph import Graph, Truth
-from gdpnet.data.io.arrays import TRUTH, Arrays, arrays_of, check_arrays, features_of, tensor_over
+from gdpnet.data.io.archive import check_plain, read_header
+from gdpnet.data.io.arrays import SCHEMA, TRUTH, Arrays, arrays_of, check_arrays, features_of, tensor_over
 from gdpnet.data.tables.encoding import Encoding
 from gdpnet.data.tables.node_table import NodeTable
-from gdpnet.data.validation import SPLIT_RULE, SPLITS, UNKNOWN
-from gdpnet.errors import GraphError
+from gdpnet.data.validation import SPLIT_RULE, SPLITS, UNKNOWN, check_width, checked_class_names
+from gdpnet.errors import GraphError, refusing
 
 FORMAT, VERSION = "gdpnet-store", 1
 
@@ -87,7 +91,7 @@ def new_store(
     transductive: bool = False,
 ) -> Iterator[StoreWriter]:
     """Write a store to a new folder, whole or not at all; ``width`` is the number of sparse feature columns."""
-    with new_folder(folder) as temporary:
+    with new_folder(folder, ABOUT) as temporary:
         writer = StoreWriter(temporary)
         yield writer
         about = {"format": FORMAT, "version": VERSION, "class_names": list(class_names), "width": width}
@@ -129,55 +133,66 @@ def open_store(folder: str | Path) -> Graph:
     Edges and features are mapped; labels, splits and offsets are read into memory.
     """
     folder = Path(folder)
-    about = _read_about(folder)
+    about, where = _read_about(folder), str(folder / ABOUT)
     try:
-        arrays = {name: _map(folder, name, entry) for name, entry in about["arrays"].items()}
-        names, width = tuple(str(name) for name in about["class_names"]), about["width"]
-        check_arrays(arrays, width)
-        graph = _graph_of(arrays, names, width)
-        if feature_names := about.get("feature_names"):
-            graph = graph.with_feature_names(feature_names)
-        if encoding := about.get("encoding"):
-            graph = replace(graph, table=NodeTable(Encoding.from_dict(encoding)))
-        if edge_names := about.get("edge_feature_names"):
-            graph = replace(graph, edge_feature_names=tuple(str(name) for name in edge_names))
-        graph = replace(graph, transductive=bool(about.get("transductive", False)))
-        _check_edges(arrays, graph.row_ptr.numpy())
-        _check_nodes(arrays, graph)
-    except KeyError as error:
-        raise GraphError(f"{folder / ABOUT} must describe {error}, found no entry for it") from error
+        with refusing("the store is damaged: its content"):
+            names = entries(about, "class_names", str, where, GraphError)
+            width = entry(about, "width", (int, type(None)), where, GraphError)
+            arrays = {
+                name: _map(folder, name, found)
+                for name, found in entry(about, "arrays", dict, where, GraphError).items()
+            }
+            check_arrays(arrays, width)
+            graph = _with_names(_graph_of(arrays, tuple(names), width), about, where)
+            _check_edges(arrays, graph.row_ptr.numpy())
+            _check_nodes(arrays, graph)
+            return graph
     except GraphError as error:
         raise GraphError(f"{folder} is not a usable store: {error}") from error
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise GraphError(f"{folder} is a damaged store: {error}") from error
-    return graph
+
+
+def _with_names(graph: Graph, about: dict[str, Any], where: str) -> Graph:
+    """Return a graph with the names and the encoding that the description of a store gives."""
+    if about.get("feature_names") is not None:
+        graph = graph.with_feature_names(entries(about, "feature_names", str, where, GraphError))
+    if about.get("encoding") is not None:
+        encoding = Encoding.from_dict(entry(about, "encoding", dict, where, GraphError))
+        graph = replace(graph, table=NodeTable(encoding))
+    if about.get("edge_feature_names") is not None:
+        edge_names = entries(about, "edge_feature_names", str, where, GraphError)
+        graph = replace(graph, edge_feature_names=tuple(edge_names))
+    return replace(graph, transductive=entry(about, "transductive", bool, where, GraphError, default=False))
 
 
 def _read_about(folder: Path) -> dict[str, Any]:
     path = folder / ABOUT
-    try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise GraphError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
+    about: dict[str, Any] = read_json(path, dict, GraphError)
+    if about.get("format") != FORMAT:
         raise GraphError(f"{path} must describe a gdpnet store, found something else")
     if about.get("version") != VERSION:
         raise GraphError(f"{path} must be of version {VERSION}, found {about.get('version')}")
     return about
 
 
-def _map(folder: Path, name: str, entry: Mapping[str, Any]) -> np.memmap:
-    """Map an array, and check it against its entry in ``graph.json``."""
-    path = folder / f"{name}.npy"
+def _map(folder: Path, name: str, described: Any) -> np.memmap:
+    """Map an array, after checking it against its entry in ``graph.json`` and against the size of its file."""
+    if name not in SCHEMA:
+        raise GraphError(f"there is no array '{name}' in a store")
+    path, described = folder / f"{name}.npy", expect(described, dict, f"'{name}' of {ABOUT}", GraphError)
     if not path.is_file():
         raise GraphError(f"it must hold {path.name}, found no such file")
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if array.dtype.str != entry["type"] or list(array.shape) != entry["shape"]:
+    with path.open("rb") as file:
+        shape, fortran, dtype, start = read_header(file)
+    check_plain(dtype, name)
+    if dtype.str != described.get("type") or list(shape) != described.get("shape"):
         raise GraphError(
-            f"{path.name} must be of type {entry['type']} and shape {entry['shape']}, found {array.dtype.str} and "
-            f"{list(array.shape)}"
+            f"{path.name} must be of type {described.get('type')} and shape {described.get('shape')}, found "
+            f"{dtype.str} and {list(shape)}"
         )
-    return array
+    size = start + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if path.stat().st_size != size or fortran or not dtype.isnative:
+        raise GraphError(f"{path.name} must have {size:,} bytes, row by row, found {path.stat().st_size:,}")
+    return np.memmap(path, dtype=dtype, mode="r", offset=start, shape=shape)
 
 
 def _graph_of(arrays: Arrays, names: tuple[str, ...], width: int | None) -> Graph:
@@ -220,23 +235,30 @@ def _pieces(array: np.memmap) -> Iterator[tuple[int, np.ndarray]]:
 
 def _check_edges(arrays: Mapping[str, np.memmap], row_ptr: np.ndarray) -> None:
     """Refuse neighbours that do not exist, self-loops, rows that do not ascend, and unusable weights."""
-    nodes = row_ptr.size - 1
-    owner_before, before = -1, -1
-    for start, piece in _pieces(arrays["neighbour"]):
-        _check_range(piece, nodes, "neighbour")
-        owner = _owners(row_ptr, start, start + piece.size)
-        ascends = np.diff(piece, prepend=piece.dtype.type(before)) > 0
-        ascends |= np.diff(owner, prepend=owner_before) > 0
-        wrong = ~ascends | (owner == piece)
-        if wrong.any():
-            raise GraphError(
-                "the neighbours of a node must ascend, without repeats and without the node itself; those of node "
-                f"{owner[wrong.argmax()]} do not"
-            )
-        owner_before, before = int(owner[-1]), int(piece[-1])
+    _check_ascending(arrays["neighbour"], row_ptr, row_ptr.size - 1, "neighbour", loops=False)
     if "edge_weight" in arrays:
         for start, piece in _pieces(arrays["edge_weight"]):
             checked_weights(piece, piece.size, start)
+
+
+def _check_ascending(
+    values: np.memmap, row_ptr: np.ndarray, most: int, what: str, *, loops: bool = True
+) -> None:
+    """Refuse rows whose values lie outside, or do not ascend, or are the number of the row unless it may be."""
+    owner_before, before = -1, -1
+    for start, piece in _pieces(values):
+        _check_range(piece, most, what)
+        owner = _owners(row_ptr, start, start + piece.size)
+        ascends = np.diff(piece, prepend=piece.dtype.type(before)) > 0
+        ascends |= np.diff(owner, prepend=owner_before) > 0
+        wrong = ~ascends if loops else ~ascends | (owner == piece)
+        if wrong.any():
+            itself = "" if loops else " and without the node itself"
+            raise GraphError(
+                f"the values of a node in array '{what}' must ascend, without repeats{itself}; those of node "
+                f"{owner[wrong.argmax()]} do not"
+            )
+        owner_before, before = int(owner[-1]), int(piece[-1])
 
 
 def _owners(row_ptr: np.ndarray, start: int, stop: int) -> np.ndarray:
@@ -257,13 +279,32 @@ def _check_nodes(arrays: Mapping[str, np.memmap], graph: Graph) -> None:
         if not all(np.isfinite(piece).all() for _, piece in _pieces(arrays[name])):
             raise GraphError(f"array '{name}' must hold finite numbers, found NaN or infinity")
     if "feature_column" in arrays:
-        for _, piece in _pieces(arrays["feature_column"]):
-            _check_range(piece, graph.num_features, "feature_column")
-    low, high = int(graph.labels.min()), int(graph.labels.max())
-    if low < UNKNOWN or high >= graph.num_classes:
-        raise GraphError(f"labels must be {UNKNOWN} or below {graph.num_classes}, found {low} to {high}")
+        _check_ascending(
+            arrays["feature_column"], arrays["feature_row_ptr"], graph.num_features, "feature_column"
+        )
+    check_width(graph.features)
+    _check_unique(graph.node_ids)
+    if graph.targets is not None and bool(graph.targets.isinf().any()):
+        raise GraphError("targets must be finite numbers, or NaN for unknown, found infinity")
+    _check_classes(graph)
+    checked_class_names(graph.class_names, graph.labels)
     if int(graph.split.min()) < 0 or int(graph.split.max()) >= len(SPLITS):
         raise GraphError(SPLIT_RULE)
+
+
+def _check_classes(graph: Graph) -> None:
+    """Refuse labels that are neither unknown nor one of the classes."""
+    for labels in (graph.labels, *([graph.truth.clean_labels] if graph.truth else [])):
+        low, high = int(labels.min()), int(labels.max())
+        if low < UNKNOWN or high >= graph.num_classes:
+            raise GraphError(f"labels must be {UNKNOWN} or below {graph.num_classes}, found {low} to {high}")
+    if graph.targets is not None and int(graph.labels.max()) != UNKNOWN:
+        raise GraphError("a graph must have class labels or numbers to predict (targets), found both")
+
+
+def _check_unique(ids: np.ndarray) -> None:
+    if isinstance(ids, np.memmap) and pc.count_distinct(pa.array(np.asarray(ids))).as_py() < ids.size:
+        raise GraphError("node ids must be unique, found one of several nodes")
 
 
 def _check_range(piece: np.ndarray, count: int, name: str) -> None:

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import csv as python_csv
-import os
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
 
+from gdpnet._core.limits import MOST_COLUMNS, expanded
 from gdpnet.data.io.dialect import Dialect, find_dialect, with_decimal_points
-from gdpnet.errors import GraphError
+from gdpnet.errors import GraphError, reason_of
 
 PARQUET = ".parquet"
 
 READ_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", PARQUET)
 """Endings of the names of tables that are read."""
 
-_UNREADABLE = (pa.ArrowException, python_csv.Error, zlib.error, EOFError, ValueError, OSError)
+_UNREADABLE = (
+    *(pa.ArrowException, python_csv.Error, zlib.error, EOFError, OSError),
+    *(ValueError, TypeError, LookupError, RecursionError, OverflowError),
+)
+"""What readers raise for damaged files."""
+
+_DICTIONARY = ("RLE_DICTIONARY", "PLAIN_DICTIONARY")
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,7 @@ class TableFile:
         """Return an Arrow table, and notes on how it was read; CSV columns named in ``text`` are read as text."""
         try:
             if self.dialect is None:
-                table = _read_parquet(self.path)
+                table = _read_parquets(self.path)
                 kept = table.schema.metadata  # renaming would lose it
                 return table.rename_columns(list(self.names)).replace_schema_metadata(kept), ()
             return self._read_csv(self.dialect, tuple(text))
@@ -88,6 +96,8 @@ def open_table(path: Path) -> TableFile:
         raise
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
+    if len(names) > MOST_COLUMNS:
+        raise GraphError(f"{path} can have at most {MOST_COLUMNS:,} columns, found {len(names):,}")
     return TableFile(path, tuple(name.strip() for name in names), dialect)
 
 
@@ -128,16 +138,71 @@ def _parts_of(path: Path) -> list[Path]:
     return sorted(part for part in path.glob(f"*{PARQUET}") if not part.name.startswith(("_", ".")))
 
 
-def _read_parquet(path: Path) -> Any:
-    parts = []
+def _read_parquets(path: Path) -> Any:
+    """Read the parts of a table, in bounded memory, and check that texts are UTF-8 and offsets lie in them."""
+    parts, left = [], sum(expanded(part.stat().st_size) for part in _parts_of(path))
     for part in _parts_of(path):
-        with pq.ParquetFile(part, page_checksum_verification=True) as file:
-            parts.append(file.read())
+        table = _read_parquet(part, left)
+        table.validate(full=True)
+        left -= table.nbytes
+        parts.append(table)
     return pa.concat_tables(parts, promote_options="permissive") if len(parts) > 1 else parts[0]
 
 
+def _read_parquet(path: Path, most: int) -> Any:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        repeated = _repeated_texts(file, path, most)
+    with pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=repeated) as file:
+        table = file.read()
+    columns = list(table.columns)
+    for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+        if not pa.types.is_dictionary(column.type):
+            continue
+        most -= sum(_decoded_size(chunk) for chunk in column.chunks)
+        if most < 0:
+            raise GraphError(f"{path}: column '{name}' is too large for a file of this size")
+        columns[place] = column.cast(column.type.value_type) if name in repeated else column
+    names, kept = table.column_names, table.schema.metadata
+    return pa.Table.from_arrays(columns, names=names, metadata=kept) if repeated else table
+
+
+def _repeated_texts(file: Any, path: Path, most: int) -> list[str]:
+    """Return the columns whose texts are stored once and repeated; refuse more values than a file may hold.
+
+    Such a column can be far larger in memory than in the file, so its size is found before it is written out.
+    """
+    about, found, size = file.metadata, [], 0
+    texts = [
+        name
+        for name, kind in zip(file.schema_arrow.names, file.schema_arrow.types, strict=True)
+        if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind)
+    ]
+    if about.num_rows * about.num_columns * 8 <= most and not texts:
+        return []
+    for group in (about.row_group(number) for number in range(about.num_row_groups)):
+        for place in range(group.num_columns):
+            column = group.column(place)
+            if column.physical_type != "BYTE_ARRAY":
+                size += column.num_values * 8
+            elif column.path_in_schema in texts and not {*_DICTIONARY}.isdisjoint(column.encodings):
+                found.append(column.path_in_schema)
+        if size > most:
+            raise GraphError(f"{path} may hold {most:,} bytes for a file of this size, found more")
+    names = dict.fromkeys(found)
+    return [name for name in names if file.schema_arrow.names.count(name) == 1]
+
+
+def _decoded_size(chunk: Any) -> int:
+    """Return the bytes of the texts of a chunk that is a dictionary and places in it."""
+    if not (pa.types.is_string(chunk.type.value_type) or pa.types.is_large_string(chunk.type.value_type)):
+        return 8 * len(chunk)
+    lengths = np.array(pc.fill_null(pc.binary_length(chunk.dictionary), 0), dtype=np.int64)
+    places = chunk.indices.drop_null().to_numpy(zero_copy_only=False)
+    return int(lengths[places].sum()) if lengths.size else 0
+
+
 def _unreadable(path: Path, error: Exception) -> GraphError:
-    number = getattr(error, "errno", None)
-    reason = os.strerror(number) if number else " ".join(str(error).split()).rstrip(".")
     kind = "PARQUET" if _is_parquet(path) else (_ending_of(path) or ".csv").split(".")[1].upper()
-    return GraphError(f"{path} cannot be read as a {kind} table: {reason}")
+    if isinstance(error, GraphError):
+        return error
+    return GraphError(f"{path} cannot be read as a {kind} table: {reason_of(error)}")

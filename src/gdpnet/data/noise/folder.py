@@ -26,7 +26,7 @@ def write_noisy(original: Graph, noisy: Noisy, folder: Path, about: Mapping[str,
     also have a column ``spurious``. ``graph.npz`` is the same graph with all known noise, ``changes.parquet`` lists
     every change, and ``changes.json`` counts them.
     """
-    with new_folder(folder) as temporary:
+    with new_folder(folder, "edges.parquet") as temporary:
         assert noisy.graph.truth is not None
         write_tables(
             noisy.graph, temporary, extra_edge_columns={"spurious": noisy.graph.truth.spurious.numpy()}

@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gdpnet._core.limits import MOST_COLUMNS
 from gdpnet._core.words import counted
+from gdpnet.errors import GraphError
 
 NUMERIC, BOOLEAN, CATEGORY, DATE, TEXT, LEFT_OUT = (
     "numeric",
@@ -25,9 +27,12 @@ NUMERIC, BOOLEAN, CATEGORY, DATE, TEXT, LEFT_OUT = (
 _MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", "-", "--", "unknown", "missing")
 """Texts that stand for a missing value, in lower case."""
 
+_MISSING_ARRAY = pa.array(_MISSING)
+
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _DECIMAL_COMMA = r"^[+-]?\d*,\d+$"
 _TRUE, _FALSE = ("true", "yes", "y", "t"), ("false", "no", "n", "f")
+_TRUTH = pa.array(_TRUE), pa.array(_FALSE)
 _DATES = (
     "%Y-%m-%d",
     "%Y-%m-%d %H:%M:%S",
@@ -86,7 +91,7 @@ def read_as(kind: str, values: Any) -> Any:
         return _trimmed(pc.cast(values, pa.string()))
     if _is_text(values.type):
         values = _trimmed(values)
-        return {NUMERIC: _text_as_numbers, BOOLEAN: _text_as_truth, DATE: _text_as_dates}[kind](values)
+        return _text_as(kind, values)
     if kind == DATE and _is_time(values.type):
         return _days(values)
     if is_number(values.type) or pa.types.is_boolean(values.type):
@@ -136,7 +141,7 @@ def _of_text(name: str, values: Any) -> Column:
     if present == 0:
         return Column(name, LEFT_OUT, None, "no value")
     for kind in (NUMERIC, BOOLEAN, DATE):
-        read = read_as(kind, text)
+        read = _text_as(kind, text)
         lost = present - len(read) + read.null_count
         if lost <= (1.0 - MOSTLY) * present:
             return Column(name, kind, read, counted(lost, *_UNREADABLE) if lost else "")
@@ -148,10 +153,15 @@ def _of_text(name: str, values: Any) -> Column:
     return Column(name, CATEGORY, text)
 
 
+def _text_as(kind: str, text: Any) -> Any:
+    """Return trimmed text as numbers of a kind, null where it cannot be read so."""
+    return {NUMERIC: _text_as_numbers, BOOLEAN: _text_as_truth, DATE: _text_as_dates}[kind](text)
+
+
 def _trimmed(text: Any) -> Any:
     """Trim text, with null for what stands for a missing value."""
     text = pc.utf8_trim_whitespace(text)
-    return pc.if_else(pc.is_in(pc.utf8_lower(text), value_set=pa.array(_MISSING)), None, text)
+    return pc.if_else(pc.is_in(pc.utf8_lower(text), value_set=_MISSING_ARRAY), None, text)
 
 
 def _text_as_numbers(text: Any) -> Any:
@@ -163,7 +173,7 @@ def _text_as_numbers(text: Any) -> Any:
 
 def _text_as_truth(text: Any) -> Any:
     low = pc.utf8_lower(text)
-    true, false = (pc.is_in(low, value_set=pa.array(words)) for words in (_TRUE, _FALSE))
+    true, false = (pc.is_in(low, value_set=words) for words in _TRUTH)
     return pc.if_else(true, 1.0, pc.if_else(false, 0.0, None))
 
 
@@ -187,6 +197,11 @@ def expand_vectors(table: Any) -> Any:
         lists = pa.types.is_list(whole.type) or pa.types.is_fixed_size_list(whole.type)
         lengths = pc.unique(pc.list_value_length(whole)).to_pylist() if lists else []
         if len(lengths) == 1 and lengths[0] and is_number(whole.type.value_type):
+            if len(columns) + lengths[0] > MOST_COLUMNS:
+                raise GraphError(
+                    f"lists can become at most {MOST_COLUMNS:,} columns, found {lengths[0]:,} numbers per row in "
+                    f"column '{name}'"
+                )
             columns |= {f"{name}[{place}]": pc.list_element(whole, place) for place in range(lengths[0])}
         else:
             columns[name] = values

@@ -42,7 +42,8 @@ def read_edge_columns(table: Any, used: Iterable[str] = ()) -> EdgeTable:
     A missing number is the median of its column, and marked by a further feature.
     """
     columns, notes, blocks, names = [], [], [], []
-    others = [name for name in table.column_names if _is_own(name) and name not in set(used)]
+    taken = set(used)
+    others = [name for name in table.column_names if _is_own(name) and name not in taken]
     for name, values in _columns_of(table.select(others)):
         column = _kind_of(name, values)
         if column.kind == LEFT_OUT:

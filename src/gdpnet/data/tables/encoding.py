@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 from jaxtyping import Bool, Float
 
+from gdpnet._core.json_file import entries, entry
 from gdpnet.config import FeaturesSettings
 from gdpnet.data.tables.columns import (
     BOOLEAN,
@@ -132,8 +134,9 @@ class Encoding:
     ) -> Float[np.ndarray, "n w"] | sp.csr_matrix:
         """Return the features of a table, whose columns are found by name; other columns are not used."""
         table = expand_vectors(table)
+        known = set(table.column_names)
         for column in self.used:
-            if column.name not in table.column_names:
+            if column.name not in known:
                 hint = nearest(column.name, table.column_names)
                 raise GraphError(f"{where} must have the column '{column.name}' of the training table{hint}")
         blocks = [_transform_column(column, table.column(column.name), self, where) for column in self.used]
@@ -150,12 +153,13 @@ class Encoding:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Encoding:
-        """Read what `to_dict` returned."""
-        columns = []
-        for value in values["columns"]:
-            lists = {name: tuple(value[name]) for name in ("words", "weights")}
-            columns.append(ColumnEncoding(**{**value, **lists}))
-        return cls(tuple(columns), bool(values["scaled"]), float(values.get("bound", _BOUND_BEFORE)))
+        """Read what `to_dict` returned, perhaps from a file of others."""
+        given, where = dict(values), "the encoding of columns"
+        columns = [_column_of(one) for one in entries(given, "columns", dict, where, GraphError)]
+        bound = entry(given, "bound", float, where, GraphError, default=_BOUND_BEFORE)
+        if not bound > 0:
+            raise GraphError(f"'bound' of {where} must be above zero, found {bound}")
+        return cls(tuple(columns), entry(given, "scaled", bool, where, GraphError), float(bound))
 
     def summary(self) -> list[tuple[str, str, str]]:
         """Return one row per kind of column: the kind, the columns, and what becomes of them."""
@@ -174,6 +178,35 @@ class Encoding:
             if columns:
                 rows.append((kind, _few([column.name for column in columns]), treatment + filled))
         return rows + [(column.kind, column.name, column.remark) for column in self.columns if column.remark]
+
+
+def _column_of(value: dict[str, Any]) -> ColumnEncoding:
+    """Read the encoding of one column; what it says is checked."""
+    where = "a column in the encoding"
+    found = {item.name: value[item.name] for item in fields(ColumnEncoding) if item.name in value}
+    if len(found) < len(value):
+        raise GraphError(
+            f"{where} has an entry that there is none of: {', '.join(sorted(set(value) - set(found)))}"
+        )
+    for name, kind in (("name", str), ("kind", str), ("remark", str)):
+        entry(found, name, kind, where, GraphError, default="")
+    for name in ("fill", "centre", "scale"):
+        if not math.isfinite(entry(found, name, float, where, GraphError, default=1.0)):
+            raise GraphError(f"'{name}' of {where} must be finite, found {found[name]}")
+    for name in ("has_missing", "other"):
+        entry(found, name, bool, where, GraphError, default=False)
+    lists = {
+        name: tuple(entries(found, name, kind, where, GraphError))
+        for name, kind in (("words", str), ("weights", float))
+        if name in found
+    }
+    column = ColumnEncoding(**{"name": "", "kind": "", **found, **lists})
+    kinds = (NUMERIC, BOOLEAN, CATEGORY, DATE, TEXT, LEFT_OUT)
+    if column.kind not in kinds or column.scale == 0 or len(set(column.words)) < len(column.words):
+        raise GraphError(f"{where} must have a known kind, a scale that is not zero and words that differ")
+    if column.kind == TEXT and len(column.weights) != len(column.words):
+        raise GraphError(f"{where} must have a weight per word, found {len(column.weights)}")
+    return column
 
 
 def _few(names: list[str]) -> str:

@@ -1,0 +1,23 @@
+"""All that is written goes through here: files and folders whole or not at all, appended lines, and locks."""
+
+from __future__ import annotations
+
+from gdpnet._core.files.atomic import atomic_path, is_stream, write_json, write_text
+from gdpnet._core.files.folders import check_new, found_in, locked_folder, new_folder
+from gdpnet._core.files.lines import append_line, has_torn_end, read_objects
+from gdpnet._core.files.plain import plain
+
+__all__ = [
+    "append_line",
+    "atomic_path",
+    "check_new",
+    "found_in",
+    "has_torn_end",
+    "is_stream",
+    "locked_folder",
+    "new_folder",
+    "plain",
+    "read_objects",
+    "write_json",
+    "write_text",
+]

@@ -1,0 +1,101 @@
+"""Write a file whole or not at all; links are followed, and devices and pipes are written to, not replaced."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from gdpnet._core.files import disk
+from gdpnet._core.files.plain import plain
+from gdpnet._core.files.temporary import make_temporary, release
+from gdpnet.errors import WorkError
+
+_STANDARD = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+_MOST_LINKS = 40
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path, which replaces ``path`` on success and is deleted on failure.
+
+    It lies beside the file that ``path`` leads to. An ``OSError`` (no space, no permission) becomes a `WorkError` of
+    one sentence, and an old file stays, with its permissions. A device or a pipe gets the content at the end.
+    """
+    through = is_stream(path)
+    place = Path(tempfile.gettempdir()) / path.name if through else Path(os.path.realpath(path))
+    held = None
+    try:
+        disk.make_folder(place.parent)
+        held = make_temporary(place)
+        yield held[0]
+        if through:
+            _copy_to(path, held[0])
+        else:
+            _replace(held[0], place)
+    except OSError as error:
+        raise WorkError(f"cannot write {path}: {disk.reason_of(error, place.parent)}") from error
+    finally:
+        if held is not None:
+            release(*held)
+
+
+def _replace(temporary: Path, place: Path) -> None:
+    with suppress(FileNotFoundError):
+        temporary.chmod(stat.S_IMODE(place.stat().st_mode))
+    disk.flush_file(temporary)
+    temporary.replace(place)
+    disk.flush_folder(place.parent)
+
+
+def is_stream(path: Path) -> bool:
+    """Return whether a path leads to a device, a pipe or an open file of this process."""
+    if _descriptor(path) is not None:
+        return True
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _descriptor(path: Path) -> int | None:
+    """Return the open file that a path such as /dev/stdout leads to."""
+    path = path.absolute()
+    for _ in range(_MOST_LINKS):
+        if found := re.fullmatch(r"/(?:dev|proc/self)/fd/(\d{1,6})", str(path)):
+            return int(found[1])
+        if str(path) in _STANDARD:
+            return _STANDARD[str(path)]
+        if not path.is_symlink():
+            return None
+        path = path.parent / path.readlink()
+    return None
+
+
+def _copy_to(path: Path, content: Path) -> None:
+    """Write a file to a device, a pipe or an open file, where that stands."""
+    number = _descriptor(path)
+    sys.stdout.flush()
+    descriptor = os.open(path, os.O_WRONLY) if number is None else os.dup(number)
+    with os.fdopen(descriptor, "wb") as target, content.open("rb") as source:
+        shutil.copyfileobj(source, target)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file, whole or not at all."""
+    write_text(path, json.dumps(plain(content), indent=2) + "\n")

@@ -1,0 +1,105 @@
+"""Write a folder of files whole or not at all, and hold one against other writers."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gdpnet._core.files import disk
+from gdpnet._core.files.locks import try_lock
+from gdpnet._core.files.temporary import is_temporary, make_temporary, move_up, release, remove_dead
+from gdpnet.errors import GraphError, RunFolderError, WorkError
+
+LOCK = ".gdpnet.lock"
+"""The lock file of a folder that is being written to; it is deleted when the writer ends."""
+
+
+def found_in(folder: Path) -> list[str]:
+    """Return the names in a folder, without locks and temporaries of GDPNet; dead processes' ones are deleted."""
+    remove_dead(folder)
+    names = (path.name for path in folder.iterdir())
+    return sorted(name for name in names if name != LOCK and not is_temporary(name))
+
+
+def check_new(folder: Path) -> None:
+    """Refuse a folder that is not empty."""
+    if folder.exists() and not folder.is_dir():
+        raise GraphError(f"{folder} must be a new or an empty folder, found a file")
+    if folder.is_dir() and (found := found_in(folder)):
+        raise GraphError(
+            f"{folder} must be a new or an empty folder, found '{found[0][:80]}' in it; choose another --out"
+        )
+
+
+@contextmanager
+def new_folder(folder: Path, last: str = "") -> Iterator[Path]:
+    """Yield a temporary folder, which becomes ``folder`` on success and is deleted on failure.
+
+    A folder that exists and is empty stays, as it may be the current one or a mounted one: the files are moved into
+    it, that named ``last`` at the end.
+    """
+    check_new(folder)
+    place, exists = Path(os.path.realpath(folder)), folder.is_dir()
+    held = None
+    try:
+        disk.make_folder(place.parent)
+        held = temporary, _ = make_temporary(place, within=place if exists else None, folder=True)
+        yield temporary
+        _flush(temporary)
+        if exists:
+            check_new(folder)
+            move_up(temporary, last)
+        else:
+            temporary.rename(place)
+        disk.flush_folder(place if exists else place.parent)
+    except WorkError as error:  # of a file in the temporary folder, which the user has not named
+        hidden = "" if held is None else str(held[0])
+        raise WorkError(str(error).replace(hidden, str(folder)) if hidden else str(error)) from error
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # another process was faster
+            check_new(folder)
+        raise WorkError(f"cannot write {folder}: {disk.reason_of(error, place.parent)}") from error
+    finally:
+        if held is not None:
+            release(*held)
+
+
+def _flush(folder: Path) -> None:
+    for path in folder.iterdir():
+        disk.flush_file(path)
+    disk.flush_folder(folder)
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Hold a folder against other writers, and make it if need be; refuse one that another process holds."""
+    path = folder / LOCK
+    try:
+        disk.make_folder(folder)
+        descriptor = _acquire(path)
+        remove_dead(folder)
+    except OSError as error:
+        raise WorkError(f"cannot write {folder}: {disk.reason_of(error, folder)}") from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # it may be gone with its folder
+            path.unlink()
+        os.close(descriptor)
+
+
+def _acquire(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        if try_lock(descriptor) is False:
+            os.close(descriptor)
+            raise RunFolderError(
+                f"another process is writing to {path.parent}; wait until it ends, or choose another folder"
+            )
+        with suppress(FileNotFoundError):
+            if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                return descriptor
+        os.close(descriptor)  # its last owner deleted it after we opened it

@@ -1,0 +1,135 @@
+"""Temporary files and folders: names that no other process has, and removal of those that dead processes left.
+
+A process holds a lock on each of its temporaries. One whose lock can be taken is left over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import secrets
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from gdpnet._core.files.locks import try_lock
+
+_HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:6]
+"""Tells the temporaries of this machine from those of others in a shared folder, which are left alone."""
+
+_NAME = re.compile(rf"\..{{0,40}}\.gdpnet-{_HOST}-\d+-[0-9a-f]{{8}}\.tmp", re.DOTALL)
+
+_MOVING = "moving.json"
+"""In a temporary folder: the names that are being moved to the folder around it."""
+
+_CLEANED: set[Path] = set()
+"""Folders that this process has cleaned; once is enough."""
+
+
+def is_temporary(name: str) -> bool:
+    """Return whether a file name is that of a temporary of this machine."""
+    return _NAME.fullmatch(name) is not None
+
+
+def make_temporary(place: Path, *, within: Path | None = None, folder: bool = False) -> tuple[Path, int]:
+    """Make a temporary file or ``folder`` beside a place, or ``within`` a folder; return it and its lock."""
+    parent = place.parent if within is None else within
+    if parent not in _CLEANED:
+        remove_dead(parent)
+        _CLEANED.add(parent)
+    while True:
+        name = f".{place.name[:40]}.gdpnet-{_HOST}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+        try:
+            descriptor = _make(parent / name, folder=folder)
+        except BaseException:
+            with suppress(OSError):  # it was not made yet
+                _delete(parent / name)
+            raise
+        if descriptor is not None:
+            return parent / name, descriptor
+
+
+def _make(path: Path, *, folder: bool) -> int | None:
+    """Make and lock a temporary; return None if another process took it for a dead one before it was locked."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+    if folder:
+        path.mkdir()
+        flags = os.O_RDONLY
+    with suppress(FileNotFoundError):
+        descriptor = os.open(path, flags, 0o666)
+        if try_lock(descriptor) is not False and os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)
+    return None
+
+
+def release(path: Path, descriptor: int) -> None:
+    """Delete a temporary, if it is still there, and give its lock back."""
+    with suppress(OSError):  # it was renamed, or its folder is gone
+        _delete(path)
+    os.close(descriptor)
+
+
+def remove_dead(folder: Path) -> None:
+    """Delete what dead processes of this machine left in a folder, and take back what they had half moved."""
+    with suppress(OSError):  # a folder that we may not read
+        for path in folder.iterdir():
+            if is_temporary(path.name):
+                _remove_if_dead(path)
+
+
+def _remove_if_dead(path: Path) -> None:
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR
+    try:
+        descriptor = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0))
+    except OSError:  # gone, or of another user
+        return
+    try:
+        mine = os.fstat(descriptor).st_uid == os.geteuid() if os.name == "posix" else False
+        if mine and try_lock(descriptor) is True:
+            _take_back(path)
+            with suppress(OSError):
+                _delete(path)
+    finally:
+        os.close(descriptor)
+
+
+def move_up(folder: Path, last: str) -> None:
+    """Move all that a temporary folder holds to the folder around it, the file ``last`` at the end.
+
+    If the process dies meanwhile, `remove_dead` takes back what was moved.
+    """
+    names = sorted((path.name for path in folder.iterdir()), key=lambda name: (name == last, name))
+    with (folder / _MOVING).open("w", encoding="utf-8") as file:
+        json.dump(names, file)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        for name in names:
+            (folder / name).rename(folder.parent / name)
+    except BaseException:
+        _take_back(folder)
+        raise
+
+
+def _take_back(folder: Path) -> None:
+    """Delete what was moved from a temporary folder to the one around it, unless all of it was."""
+    if not (folder / _MOVING).is_file():
+        return
+    with suppress(ValueError, OSError):  # cut short: then nothing was moved yet
+        names = json.loads((folder / _MOVING).read_text(encoding="utf-8"))
+        moved = [name for name in names if not os.path.lexists(folder / name)]
+        for name in moved if len(moved) < len(names) else ():
+            with suppress(FileNotFoundError):  # a process died while it took back
+                _delete(folder.parent / name)
+
+
+def _delete(path: Path) -> None:
+    if stat.S_ISDIR(os.lstat(path).st_mode):
+        shutil.rmtree(path)
+    else:
+        path.unlink()

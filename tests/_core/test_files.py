@@ -1,0 +1,274 @@
+"""Writing: links, devices, temporaries of dead and living processes, locks, new folders."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from gdpnet._core.files import (
+    append_line,
+    atomic_path,
+    check_new,
+    disk,
+    found_in,
+    is_stream,
+    locked_folder,
+    new_folder,
+    write_json,
+    write_text,
+)
+from gdpnet._core.files.temporary import is_temporary, make_temporary, release
+from gdpnet.errors import GDPNetError, GraphError, RunFolderError, WorkError
+
+SLEEP = "import time; print('ready', flush=True); time.sleep(60)"
+
+
+def start(code: str, *words: object) -> subprocess.Popen:
+    """Start a process that says when it is ready and then waits."""
+    command = [sys.executable, "-c", f"{code}\n{SLEEP}", *map(str, words)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+def kill(process: subprocess.Popen) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+
+
+# --- links, devices, permissions ---
+
+
+def test_a_link_stays_a_link_and_its_target_is_written(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "file")
+    for text in ("new", "newer"):
+        write_text(tmp_path / "link", text)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "there" / "file").read_text() == text
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["file"]
+
+
+def test_a_device_is_written_to_and_not_replaced(tmp_path):
+    (tmp_path / "link").symlink_to("/dev/null")
+    for path in (Path("/dev/null"), tmp_path / "link"):
+        write_text(path, "x" * 100_000)
+        append_line(path, "{}")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_pipe_gets_the_content_and_stays_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    got: list[str] = []
+    reader = threading.Thread(target=lambda: got.append((tmp_path / "pipe").read_text()))
+    reader.start()
+    write_text(tmp_path / "pipe", "whole")
+    reader.join(10)
+    assert got == ["whole"]
+    assert is_stream(tmp_path / "pipe")
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_standard_output_that_goes_to_a_file_is_written_where_it_stands(tmp_path):
+    code = (
+        "from pathlib import Path; from gdpnet._core.files import write_text; print('before'); "
+        "write_text(Path('/dev/stdout'), 'content\\n'); print('after')"
+    )
+    with (tmp_path / "out").open("w") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+    assert (tmp_path / "out").read_text() == "before\ncontent\nafter\n"
+
+
+def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path):
+    write_text(tmp_path / "file", "old")
+    (tmp_path / "file").chmod(0o600)
+    write_text(tmp_path / "file", "new")
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o600
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path, monkeypatch):
+    def refuse(*_: object, **__: object) -> int:
+        raise PermissionError(13, "Permission denied", str(tmp_path / ".x.tmp"))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(WorkError) as refusal:
+        write_text(tmp_path / "file", "new")
+    sentence = f"the folder {tmp_path} cannot be written to (Permission denied)"
+    assert str(refusal.value) == f"cannot write {tmp_path / 'file'}: {sentence}"
+
+
+def test_the_file_and_its_folder_are_flushed_to_disk(tmp_path, monkeypatch):
+    flushed: list[str] = []
+    for name in ("flush_file", "flush_folder"):
+        usual = getattr(disk, name)
+        monkeypatch.setattr(
+            disk,
+            name,
+            lambda path, usual=usual, name=name: (flushed.append(f"{name} {path.name}"), usual(path)),
+        )
+    write_text(tmp_path / "new" / "file", "text")
+    assert flushed[0] == f"flush_folder {tmp_path.name}"
+    assert flushed[1].startswith("flush_file .file.gdpnet-")
+    assert flushed[2] == "flush_folder new"
+
+
+def test_a_long_file_name_can_be_written(tmp_path):
+    path = tmp_path / ("é" * 120)
+    write_text(path, "text")
+    assert path.read_text() == "text"
+
+
+# --- temporaries ---
+
+
+def test_what_a_dead_process_left_is_deleted_and_what_a_living_one_writes_is_not(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from gdpnet._core.files.temporary import make_temporary\n"
+        "folder = Path(sys.argv[1]); make_temporary(folder / 'a'); make_temporary(folder / 'b', folder=True)"
+    )
+    dead, living = start(code, tmp_path), None
+    try:
+        left = set(tmp_path.iterdir())
+        assert len(left) == 2
+        assert all(is_temporary(path.name) for path in left)
+        kill(dead)
+        living = start(code, tmp_path)
+        here = set(tmp_path.iterdir())
+        assert left.isdisjoint(here)
+        write_text(tmp_path / "file", "text")
+        assert set(tmp_path.iterdir()) == here | {tmp_path / "file"}
+    finally:
+        if living is not None:
+            kill(living)
+
+
+def test_two_temporaries_of_one_process_have_different_names(tmp_path):
+    one, other = make_temporary(tmp_path / "file"), make_temporary(tmp_path / "file")
+    assert one[0] != other[0]
+    release(*one)
+    release(*other)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_only_look_like_temporaries_stay(tmp_path):
+    mine = [f".file.{os.getpid()}.tmp", ".x.gdpnet-000000-1-00000000.tmp", "file.tmp"]
+    for name in mine:
+        (tmp_path / name).write_text("mine")
+    write_text(tmp_path / "file", "text")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*mine, "file"])
+
+
+def test_an_error_of_the_caller_is_not_hidden(tmp_path):
+    with pytest.raises(ZeroDivisionError), atomic_path(tmp_path / "file"):
+        _ = 1 / 0
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- new folders ---
+
+
+def fill(folder: Path) -> None:
+    with new_folder(folder, "last.json") as temporary:
+        for name in ("last.json", "a", "z"):
+            (temporary / name).write_text(name)
+
+
+def test_a_new_folder_appears_whole(tmp_path):
+    fill(tmp_path / "deep" / "new")
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["new"]
+    assert found_in(tmp_path / "deep" / "new") == ["a", "last.json", "z"]
+
+
+def test_an_empty_folder_is_filled_and_stays_the_same_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = tmp_path.stat().st_ino
+    fill(Path())
+    assert tmp_path.stat().st_ino == before
+    assert sorted(path.name for path in Path().iterdir()) == ["a", "last.json", "z"]
+
+
+def test_a_folder_that_is_not_empty_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(GraphError, match="must be a new or an empty folder, found 'mine' in it"):
+        fill(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_what_a_dead_process_had_moved_in_part_is_taken_back(tmp_path):
+    code = (
+        "import sys, os; from pathlib import Path; from gdpnet._core.files import new_folder\n"
+        "with new_folder(Path(sys.argv[1]), 'last') as folder:\n"
+        "    for name in 'last', 'a', 'z': (folder / name).write_text(name)\n"
+        "    usual = Path.rename\n"
+        "    def rename(path, target):\n"
+        "        if path.name == 'z': os.kill(os.getpid(), 9)\n"
+        "        return usual(path, target)\n"
+        "    Path.rename = rename"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
+    assert (tmp_path / "a").is_file()
+    check_new(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_two_processes_that_write_one_folder_the_slower_is_refused(tmp_path):
+    slow = new_folder(tmp_path / "new")
+    (slow.__enter__() / "x").write_text("slow")
+    fill(tmp_path / "new")
+    with pytest.raises(GDPNetError, match="must be a new or an empty folder"):
+        slow.__exit__(None, None, None)
+    assert found_in(tmp_path / "new") == ["a", "last.json", "z"]
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+def test_a_file_that_cannot_be_written_is_named_in_the_folder_that_was_asked_for(tmp_path, monkeypatch):
+    def fail(_: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(disk, "flush_file", fail)
+    with pytest.raises(WorkError) as refusal, new_folder(tmp_path / "new") as temporary:
+        write_text(temporary / "file", "text")
+    assert str(refusal.value) == f"cannot write {tmp_path / 'new' / 'file'}: No space left on device"
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- locks ---
+
+
+def test_a_folder_is_held_until_its_process_dies(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from gdpnet._core.files import locked_folder\n"
+        "lock = locked_folder(Path(sys.argv[1])); lock.__enter__()"
+    )
+    process = start(code, tmp_path / "run")
+    with (
+        pytest.raises(RunFolderError, match="another process is writing to"),
+        locked_folder(tmp_path / "run"),
+    ):
+        pass
+    kill(process)
+    with locked_folder(tmp_path / "run"):
+        write_json(tmp_path / "run" / "file.json", {"a": 1})
+    assert json.loads((tmp_path / "run" / "file.json").read_text()) == {"a": 1}
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["file.json"]
+
+
+def test_a_folder_that_is_held_is_cleaned_of_what_dead_processes_left(tmp_path):
+    code = (
+        "import os, sys; from pathlib import Path; from gdpnet._core.files.temporary import make_temporary\n"
+        "make_temporary(Path(sys.argv[1]) / 'file'); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True)
+    assert len(list(tmp_path.iterdir())) == 1
+    with locked_folder(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,58 @@
+"""JSON of others: bounded, and of the types that are expected."""
+
+import json
+
+import pytest
+
+from gdpnet._core.json_file import entries, entry, expect, parse_json, read_json
+from gdpnet.errors import GraphError
+
+
+def test_a_file_is_read(tmp_path):
+    (tmp_path / "a.json").write_text('{"a": [1, 2.5, null], "b": "[[["}')
+    assert read_json(tmp_path / "a.json", dict, GraphError) == {"a": [1, 2.5, None], "b": "[[["}
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "cannot be read as JSON"),
+        (b"\xff\xfe", "cannot be read as JSON"),
+        (b"[" * 200_000, "must be JSON of at most 100 levels"),
+        (b'{"a":' * 5000, "must be JSON of at most 100 levels"),
+        (b"[" * 99 + b"]" * 99, "must be an object, found a list"),
+        (b"9" * 5000, "cannot be read as JSON"),
+        (b"{" + b" " * 200 + b"}", "must be JSON of at most 200 bytes"),
+    ],
+)
+def test_what_is_not_readable_is_one_sentence_that_names_the_file(content, sentence, tmp_path):
+    (tmp_path / "a.json").write_bytes(content)
+    most = 200 if b" " in content else 1 << 20
+    with pytest.raises(GraphError, match=sentence) as caught:
+        read_json(tmp_path / "a.json", dict, GraphError, most)
+    assert "a.json" in str(caught.value)
+
+
+def test_many_brackets_side_by_side_are_not_deep():
+    text = json.dumps([[1], {"[": ["]"]}] * 1000)
+    assert len(parse_json(text, "it", list)) == 2000
+
+
+def test_a_missing_file_is_said(tmp_path):
+    with pytest.raises(GraphError, match=r"no.json cannot be read as JSON: No such file"):
+        read_json(tmp_path / "no.json", dict, GraphError)
+
+
+def test_entries_have_the_expected_types():
+    record = {"count": 3, "share": 1, "names": ["a", "b"], "flag": True}
+    assert entry(record, "count", int, "it") == 3
+    assert entry(record, "share", float, "it") == 1  # a whole number is a number
+    assert entries(record, "names", str, "it") == ["a", "b"]
+    assert entry(record, "more", str, "it", default="") == ""
+    for key, kind in (("flag", int), ("flag", float), ("count", str), ("names", dict), ("none", int)):
+        with pytest.raises(GraphError, match=f"'{key}'"):
+            entry(record, key, kind, "it", GraphError)
+    with pytest.raises(GraphError, match="value 2 of 'names' of it must be a whole number, found a text"):
+        entries({"names": [1, "b"]}, "names", int, "it", GraphError)
+    with pytest.raises(GraphError, match="it must be a text or null, found a list"):
+        expect([], (str, type(None)), "it", GraphError)

@@ -1,0 +1,154 @@
+"""Tables that take much time or memory, or hold what no library reads."""
+
+import gzip
+import time
+import tracemalloc
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gdpnet.data.io.files import read_graph
+from gdpnet.data.labels import likely_typos
+from gdpnet.errors import GraphError
+from helpers.commands import EDGES, NODES, write_csv_graph
+
+IDS = ["n0", "n1", "n2", "n3"]
+
+
+def write_folder(tmp_path, **columns):
+    """Write a graph folder of four nodes with Parquet columns of a test's own."""
+    pq.write_table(pa.table({"id": IDS} | columns), tmp_path / "nodes.parquet")
+    pq.write_table(pa.table({"source": ["n0", "n1"], "target": ["n1", "n2"]}), tmp_path / "edges.parquet")
+    return tmp_path
+
+
+def seconds_to_read(folder, columns: int, delimiter: str, cell: str) -> float:
+    header = delimiter.join(["id", *(f"c{number}" for number in range(columns))])
+    rows = [delimiter.join([name, *[cell] * columns]) for name in IDS]
+    folder.mkdir()
+    (folder / "nodes.csv").write_text("\n".join([header, *rows]))
+    (folder / "edges.csv").write_text("source,target\nn0,n1\n")
+    begin = time.process_time()
+    read_graph(folder)
+    return time.process_time() - begin
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("delimiter", "cell"), [(",", "1.5"), (";", "1,5")])
+def test_time_grows_with_the_number_of_columns_and_not_with_its_square(delimiter, cell, tmp_path):
+    seconds_to_read(tmp_path / "first", 10, delimiter, cell)  # imports and caches
+    few, many = (seconds_to_read(tmp_path / str(count), count, delimiter, cell) for count in (750, 3000))
+    assert many < 8 * few + 0.5
+
+
+def test_more_columns_than_the_limit_are_refused(tmp_path):
+    folder = write_csv_graph(tmp_path, "id," + "," * 50_000 + "\n", EDGES)
+    with pytest.raises(GraphError, match=r"nodes.csv can have at most 50,000 columns, found 50,002"):
+        read_graph(folder)
+
+
+def test_a_compressed_table_that_expands_more_than_a_hundredfold_is_refused(tmp_path):
+    folder = write_csv_graph(tmp_path, NODES, EDGES)
+    (folder / "edges.csv").unlink()
+    with gzip.open(folder / "edges.csv.gz", "wb", compresslevel=9) as file:
+        file.write(b"source,target\n")
+        for _ in range(330):
+            file.write(b"n0,n1\n" * (1 << 18))
+    assert (folder / "edges.csv.gz").stat().st_size < 3 << 20
+    tracemalloc.start()
+    try:
+        with pytest.raises(GraphError, match=r"may hold .* bytes for a file of this size, found more"):
+            read_graph(folder)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def repeated(value: str, rows: int) -> pa.Array:
+    """Return a text that is stored once and stands in every row."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, dtype=np.int32)), pa.array([value]))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        lambda: pa.table({"id": np.zeros(1 << 26, dtype=np.int64)}),
+        lambda: pa.table({"id": np.arange(1 << 16), "big": repeated("x" * 1_000_000, 1 << 16)}),
+    ],
+    ids=["numbers", "texts"],
+)
+def test_a_parquet_file_whose_values_repeat_without_end_is_refused(table, tmp_path):
+    pq.write_table(pa.table({"source": [0], "target": [1]}), tmp_path / "edges.parquet")
+    for known in (False, True):  # whether the file says that texts are repeated
+        pq.write_table(table(), tmp_path / "nodes.parquet", store_schema=known)
+        with pytest.raises(GraphError, match=r"for a file of this size"):
+            read_graph(tmp_path)
+
+
+def test_parquet_text_that_is_not_utf_8_is_refused_in_one_sentence(tmp_path):
+    spoilt = pa.array([b"\xff\xfe", b"a", b"b", b"c"], pa.binary()).view(pa.string())
+    with pytest.raises(GraphError, match=r"nodes.parquet cannot be read as a PARQUET table: .*UTF8"):
+        read_graph(write_folder(tmp_path, label=spoilt))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([{"a": 1}] * 4),
+        pa.array([1.5] * 4, pa.float16()),
+        pa.array([b"abc"] * 4),
+        pa.array([[1.0], [2.0, 3.0], [], None]),
+        pa.array([2**63] * 4, pa.uint64()),
+        pa.nulls(4),
+    ],
+    ids=str,
+)
+def test_columns_of_any_type_are_read_or_refused_in_one_sentence(column, tmp_path):
+    for name in ("x", "label", "split"):
+        folder = tmp_path / name
+        folder.mkdir()
+        try:
+            graph = read_graph(write_folder(folder, **{name: column}))
+            assert graph.num_nodes == 4
+        except GraphError as error:
+            assert len(str(error)) <= 300  # noqa: PT017 - either is right
+
+
+def test_classes_of_5000_digits_are_read(tmp_path):
+    long = "9" * 5000
+    graph = read_graph(
+        write_csv_graph(tmp_path, f"id,label\na,{long}\nb,7\nc,{long}\n", "source,target\na,b\n")
+    )
+    assert sorted(graph.class_names) == ["7", long]
+
+
+def test_a_feature_number_of_a_billion_is_refused_with_its_row(tmp_path):
+    folder = write_csv_graph(tmp_path, "id,label\na,x\nb,y\n", "source,target\na,b\n")
+    (folder / "features.csv").write_text("node,feature,value\na,0,1\nb,999999999,1\n")
+    with pytest.raises(GraphError, match=r"numbers below 1,048,576, found 999999999 in row 2"):
+        read_graph(folder)
+
+
+def test_one_long_id_among_many_is_refused(tmp_path):
+    ids = [*(f"n{number}" for number in range(20_000)), "x" * 8010]
+    folder = write_csv_graph(tmp_path, "id\n" + "\n".join(ids), "source,target\nn0,n1\n")
+    with pytest.raises(GraphError, match=r"one of 8,010 characters among 20,001"):
+        read_graph(folder)
+
+
+@pytest.mark.parametrize("mark", [b"[" * 100_000, b"{", b'{"columns": 3}', b"[]", b"\xff"])
+def test_a_damaged_encoding_in_a_parquet_file_is_refused(mark, tmp_path):
+    folder = write_folder(tmp_path, x=pa.array([1.0, 2.0, 3.0, 4.0]))
+    table = pq.read_table(folder / "nodes.parquet").replace_schema_metadata({b"gdpnet": mark})
+    pq.write_table(table, folder / "nodes.parquet")
+    with pytest.raises(GraphError, match="encoding"):
+        read_graph(folder)
+
+
+def test_very_many_classes_are_not_all_compared_for_typos():
+    names = [f"class of {number:x}" + "abc" * 30 for number in range(3000)]
+    begin = time.perf_counter()
+    likely_typos(names, [20] * 3000)
+    assert time.perf_counter() - begin < 5
