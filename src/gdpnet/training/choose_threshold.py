@@ -4,8 +4,8 @@ For each candidate a plain two-hop classifier is fitted to the cleaned graph, in
 Keeping everything is one of the candidates. The others must beat it by more than chance: on a few hundred
 nodes the best of several is a little ahead even if cleaning does not help.
 
-Validation nodes may be spared by whoever added the edges, or be too few to tell. If no candidate is clearly better
-and much of the graph looks like noise, the genuine probabilities decide among the candidates that are not clearly worse.
+Validation nodes may be spared by whoever added the edges, or be too few to tell. If no candidate is clearly
+better and much of the graph looks like noise, genuine probabilities decide among those that are not clearly worse.
 
 Candidates are keep probabilities. Where all probabilities are close to 0 or 1 these keep the same edges, or none. So
 thresholds that keep given shares of the edges are tried too, and none that keeps nearly nothing.
