@@ -127,7 +127,7 @@ REFUSED = {
     "with_split(GRAPH, (1, 2, 3))": "a split must be shares of training, validation and test nodes that sum to 1",
     "with_split(GRAPH, (0.5, 0.5))": "a split must be shares of training, validation and test nodes that sum to 1",
     "GDPNet(task=5).fit(GRAPH)": "the task must be a name, its settings or a Task, found int",
-    "GDPNet(seed='a').fit(GRAPH)": "the seed must be a whole number from 0, found 'a'",
+    "GDPNet(seed='a').fit(GRAPH)": "the seed must be a whole number from 0 to 9,223,372,036,854,775,807, found 'a'",
     "from_pandas({'id': ['a']}, EDGES)": "nodes must be a pandas DataFrame, found dict",
     "from_pandas(pd.concat([FRAME, FRAME], axis=1), EDGES)": "the nodes frame must have one column 'id'",
     "from_pandas(FRAME.set_index(['id', 'x']), EDGES)": "ids in one column or in a plain index",

@@ -67,7 +67,7 @@ def test_the_commands_write_the_files_that_the_readme_names(tmp_path):
     written = (tmp_path / "edges.csv").read_text(encoding="utf-8").splitlines()
     header, *rows = blocks("text")[1].splitlines()
     assert written[0] == header
-    assert all(re.fullmatch(r"\d+,\d+,[\d.e-]+", row) for row in [*rows, *written[1:4]])
+    assert all(re.fullmatch(r"\d+,\d+,[\d.e-]+,[\d.e-]+", row) for row in [*rows, *written[1:4]])
     assert (tmp_path / "predictions.csv").is_file()
 
 

@@ -351,8 +351,8 @@ class ThresholdSettings(Section):
     margin: float = setting(1.0, "standard deviations by which a threshold must beat keeping every edge")
     min_noise: float = setting(
         0.15,
-        "if no threshold does clearly better on validation nodes, and at least this share of the edges looks like "
-        "noise by the genuine probabilities, the threshold that removes it best is used, if it is not clearly worse",
+        "if at least this share of the edges looks like noise, by the genuine probabilities, the threshold that "
+        "removes it best is used, among those that are not clearly worse on validation nodes",
         high=1.0,
     )
     penalty: float = setting(1e-3, "L2 penalty of the linear classifier that scores a threshold")

@@ -530,11 +530,12 @@ def test_a_wrong_word_is_one_sentence_and_nothing_is_run(words, sentence, tmp_pa
 
 
 def test_records_that_cannot_be_read_are_one_sentence(tmp_path, capsys):
-    (tmp_path / "records.jsonl").write_text("{broken\n")
+    (tmp_path / "records.jsonl").write_text("{broken\n{}\n")
     words = ("robustness", "--dataset", "mine", "--records", tmp_path / "records.jsonl", "--report-only")
     code, _, err = call(capsys, *words)
     assert code == 2
-    assert "records.jsonl holds a line that is not a record" in err
+    assert "line 1 of" in err
+    assert "records.jsonl is not a record" in err
 
 
 def test_failures_of_the_program_itself_are_not_hidden_in_a_record(folder, monkeypatch):

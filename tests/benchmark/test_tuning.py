@@ -131,7 +131,7 @@ def test_a_search_that_fails_is_a_record_and_is_tried_again(folder, tmp_path, ca
     [
         ("[1]", "it must be a JSON object"),
         ('{"kind": "search", "method": "gcn"}', "a record of kind 'search' lacks its 'graph'"),
-        ("nonsense", "a line that is not a record"),
+        ("nonsense", "is not a record: it must be a JSON object"),
     ],
 )
 def test_records_that_are_none_are_refused_in_one_sentence(folder, tmp_path, capsys, line, sentence):

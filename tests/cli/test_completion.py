@@ -73,6 +73,6 @@ def test_the_program_shows_and_installs_its_completion(capsys):
     out = succeed(capsys, "--help")
     assert "--install-completion" in out
     assert "--show-completion" in out
-    assert "Exit codes: 0 done, 1 the work or a part of it failed, 2 wrong input, 130" in " ".join(
+    assert "Exit codes: 0 done, 1 the work or a part of it failed, 2 wrong input, 70 a" in " ".join(
         out.split()
     )

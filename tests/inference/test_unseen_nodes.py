@@ -249,8 +249,9 @@ def test_a_directed_run_stays_directed_and_one_without_the_flag_has_edges_both_w
         assert main([*other, "--directed"]) == 0
         assert pq.read_table(out).num_rows == graph.num_edges
         for command in ("predict", "embed"):
-            assert main([command, run, "--out", str(out)]) == 0
-            assert pq.read_table(out).num_rows == graph.num_nodes
+            table = tmp_path / f"{command}{len(flag)}.parquet"
+            assert main([command, run, "--out", str(table)]) == 0
+            assert pq.read_table(table).num_rows == graph.num_nodes
 
 
 def test_noise_and_comparisons_keep_the_direction(tmp_path):

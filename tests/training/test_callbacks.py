@@ -166,8 +166,8 @@ def test_a_step_that_fails_has_no_result():
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("clusters", ["data", "best epoch", "decisions", "encoder", "clusters"]),
-        ("links", ["data", "best epoch", "decisions", "link predictor"]),
+        ("clusters", ["data", "best epoch", "evidence", "decisions", "encoder", "clusters"]),
+        ("links", ["data", "best epoch", "evidence", "decisions", "link predictor"]),
     ],
 )
 def test_tasks_without_labels_report_their_own_steps(kind, names):

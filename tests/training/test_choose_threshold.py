@@ -375,20 +375,20 @@ def test_without_a_better_threshold_the_one_that_removes_most_noise_is_used():
     probability = torch.tensor([0.9, 0.8, 0.7, 0.1, 0.3, 0.2, 0.1, 0.1])
     genuine = torch.tensor([0.9, 0.9, 0.9, 0.9, 0.1, 0.1, 0.1, 0.1])
     # the sums of 2g - 1 are 0.0, 0.8, 1.6 and 2.4
-    found = removing_noise(probability, genuine, [KEEP_ALL, 0.15, 0.25, 0.5], 0.15)
+    found = removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.15, 0.25, 0.5], 0.15)
     assert found == (0.5, pytest.approx(0.5))
-    assert removing_noise(probability, genuine, [KEEP_ALL, 0.15, 0.25], 0.15)[0] == 0.25
+    assert removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.15, 0.25], 0.15)[0] == 0.25
 
 
 def test_where_little_looks_like_noise_everything_is_kept():
     probability, genuine = torch.tensor([0.9, 0.9, 0.9, 0.1]), torch.tensor([1.0, 1.0, 1.0, 0.45])
-    assert removing_noise(probability, genuine, [KEEP_ALL, 0.5], 0.15) == (KEEP_ALL, None)
-    assert removing_noise(probability, genuine, [KEEP_ALL, 0.5], 0.1)[0] == 0.5
+    assert removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.5], 0.15) == (KEEP_ALL, None)
+    assert removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.5], 0.1)[0] == 0.5
 
 
 def test_a_policy_that_drops_genuine_edges_does_not_remove_the_noise():
     probability, genuine = torch.tensor([0.9, 0.9, 0.1, 0.1]), torch.tensor([0.2, 0.9, 0.9, 0.9])
-    assert removing_noise(probability, genuine, [KEEP_ALL, 0.5], 0.15) == (KEEP_ALL, None)
+    assert removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.5], 0.15) == (KEEP_ALL, None)
 
 
 def test_noise_is_removed_where_validation_nodes_do_not_tell():

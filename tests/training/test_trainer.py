@@ -502,7 +502,8 @@ def test_validation_uses_what_the_policy_selects():
 
 def test_training_stops_when_validation_no_longer_improves():
     graph = synthetic_graph(NOISY)
-    values = {"training": {"epochs": 30, "patience": 2}, "representation": {"learning_rate": 0.0}}
+    values = {"representation": {"learning_rate": 0.0}}
+    values["training"] = {"epochs": 30, "patience": 2, "patience_targets": 1}
     values["ppo"] = {"learning_rate": 0.0}
     _, _, epochs = trained(graph, FAST.with_values(values))
     assert len(epochs) == FAST.training.warmup + 1 + 2

@@ -51,8 +51,9 @@ class Choice:
             )
         if self.noise_share is not None:
             return (
-                f"threshold {self.threshold:g}: about {self.noise_share:.0%} of the edges look like noise, and "
-                f"validation nodes do not tell ({name} {best:.3f}, with everything kept {everything:.3f})"
+                f"threshold {self.threshold:g}: about {self.noise_share:.0%} of the edges look like noise, which it "
+                f"removes best of those that do about as well on validation ({name} {best:.3f}; {everything:.3f} with "
+                "everything kept)"
             )
         return (
             f"threshold {self.threshold:g}: validation {name} of a plain two-hop classifier is {best:.3f} there and "

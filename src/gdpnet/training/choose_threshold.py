@@ -4,8 +4,8 @@ For each candidate a plain two-hop classifier is fitted to the cleaned graph, in
 Keeping everything is one of the candidates. The others must beat it by more than chance: on a few hundred
 nodes the best of several is a little ahead even if cleaning does not help.
 
-Validation nodes may be spared by whoever added the edges, or be too few to tell. If no candidate is clearly
-better and much of the graph looks like noise, genuine probabilities decide among those that are not clearly worse.
+Validation nodes may be spared by whoever added the edges, or be too few to tell. So if much of the graph looks like
+noise, genuine probabilities decide among the candidates that are not clearly worse than this choice.
 
 Candidates are keep probabilities. Where all probabilities are close to 0 or 1 these keep the same edges, or none. So
 thresholds that keep given shares of the edges are tried too, and none that keeps nearly nothing.
@@ -54,10 +54,10 @@ def choose_threshold(
 ) -> Choice:
     """Return the candidate with the best validation score; of equals the one that keeps more.
 
-    The best must be ahead of keeping everything by ``settings.margin`` standard deviations (`compare`). If it is not,
-    `removing_noise` decides by the ``genuine`` probabilities of all edges, if they are known. The first
-    aggregator projects the nodes; ``train`` and ``whole`` are decisions on all edges, by a policy if ``selection``.
-    Pseudo-labels are not used: the user's network will not have them.
+    The best must be ahead of keeping everything by ``settings.margin`` standard deviations (`compare`). Of those that
+    are not clearly worse, `removing_noise` chooses by the ``genuine`` probabilities of all edges, if they are known.
+    The first aggregator projects the nodes; ``train`` and ``whole`` are decisions on all edges, by a policy if
+    ``selection``. Pseudo-labels are not used: the user's network will not have them.
     """
     if not selection:
         return Choice(KEEP_ALL)
@@ -91,40 +91,40 @@ def choose_threshold(
         advance(number + 1, len(every))
     best = max(scores, key=lambda pair: (pair[1], -pair[0]))[0]
     lead = compare(data.task, found[best], found[KEEP_ALL], data.validation_labels)
+    usual = best if lead.exceeds(settings.margin) else KEEP_ALL
     metric = getattr(data.task, "metric", "score")
-    if lead.exceeds(settings.margin):
-        return Choice(best, tuple(scores), metric)
     if genuine is None:
-        return Choice(KEEP_ALL, tuple(scores), metric)
+        return Choice(usual, tuple(scores), metric)
     harmless = [
         threshold
         for threshold, shown in found.items()
-        if not compare(data.task, found[KEEP_ALL], shown, data.validation_labels).exceeds(settings.margin)
+        if not compare(data.task, found[usual], shown, data.validation_labels).exceeds(settings.margin)
     ]
-    threshold, noise_share = removing_noise(of_edges, genuine, harmless, settings.min_noise)
+    threshold, noise_share = removing_noise(of_edges, genuine, usual, harmless, settings.min_noise)
     return Choice(threshold, tuple(scores), metric, noise_share=noise_share)
 
 
 def removing_noise(
     probability: Float[Tensor, "edges"],
     genuine: Float[Tensor, "edges"],
+    usual: float,
     harmless: Sequence[float],
     min_noise: float,
 ) -> tuple[float, float | None]:
     """Return the threshold that keeps most genuine and fewest spurious edges, and the share of noise in the graph.
 
     With g the genuine probability, it has the largest sum of 2g - 1 over the kept edges. Only ``harmless`` thresholds
-    count, which are not clearly worse on validation nodes. Everything is kept, and no share returned, if the share of
-    noise, the mean of 1 - g, is below ``min_noise``, or if no other threshold has a larger sum.
+    count, which are not clearly worse on validation nodes than the ``usual`` one. That one is used, and no share
+    returned, if the share of noise, the mean of 1 - g, is below ``min_noise``, or if no other has a larger sum.
     """
     noise_share = float(1.0 - genuine.double().mean()) if genuine.numel() else 0.0
     if noise_share < min_noise:
-        return KEEP_ALL, None
+        return usual, None
     worth = 2.0 * genuine.double() - 1.0
     chosen = max(
-        (KEEP_ALL, *sorted(harmless)), key=lambda threshold: float(worth[probability >= threshold].sum())
+        (usual, *sorted(harmless)), key=lambda threshold: float(worth[probability >= threshold].sum())
     )
-    return chosen, noise_share if chosen != KEEP_ALL else None
+    return chosen, noise_share if chosen != usual else None
 
 
 def candidates_for(probability: Float[Tensor, "edges"], settings: ThresholdSettings) -> tuple[float, ...]:

@@ -42,7 +42,7 @@ def fit_genuine(
     about = "evidence", "learning which edges are genuine"
     if not config.evidence.use or networks.policy is None or steps.skips(*about):
         return
-    with steps.run(*about) as step:
+    with steps.run(*about, share=0.3) as step:
         networks.evidence = fit_evidence(whole, config, key.fold_in("evidence"))
         if networks.evidence is None:
             step.result = NOTHING_TO_LEARN

@@ -170,6 +170,8 @@ def _check_source(source: dict[str, Any], path: Path) -> None:
     for role, name in source["columns"].items():
         usual = defaults.get(role)
         texts = isinstance(name, list) and all(isinstance(one, str) for one in name)
+        if name is None and role == "features":  # version 0.1 wrote it, where all columns were features
+            continue
         fits = isinstance(name, bool) if isinstance(usual, bool) else isinstance(name, str) or texts
         if role not in defaults or not fits or (isinstance(usual, str) and texts):
             raise RunFolderError(

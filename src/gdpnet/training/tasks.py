@@ -59,6 +59,8 @@ class LabelTask(TrainingTask):
         self.self_training = SelfTraining(self.data, self.config, self.seed)
         found = self.self_training.begin(len(self.class_names), key, steps)
         self.data = self.self_training.data
+        if found is None:
+            self.self_training = None  # it holds graphs that only epochs need
         return found
 
     def update_targets(self, state: TrainingState) -> None:
