@@ -127,7 +127,7 @@ REFUSED = {
     "with_split(GRAPH, (1, 2, 3))": "a split must be shares of training, validation and test nodes that sum to 1",
     "with_split(GRAPH, (0.5, 0.5))": "a split must be shares of training, validation and test nodes that sum to 1",
     "GDPNet(task=5).fit(GRAPH)": "the task must be a name, its settings or a Task, found int",
-    "GDPNet(seed='a').fit(GRAPH)": "the seed must be a whole number from 0, found 'a'",
+    "GDPNet(seed='a').fit(GRAPH)": "the seed must be a whole number from 0 to 9,223,372,036,854,775,807, found 'a'",
     "from_pandas({'id': ['a']}, EDGES)": "nodes must be a pandas DataFrame, found dict",
     "from_pandas(pd.concat([FRAME, FRAME], axis=1), EDGES)": "the nodes frame must have one column 'id'",
     "from_pandas(FRAME.set_index(['id', 'x']), EDGES)": "ids in one column or in a plain index",
@@ -135,6 +135,12 @@ REFUSED = {
     "GridSearch(GDPNet(), {'epochs': 1})": "the options of 'epochs' must be a list or a range, found 1",
     "GridSearch(GDPNet(), None)": "the grid must be a dictionary from settings to options, found NoneType",
     "MODEL.denoise(GRAPH, threshold='0.5')": "must lie between 0 and 1, found '0.5'",
+    "GDPNet.load(1.5)": "a model file must be named by its path, found float",
+    "GDPNet.load(FRAME)": "a model file must be named by its path, found DataFrame",
+    "MODEL.save(None)": "a model file must be named by its path, found NoneType",
+    "GRAPH.nodes_in(FRAME['id'])": "a split must be one of none, train, validation, test, found ",
+    "GRAPH.numbers_of(1.5)": "the node ids cannot be read: 'float' object is not iterable",
+    "GRAPH.with_feature_names(1.5)": "the names of feature columns cannot be read: ",
 }
 """Calls with a wrong type, and what they say."""
 

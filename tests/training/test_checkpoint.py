@@ -349,6 +349,7 @@ def test_an_epoch_that_the_history_lacks_is_written_when_the_run_is_resumed(tmp_
         ({"history": {}}, "'history' in .* must be list, found dict"),
         ({"history": [1, 2, 3, 4, 5]}, "must hold numbers, found something else for epoch 1"),
         ({"seconds": "long"}, "'seconds' in .* must be float, found str"),
+        ({"best_f1": 10**400}, "'best_f1' in .* must be a number of 64 bits, found a larger one"),
     ],
 )
 def test_a_checkpoint_of_wrong_types_behind_a_right_checksum_is_one_sentence(
@@ -362,7 +363,9 @@ def test_a_checkpoint_of_wrong_types_behind_a_right_checksum_is_one_sentence(
         train(tmp_path / "run")
 
 
-@pytest.mark.parametrize("name", ["truth", "policy_optimiser.0.exp_avg", "optimiser.x.exp_avg"])
+@pytest.mark.parametrize(
+    "name", ["truth", "policy_optimiser.0.exp_avg", "optimiser.x.exp_avg", "best.policy.score_bias", "best.x"]
+)
 def test_a_checkpoint_with_tensors_of_wrong_types_is_one_sentence(name, tmp_path, uninterrupted):
     shutil.copytree(uninterrupted[0], tmp_path / "run")
     file = tmp_path / "run" / "checkpoint.safetensors"
