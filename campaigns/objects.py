@@ -262,7 +262,9 @@ def _scipy(values: dict[str, Any], draw: random.Random, base: Path) -> list[str]
     else:
         graph = Graph.build(EDGES, matrix, LABELS)
     return graph_faults(graph) or (
-        ["a matrix with an index that does not exist was accepted"] if broken else []
+        ["a matrix with an index that does not exist or a value that is no number was accepted"]
+        if broken
+        else []
     )
 
 
@@ -273,7 +275,7 @@ def _formatted(dense: np.ndarray, name: str) -> Any:
 
 
 def _break(matrix: Any, damage: str, draw: random.Random) -> bool:
-    """Damage the arrays of a matrix in place; return whether it names places that do not exist."""
+    """Damage the arrays of a matrix in place; return whether it names places that do not exist, or holds NaN."""
     index = next((getattr(matrix, name) for name in ("indices", "col", "row") if hasattr(matrix, name)), None)
     if (
         damage == "nan"

@@ -229,7 +229,7 @@ def test_a_folder_without_a_run_cannot_be_opened(tmp_path):
 def test_a_broken_run_file_is_named(tmp_path):
     create_run(tmp_path, FAST, "mine", GRAPH, seed=0)
     (tmp_path / "run.json").write_text("{")
-    with pytest.raises(RunFolderError, match=r"run\.json cannot be read: "):
+    with pytest.raises(RunFolderError, match=r"run\.json cannot be read as JSON: "):
         open_run(tmp_path)
 
 
@@ -300,7 +300,8 @@ def test_a_run_whose_process_ended_before_its_settings_were_written_can_be_resum
     [
         ({"seed": "0"}, "'seed' in .*run.json must be int, found str"),
         ({"seed": True}, "'seed' in .*run.json must be int, found bool"),
-        ({"seed": -1}, "must not be negative"),
+        ({"seed": -1}, "'seed' in .*run.json must lie between 0 and"),
+        ({"seed": 10**400}, "'seed' in .*run.json must lie between 0 and"),
         ({"graph": 5}, "'graph' in .*run.json must be str, found int"),
         ({"fingerprint": None}, "'fingerprint' in .*run.json must be str, found NoneType"),
         ({"split": []}, "'split' in .*run.json must be str, found list"),
