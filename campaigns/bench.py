@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import random
@@ -64,11 +65,14 @@ def _write_citation(path: Path) -> None:
 
 
 def _write_separated(base: Path) -> None:
-    """Write the small tables with tabs, and with weights and features of edges."""
+    """Write the small tables with tabs, compressed, and with weights and features of edges."""
     (base / "tsv").mkdir()
     for path in (base / "numbers").iterdir():
         text = path.read_text(encoding="utf-8").replace(",", "\t")
         (base / "tsv" / f"{path.stem}.tsv").write_text(text, encoding="utf-8")
+    (base / "packed").mkdir()
+    for path in (base / "numbers").iterdir():
+        (base / "packed" / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
     (base / "weighted").mkdir()
     names = "abcdef"
     nodes = [f"{name},{'xy'[place % 2]},{place},text {name}" for place, name in enumerate(names)]

@@ -147,7 +147,7 @@ def _store(draw: random.Random, base: Path) -> Case:
 
 def _table_bytes(draw: random.Random, base: Path) -> Case:
     """Damage the bytes of a table: CSV, TSV or Parquet, compressed or not."""
-    folder = draw.choice(("graph", "tsv", "parquet", "numbers", "weighted"))
+    folder = draw.choice(("graph", "tsv", "parquet", "numbers", "weighted", "packed"))
     name = draw.choice(sorted(path.name for path in (base / folder).iterdir()))
     content = _bytes(base, f"{folder}/{name}")
     files = {name: damage(content, draw, _bytes(base, "graph/edges.csv"))}
@@ -308,6 +308,17 @@ _JSON_WORDS = {
     ],
     "run/history.jsonl": ["report", "{folder}/in", "--out", "{folder}/page.html"],
     "run/split.csv": ["evaluate", "{folder}/in"],
+    "run/config.toml": ["report", "{folder}/in", "--out", "{folder}/page.html"],
+    "stopped/config.toml": [
+        "train",
+        "{base}/graph",
+        "--out",
+        "{folder}/in",
+        "--resume",
+        "--no-check",
+        "--device",
+        "cpu",
+    ],
 }
 
 

@@ -20,12 +20,15 @@ from torch_geometric.data import Data
 
 from campaigns.invariants import graph_faults
 from campaigns.mutations import WORDS, deep
+from gdpnet.data.datasets.citation import load_dataset
+from gdpnet.data.datasets.synthetic import synthetic_graph
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.files import read_graph
 from gdpnet.data.io.networkx import from_networkx
 from gdpnet.data.io.open import as_graph
 from gdpnet.data.io.pandas import from_pandas
 from gdpnet.data.io.pyg import from_pyg, from_scipy
+from gdpnet.data.splits import cross_validation_splits, with_split
 from gdpnet.estimator import GDPNet
 
 NODES = 6
@@ -262,7 +265,9 @@ def _scipy(values: dict[str, Any], draw: random.Random, base: Path) -> list[str]
     else:
         graph = Graph.build(EDGES, matrix, LABELS)
     return graph_faults(graph) or (
-        ["a matrix with an index that does not exist was accepted"] if broken else []
+        ["a matrix with an index that does not exist or a value that is no number was accepted"]
+        if broken
+        else []
     )
 
 
@@ -273,7 +278,7 @@ def _formatted(dense: np.ndarray, name: str) -> Any:
 
 
 def _break(matrix: Any, damage: str, draw: random.Random) -> bool:
-    """Damage the arrays of a matrix in place; return whether it names places that do not exist."""
+    """Damage the arrays of a matrix in place; return whether it names places that do not exist, or holds NaN."""
     index = next((getattr(matrix, name) for name in ("indices", "col", "row") if hasattr(matrix, name)), None)
     if (
         damage == "nan"
@@ -389,6 +394,21 @@ ARGUMENTS: dict[str, Callable[[GDPNet, Graph, Any], Any]] = {
     "numbers of": lambda model, graph, value: graph.numbers_of(value),
     "nodes in": lambda model, graph, value: graph.nodes_in(value),
     "feature names": lambda model, graph, value: graph.with_feature_names(value),
+    "explain nodes": lambda model, graph, value: next(model.explain_nodes(graph, value), None),
+    "denoise symmetric": lambda model, graph, value: model.denoise(graph, symmetric=value),
+    "link ends": lambda model, graph, value: model.predict_links(graph, value),
+    "dataset": lambda model, graph, value: load_dataset(value, download=False),
+    "synthetic settings": lambda model, graph, value: synthetic_graph(value),
+    "split shares": lambda model, graph, value: with_split(graph, value),
+    "split seed": lambda model, graph, value: with_split(graph, seed=value),
+    "folds": lambda model, graph, value: cross_validation_splits(graph, value),
+    "build edges": lambda model, graph, value: Graph.build(value, FEATURES),
+    "build features": lambda model, graph, value: Graph.build(EDGES, value),
+    "build labels": lambda model, graph, value: Graph.build(EDGES, FEATURES, value),
+    "build ids": lambda model, graph, value: Graph.build(EDGES, FEATURES, node_ids=value),
+    "build names": lambda model, graph, value: Graph.build(EDGES, FEATURES, LABELS, class_names=value),
+    "frames": lambda model, graph, value: from_pandas(value, value),
+    "adjacency": lambda model, graph, value: from_scipy(value),
 }
 """Arguments of the Python interface, by what they are."""
 

@@ -50,16 +50,26 @@ def quiet_stdout() -> Iterator[Callable[[dict[str, Any]], None]]:
 
 
 def play_all(
-    tasks: Sequence[Task], play: Callable[[Task], dict[str, Any]], jobs: int, seconds: float, root: Path
+    tasks: Sequence[Task],
+    play: Callable[[Task], dict[str, Any]],
+    jobs: int,
+    seconds: float,
+    root: Path,
+    *,
+    at_least: int = 0,
 ) -> list[dict[str, Any]]:
-    """Play tasks side by side in forks until the time is over; return their answers."""
+    """Play tasks side by side in forks until the time is over; return their answers.
+
+    The first ``at_least`` tasks are played however long they take.
+    """
     end, pids = time.monotonic() + seconds, []
     for number in range(jobs):
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
-                _work(tasks[number::jobs], play, end, root / f"answers-{number}.jsonl")
+                sure = len(range(number, at_least, jobs))
+                _work(tasks[number::jobs], play, end, root / f"answers-{number}.jsonl", sure)
                 code = 0
             except BaseException:
                 traceback.print_exc()
@@ -77,10 +87,12 @@ def play_all(
     return [answer for number in range(jobs) for answer in _answers(root / f"answers-{number}.jsonl")]
 
 
-def _work(tasks: Iterable[Task], play: Callable[[Task], dict[str, Any]], end: float, path: Path) -> None:
+def _work(
+    tasks: Iterable[Task], play: Callable[[Task], dict[str, Any]], end: float, path: Path, sure: int
+) -> None:
     with path.open("a", encoding="utf-8") as file:
-        for task in tasks:
-            if time.monotonic() > end:
+        for place, task in enumerate(tasks):
+            if place >= sure and time.monotonic() > end:
                 return
             answer = play(task)
             for problem in answer["problems"]:

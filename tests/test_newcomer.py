@@ -135,6 +135,20 @@ REFUSED = {
     "GridSearch(GDPNet(), {'epochs': 1})": "the options of 'epochs' must be a list or a range, found 1",
     "GridSearch(GDPNet(), None)": "the grid must be a dictionary from settings to options, found NoneType",
     "MODEL.denoise(GRAPH, threshold='0.5')": "must lie between 0 and 1, found '0.5'",
+    "GDPNet.load(1.5)": "a model file must be named by its path, found float",
+    "GDPNet.load(FRAME)": "a model file must be named by its path, found DataFrame",
+    "GDPNet.load('x' * 5000)": "File name too long",
+    "GDPNet.load('a\\0b')": "the path of a model file must be one that a file can have",
+    "GDPNet.load('.', device=FRAME)": "the device must be auto, cpu or cuda, found ",
+    "MODEL.denoise(GRAPH, symmetric=FRAME)": "symmetric must be true or false, found DataFrame",
+    "load_dataset(5)": "a dataset must be named by text, found int",
+    "load_dataset('cora', split=FRAME)": "the split of a dataset must be paper or random, found ",
+    "synthetic_graph(5)": "a synthetic graph needs SyntheticSettings, found int",
+    "cross_validate(GDPNet(), GRAPH, folds='5')": "there must be at least 2 folds, found 5",
+    "MODEL.save(None)": "a model file must be named by its path, found NoneType",
+    "GRAPH.nodes_in(FRAME['id'])": "a split must be one of none, train, validation, test, found ",
+    "GRAPH.numbers_of(1.5)": "the node ids cannot be read: 'float' object is not iterable",
+    "GRAPH.with_feature_names(1.5)": "the names of feature columns cannot be read: ",
 }
 """Calls with a wrong type, and what they say."""
 

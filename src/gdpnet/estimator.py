@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
+from os import PathLike, fsencode
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ from gdpnet.config import (
 )
 from gdpnet.data.io.open import as_graph
 from gdpnet.data.link_split import Pairs
-from gdpnet.errors import ConfigError
+from gdpnet.errors import ConfigError, ModelFileError, refusing
 from gdpnet.inference.denoised import Denoised
 from gdpnet.inference.explain import Explanation
 from gdpnet.inference.model import TrainedModel
@@ -261,16 +262,30 @@ class GDPNet(BaseEstimator):
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file."""
-        self._fitted().save(Path(path))
+        self._fitted().save(_checked_path(path))
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", task: Task | None = None) -> GDPNet:
         """Read a model from its file or run folder; a model trained for a task of your own needs that task again."""
-        trained = TrainedModel.load(Path(path), pick_device(device), task)
+        with refusing(f"the model {path}", ModelFileError):
+            trained = TrainedModel.load(_checked_path(path), pick_device(device), task)
         model = cls.from_config(trained.config, seed=trained.seed, device=device)
         model.task = trained.config.task if task is None else task
         model._set_trained(trained)
         return model
+
+
+def _checked_path(path: Any) -> Path:
+    """Return the path of a model; refuse what is none."""
+    if not isinstance(path, str | PathLike):
+        raise ModelFileError(f"a model file must be named by its path, found {type(path).__name__}")
+    try:
+        usable = b"\0" not in fsencode(path)
+    except ValueError:  # half a character
+        usable = False
+    if not usable:
+        raise ModelFileError(f"the path of a model file must be one that a file can have, found '{path}'")
+    return Path(path)
 
 
 def summary_of(model: GDPNet) -> str:

@@ -108,7 +108,9 @@ def test_a_run_goes_on_after_its_process_ended_between_its_first_files(base, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", ["id\n1\n", "id,split\n001,sometimes\n"])
+@pytest.mark.parametrize(
+    "text", ["id\n1\n", "id,split\n001,sometimes\n", "id,split\n001,test\n", "id,split\n"]
+)
 def test_a_split_that_was_changed_is_one_sentence(text, base, tmp_path, capsys):
     out = tmp_path / "run"
     succeed(capsys, *train_words(base, out))

@@ -123,6 +123,14 @@ def test_nodes_of_a_split_are_found():
     assert graph.nodes_in("none").tolist() == [2]
 
 
+def test_a_text_is_no_list_of_names_or_ids():
+    graph = Graph.build([], np.ones((4, 4)), node_ids=list("four"))
+    with pytest.raises(GraphError, match=r"^names of feature columns must be a list, found str$"):
+        graph.with_feature_names("four")
+    with pytest.raises(GraphError, match=r"^node ids must be a list, found str$"):
+        graph.numbers_of("four")
+
+
 def test_a_node_is_found_by_its_id_whether_text_or_number():
     assert Graph.build([], ONES, node_ids=["a", "b", "007", "7"]).node_number("007") == 2
     assert Graph.build([], ONES, node_ids=[10, 20, 30, 40]).node_number("30") == 2
@@ -252,6 +260,11 @@ def test_the_error_on_a_repeated_id_has_its_own_count():
 def test_a_class_without_a_name_is_refused():
     with pytest.raises(GraphError, match=r"^there must be a name for each of 2 classes, found 1$"):
         Graph.build([], ONES, [0, 1, 0, 1], class_names=["only"])
+
+
+def test_a_name_of_two_classes_is_refused():
+    with pytest.raises(GraphError, match=r"^names of classes must be unique, found 'a' 2 times$"):
+        Graph.build([], ONES, [0, 1, 0, 1], class_names=["a", "b", "a"])
 
 
 def test_an_unusable_feature_is_named_by_the_id_of_its_node():

@@ -229,7 +229,7 @@ def test_a_folder_without_a_run_cannot_be_opened(tmp_path):
 def test_a_broken_run_file_is_named(tmp_path):
     create_run(tmp_path, FAST, "mine", GRAPH, seed=0)
     (tmp_path / "run.json").write_text("{")
-    with pytest.raises(RunFolderError, match=r"run\.json cannot be read: "):
+    with pytest.raises(RunFolderError, match=r"run\.json cannot be read as JSON: "):
         open_run(tmp_path)
 
 
@@ -300,7 +300,8 @@ def test_a_run_whose_process_ended_before_its_settings_were_written_can_be_resum
     [
         ({"seed": "0"}, "'seed' in .*run.json must be int, found str"),
         ({"seed": True}, "'seed' in .*run.json must be int, found bool"),
-        ({"seed": -1}, "must not be negative"),
+        ({"seed": -1}, "'seed' in .*run.json must lie between 0 and"),
+        ({"seed": 10**400}, "'seed' in .*run.json must lie between 0 and"),
         ({"graph": 5}, "'graph' in .*run.json must be str, found int"),
         ({"fingerprint": None}, "'fingerprint' in .*run.json must be str, found NoneType"),
         ({"split": []}, "'split' in .*run.json must be str, found list"),
@@ -349,6 +350,7 @@ def test_an_epoch_that_the_history_lacks_is_written_when_the_run_is_resumed(tmp_
         ({"history": {}}, "'history' in .* must be list, found dict"),
         ({"history": [1, 2, 3, 4, 5]}, "must hold numbers, found something else for epoch 1"),
         ({"seconds": "long"}, "'seconds' in .* must be float, found str"),
+        ({"best_f1": 10**400}, "'best_f1' in .* must be a number of 64 bits, found a larger one"),
     ],
 )
 def test_a_checkpoint_of_wrong_types_behind_a_right_checksum_is_one_sentence(
@@ -362,7 +364,9 @@ def test_a_checkpoint_of_wrong_types_behind_a_right_checksum_is_one_sentence(
         train(tmp_path / "run")
 
 
-@pytest.mark.parametrize("name", ["truth", "policy_optimiser.0.exp_avg", "optimiser.x.exp_avg"])
+@pytest.mark.parametrize(
+    "name", ["truth", "policy_optimiser.0.exp_avg", "optimiser.x.exp_avg", "best.policy.score_bias", "best.x"]
+)
 def test_a_checkpoint_with_tensors_of_wrong_types_is_one_sentence(name, tmp_path, uninterrupted):
     shutil.copytree(uninterrupted[0], tmp_path / "run")
     file = tmp_path / "run" / "checkpoint.safetensors"

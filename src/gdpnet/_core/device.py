@@ -14,7 +14,7 @@ from gdpnet.errors import ConfigError
 
 def pick_device(name: str) -> torch.device:
     """Return the device for auto, cpu or cuda."""
-    if name not in ("auto", "cpu", "cuda"):
+    if not isinstance(name, str) or name not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"the device must be auto, cpu or cuda, found '{name}'")
     available = torch.cuda.is_available()
     if name == "cuda" and not available:

@@ -110,7 +110,10 @@ def model_and_graph(
     source, kind = source.or_from(about.get("source", {}), same_graph=same), model.config_.task.kind
     if same and split is None:
         opened = open_as_trained(name, source, about, kind)
-        return model, with_split_of(opened, run) if about.get("draws_split") else opened, name
+        if about.get("draws_split"):
+            is_whole = opened.num_nodes <= model.config_.training.max_nodes
+            opened = _with_own_split(opened, run, is_same=is_whole and is_same_graph(about, opened))
+        return model, opened, name
     if scored and same and split is not None:
         raise ConfigError(
             f"--split {split} would draw test nodes that the run may have trained on: leave it out or name another "
@@ -119,6 +122,14 @@ def model_and_graph(
     # all labelled nodes of another graph are new to the model, and score it
     usual, seed = ("paper", about["seed"]) if same else (ALL_TEST, model.seed)
     return model, open_named(name, source, split or usual, seed, kind), name
+
+
+def _with_own_split(graph: Graph, run: RunFolder, *, is_same: bool) -> Graph:
+    """Return a graph with the split of a run; one that is the same and was scored whole must have it already."""
+    found = with_split_of(graph, run)
+    if is_same and not torch.equal(found.split, graph.split):
+        raise _changed(run)
+    return found
 
 
 def with_split_of(graph: Graph, run: RunFolder) -> Graph:
@@ -130,11 +141,15 @@ def with_split_of(graph: Graph, run: RunFolder) -> Graph:
             known = {row["id"]: row["split"] for row in csv.DictReader(file)}
         codes = [SPLITS.index(known.get(name, "none")) for name in id_text(graph.node_ids).tolist()]
     except (OSError, ValueError, KeyError, csv.Error) as error:
-        raise RunFolderError(
-            f"{run.split} must be a table of id and split (train, validation, test), as the run wrote it; it was "
-            "changed or damaged"
-        ) from error
+        raise _changed(run) from error
     return replace(graph, split=torch.tensor(codes, dtype=graph.split.dtype))
+
+
+def _changed(run: RunFolder) -> RunFolderError:
+    return RunFolderError(
+        f"{run.split} must be a table of id and split (train, validation, test), as the run wrote it; it was "
+        "changed or damaged"
+    )
 
 
 def graph_of_run(path: Path) -> tuple[Graph | None, str]:

@@ -134,7 +134,7 @@ class Graph:
 
     def nodes_in(self, split: str) -> Int[Tensor, "targets"]:
         """Return the nodes of a split, ascending."""
-        if split not in SPLITS:
+        if not isinstance(split, str) or split not in SPLITS:
             raise GraphError(f"a split must be one of {', '.join(SPLITS)}, found {split!r}")
         return (self.split == SPLITS.index(split)).nonzero().flatten()
 
@@ -177,8 +177,11 @@ class Graph:
             truth=truth,
         )
 
+    @refusing("the names of feature columns")
     def with_feature_names(self, names: Sequence[str]) -> Graph:
         """Return the graph with names of its feature columns."""
+        if isinstance(names, str | bytes):  # its letters would be names
+            raise GraphError(f"names of feature columns must be a list, found {type(names).__name__}")
         if len(names) != self.num_features:
             raise GraphError(
                 f"there must be a name for each of {self.num_features} feature columns, found {len(names)}"
@@ -204,8 +207,11 @@ class Graph:
         """Return the number of a node by its id."""
         return int(self.numbers_of([node_id])[0])
 
+    @refusing("the node ids")
     def numbers_of(self, node_ids: Sequence[Any]) -> Int[Tensor, "wanted"]:
         """Return the numbers of nodes by their ids, in the order given; 3.0 is 3 if no node is called 3.0."""
+        if isinstance(node_ids, str | bytes):  # its letters would be ids
+            raise GraphError(f"node ids must be a list, found {type(node_ids).__name__}")
         known, wanted = id_text(self.node_ids), [str(node_id) for node_id in node_ids]
         longest = known.dtype.itemsize // 4 + _MOST_DECIMALS
         for name in wanted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 import torch
@@ -141,7 +141,7 @@ def with_few_labels(graph: Graph, rate: LabelRate, seed: int = 0) -> Graph:
 
 def cross_validation_splits(graph: Graph, folds: int, seed: int = 0) -> list[Int[Tensor, "nodes"]]:
     """Return one split per fold: its nodes test, those of the next fold validate, all others train."""
-    if folds < 2:
+    if not isinstance(folds, Integral) or folds < 2:
         raise GraphError(f"there must be at least 2 folds, found {folds}")
     strata = _strata(graph)
     known = strata[strata != UNKNOWN]

@@ -194,6 +194,9 @@ def checked_class_names(names: Sequence[str] | None, label: Tensor) -> tuple[str
         raise GraphError(f"a graph can have at most {MOST_CLASSES:,} classes, found {len(names):,}")
     texts = [str(name) for name in names]
     text_array(texts, "class names")
+    if len(set(texts)) < len(texts):
+        name = next(name for place, name in enumerate(texts) if name in texts[:place])
+        raise GraphError(f"names of classes must be unique, found '{name}' {texts.count(name)} times")
     return tuple(texts)
 
 

@@ -86,7 +86,7 @@ def make_context(
     other splits are targets on the whole graph, encoded by the first fold model. With two hops, the message of a
     neighbour is the mean over the neighbours that the model's policy selects for it, or over all without a policy.
     """
-    if split not in SPLITS[1:]:
+    if not isinstance(split, str) or split not in SPLITS[1:]:
         raise ConfigError(f"split must be one of {', '.join(SPLITS[1:])}, found '{split}'")
     model.predictor(graph)  # refuses a graph with other feature columns
     if model.config_.task.kind != "classification":

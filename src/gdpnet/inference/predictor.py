@@ -71,6 +71,8 @@ class Predictor:
 
     def keep_probability(self, *, symmetric: bool = True) -> Float[Tensor, "edges"]:
         """Return the keep probability of every edge, averaged over both directions if symmetric."""
+        if not isinstance(symmetric, bool | np.bool_ | int):
+            raise ConfigError(f"symmetric must be true or false, found {type(symmetric).__name__}")
         selected = self.select()
         found = selected.prepared.symmetrise(selected.probability) if symmetric else selected.probability
         return selected.prepared.on_edges(found).cpu()

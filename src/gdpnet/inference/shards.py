@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from gdpnet._core.files import append_line, atomic_path, found_in, read_objects, write_json
+from gdpnet._core.json_file import read_json
 from gdpnet.errors import GDPNetError, RunFolderError, WorkError
 
 FORMAT, VERSION = "gdpnet-shards", 1
@@ -210,11 +211,8 @@ def _seals_of(path: Path) -> dict[str, Seal]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunFolderError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("version") != VERSION:
+    about: dict[str, Any] = read_json(path, error=RunFolderError)
+    if about.get("format") != FORMAT or about.get("version") != VERSION:
         raise RunFolderError(f"{path} must describe shards of version {VERSION}, found something else")
     return about
 

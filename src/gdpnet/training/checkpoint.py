@@ -32,6 +32,7 @@ _ALWAYS = 7
 _FOUND = ("truth", "suggested", "best_suggested", "pseudo")
 """Labels found during training; each may be missing."""
 
+_LARGEST = 2**63
 _STREAMS = 2
 """Raised when epochs draw other random numbers than before: a checkpoint of another kind cannot be continued."""
 
@@ -57,7 +58,7 @@ class Checkpoint(Callback):
         try:
             for title in ("policy", "aggregators"):
                 getattr(state, title).load_state_dict(_tensors_under(tensors, f"{title}."))
-            state.best = {name: value.to(device) for name, value in _tensors_under(tensors, "best.").items()}
+            state.best = _best_of(state, _tensors_under(tensors, "best."))
             for title in _OPTIMISERS:
                 _restore(getattr(state, title), _tensors_under(tensors, f"{title}."))
         except (RuntimeError, KeyError, IndexError) as error:
@@ -98,16 +99,32 @@ def _check_progress(about: dict[str, Any], path: Path) -> None:
             raise ModelFileError(
                 f"'{name}' in {path} must be {kinds[0].__name__}, found {type(value).__name__}"
             )
+    for name in ("best_f1", "best_epoch", "seconds"):
+        if not _is_number(about.get(name, 0)):
+            raise ModelFileError(f"'{name}' in {path} must be a number of 64 bits, found a larger one")
     lines, known = about.get("history", []), [item.name for item in fields(Epoch)][:_ALWAYS]
     if about.get("epoch", 0) != len(lines):
         raise ModelFileError(
             f"'history' in {path} must have one entry per epoch, found {len(lines)} for {about.get('epoch')}"
         )
     for number, line in enumerate(lines, start=1):
-        if not isinstance(line, dict) or not all(isinstance(line.get(name), float | int) for name in known):
+        if not isinstance(line, dict) or not all(_is_number(line.get(name)) for name in known):
             raise ModelFileError(
                 f"'history' in {path} must hold numbers, found something else for epoch {number}"
             )
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value of JSON is a number that fits 64 bits."""
+    return isinstance(value, float) or (type(value) is int and abs(value) <= _LARGEST)
+
+
+def _best_of(state: TrainingState, best: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the weights of the best epoch, if there are any, which must be like the present ones."""
+    shapes = {name: value.shape for name, value in state.weights().items()}
+    if best and {name: value.shape for name, value in best.items()} != shapes:
+        raise RuntimeError("the weights of the best epoch are of other names or shapes")
+    return {name: value.to(state.policy.score_bias.device) for name, value in best.items()}
 
 
 def _tensors_under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
@@ -121,7 +138,7 @@ def _restore(optimiser: torch.optim.Optimizer, moments: dict[str, torch.Tensor])
     shapes = [one.shape for group in optimiser.param_groups for one in group["params"]]
     for name, value in moments.items():
         number, _, key = name.partition(".")
-        if not number.isdecimal() or value.numel() not in (1, shapes[int(number)].numel()):
+        if not number.isdecimal() or value.shape != (() if key == "step" else shapes[int(number)]):
             raise RuntimeError(f"the moment '{name}' is of another shape than its weights")
         content["state"].setdefault(int(number), {})[key] = value
     optimiser.load_state_dict(content)

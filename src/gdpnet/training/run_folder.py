@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gdpnet._core.files import found_in, write_json, write_text
+from gdpnet._core.json_file import read_json
+from gdpnet._core.limits import MOST_SEED
 from gdpnet._core.version import __version__
 from gdpnet.config import Config, read_config
 from gdpnet.data.graph import Graph
@@ -142,18 +143,17 @@ def open_run(path: str | Path) -> tuple[RunFolder, Config, dict[str, Any]]:
 
 def _read_about(run: RunFolder) -> dict[str, Any]:
     """Read and check the description of a run."""
-    try:
-        about = json.loads(run.about.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunFolderError(f"{run.about} cannot be read: {error}") from error
-    if not isinstance(about, dict) or about.get("format", FORMAT) != FORMAT:
+    about: dict[str, Any] = read_json(run.about, error=RunFolderError)
+    if about.get("format", FORMAT) != FORMAT:
         raise RunFolderError(f"{run.about} must describe a run of GDPNet, found something else")
     for name in _REQUIRED:
         if name not in about:
             raise RunFolderError(f"{run.about} must describe a run of GDPNet, found no '{name}' in it")
     _check_types(about, _TYPES, run.about)
-    if about["seed"] < 0:
-        raise RunFolderError(f"'seed' in {run.about} must not be negative, found {about['seed']}")
+    if not 0 <= about["seed"] <= MOST_SEED:
+        raise RunFolderError(
+            f"'seed' in {run.about} must lie between 0 and {MOST_SEED:,}, found another number"
+        )
     if source := about.get("source"):
         _check_source(source, run.about)
     return about
@@ -212,10 +212,5 @@ def read_metrics(run: RunFolder) -> dict[str, Any]:
     """Return the scores of a run; none if it is not finished."""
     if not run.metrics.is_file():
         return {}
-    try:
-        metrics = json.loads(run.metrics.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunFolderError(f"{run.metrics} cannot be read: {error}") from error
-    if not isinstance(metrics, dict):
-        raise RunFolderError(f"{run.metrics} must hold the scores of a run, found {type(metrics).__name__}")
+    metrics: dict[str, Any] = read_json(run.metrics, error=RunFolderError)
     return metrics

@@ -302,6 +302,8 @@ def test_a_scipy_matrix_without_features_gets_one_hot_ones():
 
 
 def test_matrices_that_do_not_fit_are_refused():
+    with refused("the adjacency matrix must be finite, found NaN or infinity"):
+        from_scipy(sp.csr_matrix([[0, np.nan], [1, 0]]), X.numpy()[:2])
     with refused("the adjacency matrix must be square, found shape (2, 3)"):
         from_scipy(sp.csr_matrix((2, 3)), X.numpy())
     with refused(

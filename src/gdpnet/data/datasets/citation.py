@@ -46,9 +46,11 @@ def load_dataset(
         seed: seed of the random split.
         download: whether missing files may be downloaded, over HTTPS; each is verified.
     """
+    if not isinstance(name, str):
+        raise DatasetError(f"a dataset must be named by text, found {type(name).__name__}")
     if name not in NAMED:
         raise DatasetError(f"there is no dataset '{name}'{nearest(name, NAMED)}")
-    if split not in ("paper", "random"):
+    if not isinstance(split, str) or split not in ("paper", "random"):
         raise DatasetError(f"the split of a dataset must be paper or random, found '{split}'")
     if name in ATTACKED:
         return _load_attacked(name, data_dir, split)

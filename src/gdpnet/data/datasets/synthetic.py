@@ -59,7 +59,9 @@ def synthetic_graph(settings: SyntheticSettings | None = None, seed: int = 0) ->
     Training and validation labels may be wrong (``truth.clean_labels`` has the true ones); test labels are clean.
     Spurious edges join random non-adjacent nodes; their number is a share of the genuine edges.
     """
-    chosen = settings or SyntheticSettings()
+    chosen = SyntheticSettings() if settings is None else settings
+    if not isinstance(chosen, SyntheticSettings):
+        raise GraphError(f"a synthetic graph needs SyntheticSettings, found {type(settings).__name__}")
     check_seed(seed)
     rng = np.random.default_rng(seed)
     topic = rng.integers(chosen.classes * chosen.topics_per_class, size=chosen.nodes)

@@ -151,6 +151,8 @@ def from_scipy(
     if len(adjacency.shape) != 2 or adjacency.shape[0] != adjacency.shape[1]:
         raise GraphError(f"{what} must be square, found shape {adjacency.shape}")
     matrix = checked_matrix(adjacency, what).tocoo()
+    if not np.isfinite(matrix.data).all():
+        raise GraphError(f"{what} must be finite, found NaN or infinity")
     rows = SparseRows.identity(matrix.shape[0]) if features is None else features
     rows = rows if hasattr(rows, "shape") else array_of(rows, "features")
     if rows.shape[:1] != matrix.shape[:1]:
