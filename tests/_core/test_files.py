@@ -130,6 +130,28 @@ def test_a_long_file_name_can_be_written(tmp_path):
 # --- temporaries ---
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("what", ["write_text(folder / 'file', 'text')", "with locked_folder(folder): pass"])
+def test_a_signal_while_a_temporary_or_a_lock_is_deleted_leaves_nothing(tmp_path, number, what):
+    code = (
+        "import os, sys; from pathlib import Path; from gdpnet import cli\n"
+        "from gdpnet._core.files import disk, locked_folder, write_text\n"
+        "folder, usual = Path(sys.argv.pop()), Path.unlink\n"
+        "def unlink(path, missing_ok=False):\n"
+        "    Path.unlink = usual\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
+        "    usual(path, missing_ok)\n"
+        "def fail(path): raise OSError(28, 'No space left on device')\n"
+        "def work():\n"
+        "    Path.unlink, disk.flush_file = unlink, fail\n"
+        f"    {what}\n"
+        "cli._run = lambda words: work()\n"
+        "cli.run()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, tmp_path], check=False, capture_output=True)
+    assert (ended.returncode, list(tmp_path.iterdir())) == (128 + number, [])
+
+
 def test_what_a_dead_process_left_is_deleted_and_what_a_living_one_writes_is_not(tmp_path):
     code = (
         "import sys; from pathlib import Path; from gdpnet._core.files.temporary import make_temporary\n"
@@ -238,6 +260,29 @@ def test_a_file_that_cannot_be_written_is_named_in_the_folder_that_was_asked_for
     with pytest.raises(WorkError) as refusal, new_folder(tmp_path / "new") as temporary:
         write_text(temporary / "file", "text")
     assert str(refusal.value) == f"cannot write {tmp_path / 'new' / 'file'}: No space left on device"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_while_moved_files_are_taken_back_leaves_none_of_them(tmp_path, monkeypatch):
+    usual, seen = Path.unlink, []
+
+    def interrupted(path: Path, missing_ok: bool = False) -> None:
+        usual(path, missing_ok)
+        seen.append(path.name)
+        if len(seen) == 1:
+            raise KeyboardInterrupt
+
+    def fail(path: Path, target: Path) -> None:
+        if path.name == "z":
+            monkeypatch.setattr(Path, "unlink", interrupted)
+            raise OSError(28, "No space left on device")
+        path.replace(target)
+
+    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path) as temporary:
+        for name in ("a", "b", "z"):
+            (temporary / name).write_text(name)
+        monkeypatch.setattr(Path, "rename", fail)
+    assert seen[0] == "a"
     assert list(tmp_path.iterdir()) == []
 
 

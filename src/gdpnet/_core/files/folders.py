@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gdpnet._core.files import disk
 from gdpnet._core.files.locks import try_lock
-from gdpnet._core.files.temporary import is_temporary, make_temporary, move_up, release, remove_dead
+from gdpnet._core.files.temporary import is_temporary, make_temporary, move_up, own_lock, release, remove_dead
 from gdpnet.errors import GraphError, RunFolderError, WorkError
 
 LOCK = ".gdpnet.lock"
@@ -80,15 +80,13 @@ def locked_folder(folder: Path) -> Iterator[None]:
     try:
         disk.make_folder(folder)
         descriptor = _acquire(path)
-        remove_dead(folder)
     except OSError as error:
         raise WorkError(f"cannot write {folder}: {disk.reason_of(error, folder)}") from error
     try:
+        remove_dead(folder)
         yield
     finally:
-        with suppress(OSError):  # it may be gone with its folder
-            path.unlink()
-        os.close(descriptor)
+        release(path, descriptor)
 
 
 def _acquire(path: Path) -> int:
@@ -101,5 +99,6 @@ def _acquire(path: Path) -> int:
             )
         with suppress(FileNotFoundError):
             if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                own_lock(path, descriptor)
                 return descriptor
         os.close(descriptor)  # its last owner deleted it after we opened it
