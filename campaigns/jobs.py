@@ -23,6 +23,7 @@ FAST = Config().with_values(
         "representation": {"width": 8},
         "policy": {"hidden": [8, 6]},
         "inference": {"episodes": 2},
+        "links": {"steps": 20},
         **{head: {"use": False} for head in ("hopwise", "gcn", "all_edges", "trees", "linear", "evidence")},
     }
 )

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from gdpnet._core.files import (
     atomic_path,
     check_new,
     disk,
+    folders,
     found_in,
     is_stream,
     locked_folder,
@@ -252,6 +254,30 @@ def test_of_two_processes_that_write_one_folder_the_slower_is_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
+def test_two_writers_do_not_mix_their_files_in_an_empty_folder(tmp_path, monkeypatch):
+    usual, refused = folders.move_up, []
+
+    def slowly(folder: Path, last: str) -> None:
+        time.sleep(0.2)
+        usual(folder, last)
+
+    def write() -> None:
+        try:
+            fill(tmp_path)
+        except GraphError as error:
+            refused.append(str(error))
+
+    monkeypatch.setattr(folders, "move_up", slowly)
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(refused) == 1
+    assert "must be a new or an empty folder" in refused[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "last.json", "z"]
+
+
 def test_a_file_that_cannot_be_written_is_named_in_the_folder_that_was_asked_for(tmp_path, monkeypatch):
     def fail(_: Path) -> None:
         raise OSError(28, "No space left on device")
@@ -273,15 +299,14 @@ def test_a_signal_while_moved_files_are_taken_back_leaves_none_of_them(tmp_path,
             raise KeyboardInterrupt
 
     def fail(path: Path, target: Path) -> None:
-        if path.name == "z":
+        if path.name == "last.json":
             monkeypatch.setattr(Path, "unlink", interrupted)
             raise OSError(28, "No space left on device")
         path.replace(target)
 
-    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path) as temporary:
-        for name in ("a", "b", "z"):
-            (temporary / name).write_text(name)
-        monkeypatch.setattr(Path, "rename", fail)
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(KeyboardInterrupt):
+        fill(tmp_path)
     assert seen[0] == "a"
     assert list(tmp_path.iterdir()) == []
 

@@ -50,8 +50,9 @@ def new_folder(folder: Path, last: str = "") -> Iterator[Path]:
         yield temporary
         _flush(temporary)
         if exists:
-            check_new(folder)
-            move_up(temporary, last)
+            with _one_at_a_time(place):
+                check_new(folder)
+                move_up(temporary, last)
         else:
             temporary.rename(place)
         disk.flush_folder(place if exists else place.parent)
@@ -65,6 +66,19 @@ def new_folder(folder: Path, last: str = "") -> Iterator[Path]:
     finally:
         if held is not None:
             release(*held)
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Wait until no other process moves files into a folder; one that comes later finds them and is refused."""
+    descriptor = os.open(folder, os.O_RDONLY) if os.name == "posix" else None
+    try:
+        if descriptor is not None:
+            try_lock(descriptor, wait=True)
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _flush(folder: Path) -> None:
