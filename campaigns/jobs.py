@@ -23,6 +23,7 @@ FAST = Config().with_values(
         "representation": {"width": 8},
         "policy": {"hidden": [8, 6]},
         "inference": {"episodes": 2},
+        "links": {"steps": 20},
         **{head: {"use": False} for head in ("hopwise", "gcn", "all_edges", "trees", "linear", "evidence")},
     }
 )
@@ -62,6 +63,7 @@ JOBS = {
         Job("train", f"train {{base}}/graph {_TRAIN}", "run", "run", _SEEDS),
         Job("train-links", f"train {{base}}/graph --task links {_TRAIN}", "run", "run", _SEEDS),
         Job("train-clusters", f"train {{base}}/graph --task clusters {_TRAIN}", "run", "run", _SEEDS),
+        Job("train-labels", f"train {{base}}/labels --task multi-label {_TRAIN}", "run", "run", _SEEDS),
         Job("train-regression", f"train {{base}}/numbers --task regression {_TRAIN}", "run", "run", _SEEDS),
         Job(
             "denoise",
@@ -180,7 +182,10 @@ def make_base(base: Path) -> None:
     base.mkdir(parents=True)
     graph = small_graph()
     write_tables(graph, base / "graph", "csv")
-    _write_numbers(base / "numbers", graph)
+    degree = graph.degree.tolist()
+    numbers = [f"{degree[place] / 3 + place % 5:.3f}" for place in range(graph.num_nodes)]
+    _write_labelled(base / "numbers", graph, numbers)
+    _write_labelled(base / "labels", graph, [("a", "b", "a|b", "b|c")[count % 4] for count in degree])
     (base / "fast.toml").write_text(FAST.to_toml(), encoding="utf-8")
     (base / "pairs.csv").write_text("source,target\n000,001\n002,003\n", encoding="utf-8")
     results = base / "results"
@@ -206,14 +211,11 @@ def _clean_records(count: int) -> str:
     return "".join(line for lines in chosen for line in lines)
 
 
-def _write_numbers(folder: Path, graph: Graph) -> None:
-    """Write the graph with numbers to predict in place of classes."""
+def _write_labelled(folder: Path, graph: Graph, labels: list[str]) -> None:
+    """Write the graph with numbers to predict, or several labels per node, in place of classes."""
     folder.mkdir()
-    degree = graph.degree.tolist()
-    rows = [
-        f"{name},{degree[place] / 3 + place % 5:.3f},{place % 7},{place / 2}"
-        for place, name in enumerate(graph.node_ids)
-    ]
+    nodes = enumerate(zip(graph.node_ids, labels, strict=True))
+    rows = [f"{name},{label},{place % 7},{place / 2}" for place, (name, label) in nodes]
     (folder / "nodes.csv").write_text("\n".join(["id,label,x,y", *rows]) + "\n", encoding="utf-8")
     pairs = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]].T.tolist()
     lines = [f"{graph.node_ids[source]},{graph.node_ids[target]}" for source, target in pairs]

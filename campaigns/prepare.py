@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 
 from campaigns import faults
-from campaigns.children import fork
+from campaigns.children import Child, fork
 from campaigns.compare import differences, tree_of
 from campaigns.jobs import JOBS, Job, keep_older, make_base, prepare
 from campaigns.rounds import Stage, Usual
 from gdpnet.cli import main, run
+
+_PATIENCE = 600.0
+"""Seconds that an undisturbed command may take; it shall fail only if it hangs, however busy the machine is."""
 
 
 def prepared_stage(root: Path, names: list[str]) -> Stage:
@@ -41,17 +44,19 @@ def _warm_up(stage: Stage, job: Job, place: Path) -> None:
 
 
 def _undisturbed(stage: Stage, job: Job, place: Path) -> Usual:
-    runs = [
-        _run(stage, job, place / name, variant) for name, variant in (("one", 0), ("two", 0), ("other", 1))
-    ]
+    """Run a command side by side: twice, and once as the second writer would if that differs."""
+    variants = [0, 0, 1] if job.variants[0] != job.variants[1] else [0, 0]
+    places = [place / str(number) for number in range(len(variants))]
+    under_way = [_start(stage, job, *one) for one in zip(places, variants, strict=True)]
+    runs = [_finished(job, *one) for one in zip(places, under_way, strict=True)]
     if differing := differences(runs[1][0], runs[0][0]):
         raise RuntimeError(f"{job.name} does not repeat itself: {'; '.join(differing)}")
     shutil.rmtree(place)
-    return Usual((runs[0][0], runs[2][0]), runs[0][1], runs[1][2])
+    return Usual((runs[0][0], runs[-1][0]), runs[0][1], runs[0][2])
 
 
-def _run(stage: Stage, job: Job, place: Path, variant: int) -> tuple[dict[str, str], int, float]:
-    """Run a command; return what it leaves, how many operations it makes, and its seconds."""
+def _start(stage: Stage, job: Job, place: Path, variant: int) -> Child:
+    """Start a command, which counts its file operations."""
     work, count = place / "work", place / "count"
     prepare(job, stage.base, work)
 
@@ -62,10 +67,15 @@ def _run(stage: Stage, job: Job, place: Path, variant: int) -> tuple[dict[str, s
         return code
 
     fault = faults.Fault(faults.Mode.COUNT, 0, work) if faults.is_loaded() else None
-    ended = fork(command, place / "log", fault=fault).wait()
+    return fork(command, place / "log", fault=fault)
+
+
+def _finished(job: Job, place: Path, child: Child) -> tuple[dict[str, str], int, float]:
+    """Wait for a command; return what it leaves, how many operations it makes, and its seconds."""
+    ended, count = child.wait(_PATIENCE), place / "count"
     if ended.code:
         raise RuntimeError(
             f"{job.name} ended with {ended.code} although nothing disturbed it: {ended.err[-500:]}"
         )
     operations = int(count.read_text(encoding="utf-8")) if count.exists() else 0
-    return tree_of(work), operations, ended.seconds
+    return tree_of(place / "work"), operations, ended.seconds

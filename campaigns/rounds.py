@@ -50,6 +50,9 @@ _CODES = {
 }
 """Exit codes that a disturbance may lead to; 0, 1 and 2 for all others."""
 
+_OWN_SECONDS = 60.0
+"""Most time of a processor that a command on these tiny graphs may use."""
+
 _PROCESS_START = 4.0
 """Seconds that a real process may take to load its modules; a moment is drawn from these too."""
 
@@ -194,8 +197,8 @@ def _again(stage: Stage, job: Job, work: Path, dead: int, mine: bool) -> list[st
 
 def _judged(ended: Outcome, codes: set[int]) -> list[str]:
     """Return what is wrong with the end of a child."""
-    if ended.hung:
-        return [f"it hangs for more than {ended.seconds:.0f} seconds"]
+    if ended.hung or ended.own_seconds > _OWN_SECONDS:
+        return [f"it takes {ended.seconds:.0f} seconds, {ended.own_seconds:.0f} of them at work"]
     problems = said_wrongly(ended)
     if ended.code not in codes:
         last = ended.err.strip().splitlines()[-1:] or [""]
@@ -223,6 +226,8 @@ def _half_done(stage: Stage, job: Job, work: Path) -> list[str]:
 def _two_writers(stage: Stage, this: Round, job: Job, work: Path) -> list[str]:
     """Start a command twice at the same time, the second a little later and with another choice."""
     usual = stage.usual[job.name]
+    if job.makes == "folder" and this.number % 2:
+        (work / job.out).mkdir()  # then files are moved into it one by one
     first = stage.start(job.words(stage.base, work), work.with_name("first"))
     first.pause(usual.seconds * (this.number % 10) / 10)
     second = stage.start(job.words(stage.base, work, 1), work.with_name("second"))

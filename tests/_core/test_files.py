@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from gdpnet._core.files import (
     atomic_path,
     check_new,
     disk,
+    folders,
     found_in,
     is_stream,
     locked_folder,
@@ -130,6 +132,28 @@ def test_a_long_file_name_can_be_written(tmp_path):
 # --- temporaries ---
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("what", ["write_text(folder / 'file', 'text')", "with locked_folder(folder): pass"])
+def test_a_signal_while_a_temporary_or_a_lock_is_deleted_leaves_nothing(tmp_path, number, what):
+    code = (
+        "import os, sys; from pathlib import Path; from gdpnet import cli\n"
+        "from gdpnet._core.files import disk, locked_folder, write_text\n"
+        "folder, usual = Path(sys.argv.pop()), Path.unlink\n"
+        "def unlink(path, missing_ok=False):\n"
+        "    Path.unlink = usual\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
+        "    usual(path, missing_ok)\n"
+        "def fail(path): raise OSError(28, 'No space left on device')\n"
+        "def work():\n"
+        "    Path.unlink, disk.flush_file = unlink, fail\n"
+        f"    {what}\n"
+        "cli._run = lambda words: work()\n"
+        "cli.run()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, tmp_path], check=False, capture_output=True)
+    assert (ended.returncode, list(tmp_path.iterdir())) == (128 + number, [])
+
+
 def test_what_a_dead_process_left_is_deleted_and_what_a_living_one_writes_is_not(tmp_path):
     code = (
         "import sys; from pathlib import Path; from gdpnet._core.files.temporary import make_temporary\n"
@@ -230,6 +254,30 @@ def test_of_two_processes_that_write_one_folder_the_slower_is_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
+def test_two_writers_do_not_mix_their_files_in_an_empty_folder(tmp_path, monkeypatch):
+    usual, refused = folders.move_up, []
+
+    def slowly(folder: Path, last: str) -> None:
+        time.sleep(0.2)
+        usual(folder, last)
+
+    def write() -> None:
+        try:
+            fill(tmp_path)
+        except GraphError as error:
+            refused.append(str(error))
+
+    monkeypatch.setattr(folders, "move_up", slowly)
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(refused) == 1
+    assert "must be a new or an empty folder" in refused[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "last.json", "z"]
+
+
 def test_a_file_that_cannot_be_written_is_named_in_the_folder_that_was_asked_for(tmp_path, monkeypatch):
     def fail(_: Path) -> None:
         raise OSError(28, "No space left on device")
@@ -238,6 +286,28 @@ def test_a_file_that_cannot_be_written_is_named_in_the_folder_that_was_asked_for
     with pytest.raises(WorkError) as refusal, new_folder(tmp_path / "new") as temporary:
         write_text(temporary / "file", "text")
     assert str(refusal.value) == f"cannot write {tmp_path / 'new' / 'file'}: No space left on device"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_while_moved_files_are_taken_back_leaves_none_of_them(tmp_path, monkeypatch):
+    usual, seen = Path.unlink, []
+
+    def interrupted(path: Path, missing_ok: bool = False) -> None:
+        usual(path, missing_ok)
+        seen.append(path.name)
+        if len(seen) == 1:
+            raise KeyboardInterrupt
+
+    def fail(path: Path, target: Path) -> None:
+        if path.name == "last.json":
+            monkeypatch.setattr(Path, "unlink", interrupted)
+            raise OSError(28, "No space left on device")
+        path.replace(target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(KeyboardInterrupt):
+        fill(tmp_path)
+    assert seen[0] == "a"
     assert list(tmp_path.iterdir()) == []
 
 

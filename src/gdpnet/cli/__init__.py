@@ -56,12 +56,33 @@ def run() -> None:
     if hasattr(sys.stdout, "reconfigure"):
         # a name that the terminal cannot show must not end a command
         sys.stdout.reconfigure(errors="backslashreplace")
-    code = main()
+    try:
+        code = main()
+        _flush_output()
+    finally:
+        _end_in_order()
+    sys.exit(code)
+
+
+def _flush_output() -> None:
     try:
         sys.stdout.flush()
     except OSError:
         _drop_output()
-    sys.exit(code)
+
+
+def _end_in_order() -> None:
+    """Delete temporary files that a signal has kept from being deleted; after that a signal ends the process."""
+    from gdpnet._core.files import delete_left
+
+    _answer_signals(signal.SIG_IGN)
+    delete_left()
+    _answer_signals(signal.SIG_DFL)
+
+
+def _answer_signals(how: signal.Handlers) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, how)
 
 
 def _run(words: list[str]) -> int:

@@ -6,11 +6,13 @@ from gdpnet._core.files.atomic import atomic_path, is_stream, write_json, write_
 from gdpnet._core.files.folders import check_new, found_in, locked_folder, new_folder
 from gdpnet._core.files.lines import append_line, has_torn_end, read_objects
 from gdpnet._core.files.plain import plain
+from gdpnet._core.files.temporary import delete_left
 
 __all__ = [
     "append_line",
     "atomic_path",
     "check_new",
+    "delete_left",
     "found_in",
     "has_torn_end",
     "is_stream",

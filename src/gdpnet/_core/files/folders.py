@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gdpnet._core.files import disk
 from gdpnet._core.files.locks import try_lock
-from gdpnet._core.files.temporary import is_temporary, make_temporary, move_up, release, remove_dead
+from gdpnet._core.files.temporary import is_temporary, make_temporary, move_up, own_lock, release, remove_dead
 from gdpnet.errors import GraphError, RunFolderError, WorkError
 
 LOCK = ".gdpnet.lock"
@@ -50,8 +50,9 @@ def new_folder(folder: Path, last: str = "") -> Iterator[Path]:
         yield temporary
         _flush(temporary)
         if exists:
-            check_new(folder)
-            move_up(temporary, last)
+            with _one_at_a_time(place):
+                check_new(folder)
+                move_up(temporary, last)
         else:
             temporary.rename(place)
         disk.flush_folder(place if exists else place.parent)
@@ -67,6 +68,19 @@ def new_folder(folder: Path, last: str = "") -> Iterator[Path]:
             release(*held)
 
 
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Wait until no other process moves files into a folder; one that comes later finds them and is refused."""
+    descriptor = os.open(folder, os.O_RDONLY) if os.name == "posix" else None
+    try:
+        if descriptor is not None:
+            try_lock(descriptor, wait=True)
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
 def _flush(folder: Path) -> None:
     for path in folder.iterdir():
         disk.flush_file(path)
@@ -80,15 +94,13 @@ def locked_folder(folder: Path) -> Iterator[None]:
     try:
         disk.make_folder(folder)
         descriptor = _acquire(path)
-        remove_dead(folder)
     except OSError as error:
         raise WorkError(f"cannot write {folder}: {disk.reason_of(error, folder)}") from error
     try:
+        remove_dead(folder)
         yield
     finally:
-        with suppress(OSError):  # it may be gone with its folder
-            path.unlink()
-        os.close(descriptor)
+        release(path, descriptor)
 
 
 def _acquire(path: Path) -> int:
@@ -101,5 +113,6 @@ def _acquire(path: Path) -> int:
             )
         with suppress(FileNotFoundError):
             if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                own_lock(path, descriptor)
                 return descriptor
         os.close(descriptor)  # its last owner deleted it after we opened it

@@ -29,6 +29,9 @@ _MOVING = "moving.json"
 _CLEANED: set[Path] = set()
 """Folders that this process has cleaned; once is enough."""
 
+_OWN: dict[Path, int | None] = {}
+"""Temporaries and lock files that this process has made and not deleted yet, with the descriptors of lock files."""
+
 
 def is_temporary(name: str) -> bool:
     """Return whether a file name is that of a temporary of this machine."""
@@ -42,15 +45,16 @@ def make_temporary(place: Path, *, within: Path | None = None, folder: bool = Fa
         remove_dead(parent)
         _CLEANED.add(parent)
     while True:
-        name = f".{place.name[:40]}.gdpnet-{_HOST}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+        path = parent / f".{place.name[:40]}.gdpnet-{_HOST}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+        _OWN[path] = None
         try:
-            descriptor = _make(parent / name, folder=folder)
+            descriptor = _make(path, folder=folder)
         except BaseException:
-            with suppress(OSError):  # it was not made yet
-                _delete(parent / name)
+            _delete_own(path)
             raise
         if descriptor is not None:
-            return parent / name, descriptor
+            return path, descriptor
+        del _OWN[path]
 
 
 def _make(path: Path, *, folder: bool) -> int | None:
@@ -69,9 +73,29 @@ def _make(path: Path, *, folder: bool) -> int | None:
 
 def release(path: Path, descriptor: int) -> None:
     """Delete a temporary, if it is still there, and give its lock back."""
-    with suppress(OSError):  # it was renamed, or its folder is gone
-        _delete(path)
+    _delete_own(path)
     os.close(descriptor)
+
+
+def own_lock(path: Path, descriptor: int) -> None:
+    """Note a lock file of this process, which it holds until `release`."""
+    _OWN[path] = descriptor
+
+
+def delete_left() -> None:
+    """Delete what this process still has, at its end; a signal may have come while it was being deleted."""
+    for path in list(_OWN):
+        _delete_own(path)
+
+
+def _delete_own(path: Path) -> None:
+    """Delete a temporary or a lock file of this process; another process may have a new lock file of that name."""
+    descriptor = _OWN.get(path)
+    with suppress(OSError):  # it was not made yet, it was renamed, or its folder is gone
+        if descriptor is None or os.fstat(descriptor).st_nlink:
+            _take_back(path)
+            _delete(path)
+    _OWN.pop(path, None)
 
 
 def remove_dead(folder: Path) -> None:
@@ -126,6 +150,7 @@ def _take_back(folder: Path) -> None:
         for name in moved if len(moved) < len(names) else ():
             with suppress(FileNotFoundError):  # a process died while it took back
                 _delete(folder.parent / name)
+        (folder / _MOVING).unlink()  # what has these names from now on is not ours
 
 
 def _delete(path: Path) -> None:
