@@ -53,13 +53,13 @@ chaos: $(READY_DEV)  ## an hour of kills, full disks and signals; one JSON summa
 	@$(BIN)/python -m campaigns.chaos --seconds 3600 --seed $(SEED)
 
 chaos-quick: $(READY_DEV)  ## the same in two minutes
-	@$(BIN)/python -m campaigns.chaos --seconds 120 --seed $(SEED)
+	@$(BIN)/python -m campaigns.chaos --seconds 120 --rounds 150 --seed $(SEED)
 
 fuzz: $(READY_DEV)  ## an hour of damaged and hostile inputs; one JSON summary, exit 1 on a violation
 	@$(BIN)/python -m campaigns.fuzz --seconds 3600 --seed $(SEED)
 
 fuzz-quick: $(READY_DEV)  ## the kept findings, then new inputs, in two minutes
-	@$(BIN)/python -m campaigns.fuzz --seconds 120 --seed $(SEED)
+	@$(BIN)/python -m campaigns.fuzz --seconds 120 --rounds 500 --seed $(SEED)
 
 load: $(READY_DEV)  ## train on and clean graphs with one very large dimension; peak memory and seconds
 	$(BIN)/python benchmarks/load.py

@@ -103,7 +103,7 @@ def fork(
         try:
             os.setsid()
             _redirect(log)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the program has its handler
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
             if folder is not None:
                 os.chdir(folder)

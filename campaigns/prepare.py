@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def prepared_stage(root: Path, names: list[str]) -> Stage:
 def _as_program(words: list[str]) -> int:
     """Run a command as the installed program does, with what it does about signals."""
     sys.argv = ["gdpnet", *words]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     run()
     return 0
 

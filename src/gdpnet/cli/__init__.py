@@ -52,13 +52,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run() -> None:
     """Run the command line as a program; SIGTERM ends it in order, so that temporary files are deleted."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
-    if hasattr(sys.stdout, "reconfigure"):
-        # a name that the terminal cannot show must not end a command
-        sys.stdout.reconfigure(errors="backslashreplace")
+    code = INTERRUPTED
     try:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+        if hasattr(sys.stdout, "reconfigure"):
+            # a name that the terminal cannot show must not end a command
+            sys.stdout.reconfigure(errors="backslashreplace")
         code = main()
         _flush_output()
+    except KeyboardInterrupt:  # before or after `main`, which answers its own
+        pass
     finally:
         _end_in_order()
     sys.exit(code)

@@ -51,9 +51,9 @@ class Choice:
             )
         if self.noise_share is not None:
             return (
-                f"threshold {self.threshold:g}: about {self.noise_share:.0%} of the edges look like noise, which it "
-                f"removes best of those that do about as well on validation ({name} {best:.3f}; {everything:.3f} with "
-                "everything kept)"
+                f"threshold {self.threshold:g}: about {self.noise_share:.0%} of the edges look like noise, which "
+                f"it removes best of those that do about as well on validation ({name} {best:.3f}; "
+                f"{everything:.3f} with everything kept)"
             )
         return (
             f"threshold {self.threshold:g}: validation {name} of a plain two-hop classifier is {best:.3f} there and "
