@@ -52,8 +52,11 @@ sbom: $(READY)  ## write dist/gdpnet.cdx.json, a bill of materials (CycloneDX) o
 chaos: $(READY_DEV)  ## an hour of kills, full disks and signals; one JSON summary, exit 1 on a violation
 	@$(BIN)/python -m campaigns.chaos --seconds 3600 --seed $(SEED)
 
-chaos-quick: $(READY_DEV)  ## the same in two minutes
-	@$(BIN)/python -m campaigns.chaos --seconds 120 --rounds 150 --seed $(SEED)
+# a failure in CI must be repeatable: rounds at random moments are left to `make chaos`
+REPEATABLE := kill,tear,full,full-once,interrupt,terminate,read-only,two,occupied,link,device
+
+chaos-quick: $(READY_DEV)  ## the same in two minutes, without random moments
+	@$(BIN)/python -m campaigns.chaos --seconds 120 --rounds 150 --only $(REPEATABLE) --seed $(SEED)
 
 fuzz: $(READY_DEV)  ## an hour of damaged and hostile inputs; one JSON summary, exit 1 on a violation
 	@$(BIN)/python -m campaigns.fuzz --seconds 3600 --seed $(SEED)

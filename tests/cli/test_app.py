@@ -263,3 +263,31 @@ def test_a_full_disk_behind_the_output_is_said(tmp_path):
             check=False,
         )
     assert (done.returncode, done.stderr) == (1, "gdpnet: [Errno 28] No space left on device\n")
+
+
+def test_a_signal_that_a_destructor_swallows_is_sent_again(tmp_path):
+    script = tmp_path / "swallowed.py"
+    script.write_text(
+        """
+import os, signal, sys, time
+import gdpnet.cli as cli
+
+class Slow:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(100):
+            time.sleep(0.001)
+
+def main():
+    Slow()
+    time.sleep(30)
+    return 0
+
+cli.main = main
+cli.run()
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (143, "")

@@ -55,6 +55,7 @@ def run() -> None:
     code = INTERRUPTED
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+        sys.unraisablehook = _signal_again
         if hasattr(sys.stdout, "reconfigure"):
             # a name that the terminal cannot show must not end a command
             sys.stdout.reconfigure(errors="backslashreplace")
@@ -65,6 +66,17 @@ def run() -> None:
     finally:
         _end_in_order()
     sys.exit(code)
+
+
+def _signal_again(lost: sys.UnraisableHookArgs) -> None:
+    """Send a signal again whose exception was raised in a destructor, where Python drops it."""
+    numbers = {SystemExit: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}
+    number = numbers.get(lost.exc_type)
+    if number is None or not hasattr(signal, "setitimer"):
+        sys.__unraisablehook__(lost)
+        return
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(number))
+    signal.setitimer(signal.ITIMER_REAL, 0.02)  # when the destructor has ended
 
 
 def _flush_output() -> None:
