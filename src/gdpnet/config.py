@@ -216,6 +216,10 @@ class HopwiseSettings(Section):
     steps: int = setting(400, "maximum number of steps")
     evaluate_every: int = setting(10, "steps between two evaluations on held-out nodes")
     patience: int = setting(50, "steps without improvement before fitting stops")
+    usual_nodes: int = setting(
+        6144,
+        "training nodes above which both numbers of steps grow in proportion, since a step sees few of them",
+    )
     max_evaluated: int = setting(4096, "maximum number of held-out nodes that such an evaluation looks at")
     margin_alone: float = setting(
         2.0, "standard deviations by which the head must beat the aggregator to replace it"

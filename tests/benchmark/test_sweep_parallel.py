@@ -60,6 +60,29 @@ class Deadly(Numbered):
         os._exit(1)
 
 
+@dataclass(frozen=True)
+class Greedy(Numbered):
+    """A trial that finds too little memory the first time."""
+
+    folder: Path
+
+    def run(self) -> list[dict]:
+        mark = self.folder / str(self.piece)
+        if mark.exists():
+            return [{"piece": self.piece, "metrics": {"score": 1.0}}]
+        mark.touch()
+        return [{"piece": self.piece, "metrics": {"error": "CUDA out of memory. Tried to allocate 16 MiB"}}]
+
+
+@pytest.mark.slow
+def test_a_trial_that_lacked_memory_beside_others_is_run_again_alone(tmp_path):
+    path = tmp_path / "records.jsonl"
+    run_all([Greedy(0, tmp_path), Numbered(1), Greedy(2, tmp_path)], path, 2, lambda records: None)
+    found = read_records(path)
+    assert [record["piece"] for record in found] == [1, 0, 2]
+    assert all("error" not in record.get("metrics", {}) for record in found)
+
+
 @pytest.mark.slow
 def test_records_are_written_as_they_come(tmp_path):
     for jobs in (1, 2):

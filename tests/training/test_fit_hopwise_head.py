@@ -8,6 +8,7 @@ import scipy.sparse as sp
 import torch
 
 from gdpnet import GDPNet
+from gdpnet._core.fit import fit
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data import features
@@ -201,6 +202,23 @@ def test_the_weights_of_the_best_evaluation_are_returned_and_patience_ends_the_f
     assert found.steps == 15
     assert torch.equal(found.network.weight, weights[2])
     assert len(weights) == 15 // 5 + 20 // 5
+
+
+def test_steps_and_patience_grow_with_the_training_nodes_above_the_usual_number(monkeypatch):
+    bounds = []
+
+    def spy(*args, steps, patience, **others):
+        bounds.append((steps, patience))
+        return fit(*args, steps=3, patience=3, **others)
+
+    monkeypatch.setattr(hopwise_head, "fit", spy)
+    data = make_training_data(noisy_graph(), HEAD, 0, CPU)
+    targets = data.targets.numel()
+    for usual in (targets, 2 * targets, targets / 3):
+        config = HEAD.with_values({"hopwise": {"steps": 40, "patience": 10, "usual_nodes": round(usual)}})
+        fit_all(data, config, 3)
+    assert bounds[:2] == [(40, 10), (40, 10)]
+    assert bounds[2] == pytest.approx((120, 30), abs=3)
 
 
 def test_a_fold_model_never_learns_the_labels_that_it_leaves_out():

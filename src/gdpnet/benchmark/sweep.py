@@ -140,8 +140,15 @@ def _side_by_side(trials: Iterable[Trial], jobs: int) -> Iterator[list[Record]]:
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(os.getpid(),))
     try:
-        for ended in as_completed([pool.submit(trial.run) for trial in trials]):
-            yield ended.result()
+        running = {pool.submit(_run_and_release, trial): trial for trial in trials}
+        again = []
+        for ended in as_completed(running):
+            if any(map(_lacked_memory, ended.result())):
+                again.append(running[ended])
+            else:
+                yield ended.result()
+        for trial in again:  # what several at a time leave too little memory for, one at a time
+            yield pool.submit(_run_and_release, trial).result()
     except BrokenProcessPool as error:
         raise WorkError("a worker ended unexpectedly, perhaps out of memory; try fewer --jobs") from error
     finally:  # also after Ctrl-C or an error: cancel what waits and end what runs
@@ -149,6 +156,18 @@ def _side_by_side(trials: Iterable[Trial], jobs: int) -> Iterator[list[Record]]:
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in workers:
             worker.terminate()
+
+
+def _run_and_release(trial: Trial) -> list[Record]:
+    """Run a trial, and leave the memory of the GPU to others."""
+    records = trial.run()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    return records
+
+
+def _lacked_memory(record: Record) -> bool:
+    return "out of memory" in str(record.get("metrics", {}).get("error", ""))
 
 
 def _begin(parent: int) -> None:

@@ -150,6 +150,7 @@ def _train(
 ) -> int:
     """Train in place up to the best evaluation on held-out nodes; return its step."""
     labels, fold_model = data.labels[data.targets], data.fold_model[data.targets]
+    longer = max(1.0, fold_model.numel() / settings.usual_nodes)
     device, draws = labels.device, key.generator(labels.device)
 
     def loss() -> Tensor:
@@ -164,9 +165,9 @@ def _train(
         network.adam(settings.learning_rate, settings.weight_decay),
         loss,
         lambda: quality_and_likelihood(data.task, _predict(network, asked, held_out), held_out.labels),
-        steps=settings.steps,
+        steps=round(settings.steps * longer),
         evaluate_every=settings.evaluate_every,
-        patience=settings.patience,
+        patience=round(settings.patience * longer),
     ).best_step
 
 
