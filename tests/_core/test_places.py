@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from gdpnet._core.files import append_line, found_in, has_torn_end, new_folder, read_objects, write_text
-from gdpnet.errors import GDPNetError, WorkError
+from gdpnet._core.json_file import read_json
+from gdpnet.data.io.files import read_graph
+from gdpnet.errors import GDPNetError, GraphError, ModelFileError, WorkError
+from gdpnet.inference.model_file import read_tensors
 
 
 def test_a_pipe_that_nobody_reads_from_is_refused(tmp_path, monkeypatch):
@@ -114,3 +117,25 @@ def test_a_last_line_of_many_blocks_takes_no_longer_than_its_length(tmp_path):
     start = time.monotonic()
     assert has_torn_end(path)
     assert time.monotonic() - start < 20
+
+
+@pytest.mark.parametrize("name", ["graph.npz", "edges.csv", "edges.csv.gz", "edges.tsv", "edges.parquet"])
+def test_a_pipe_or_a_device_is_no_graph_and_is_not_waited_for(name, tmp_path):
+    folder = tmp_path / "graph"
+    folder.mkdir()
+    (folder / "nodes.csv").write_text("id,x\na,1\nb,2\n")
+    path = tmp_path / name if name.endswith("npz") else folder / name
+    for make in (os.mkfifo, lambda place: place.symlink_to("/dev/zero")):
+        make(path)
+        with pytest.raises(GraphError, match="it must be a file, found a device or a pipe"):
+            read_graph(path if name.endswith("npz") else folder)
+        path.unlink()
+
+
+def test_a_pipe_is_neither_json_nor_a_model(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(GDPNetError, match="it must be a file"):
+        read_json(pipe)
+    with pytest.raises(ModelFileError, match="it must be a file"):
+        read_tensors(pipe, "model")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gdpnet._core.limits import MOST_JSON_BYTES, MOST_JSON_DEPTH
+from gdpnet._core.regular import check_regular
 from gdpnet.errors import GDPNetError, reason_of
 
 _BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
@@ -34,6 +35,7 @@ def read_json(
 ) -> Any:
     """Read a JSON file whose outermost value must be of a kind; refuse one that is too large or nested too deeply."""
     try:
+        check_regular(path)
         with path.open("rb") as file:
             content = file.read(most + 1)
     except OSError as reason:

@@ -93,7 +93,8 @@ def training_curves(history: Sequence[dict[str, Any]], best_epoch: int) -> Figur
     epochs = [line["epoch"] for line in history]
 
     def draw(axes: Axes, title: str) -> None:
-        values = [math.nan if line[keys[title]] is None else line[keys[title]] for line in history]
+        found = [line.get(keys[title]) for line in history]
+        values = [math.nan if one is None else one for one in found]
         axes.plot(epochs, values, color="tab:blue", linewidth=1.5)
         axes.axvline(best_epoch, color="tab:red", linewidth=1, linestyle="--", label="best epoch")
         axes.set_xlabel("epoch")

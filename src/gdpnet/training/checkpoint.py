@@ -108,7 +108,11 @@ def _check_progress(about: dict[str, Any], path: Path) -> None:
             f"'history' in {path} must have one entry per epoch, found {len(lines)} for {about.get('epoch')}"
         )
     for number, line in enumerate(lines, start=1):
-        if not isinstance(line, dict) or not all(_is_number(line.get(name)) for name in known):
+        if not isinstance(line, dict) or not (
+            all(_is_number(line.get(name)) for name in known)
+            and (line.get("injected_auc") is None or _is_number(line["injected_auc"]))
+            and isinstance(line.get("metric", ""), str)
+        ):
             raise ModelFileError(
                 f"'history' in {path} must hold numbers, found something else for epoch {number}"
             )

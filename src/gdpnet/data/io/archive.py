@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gdpnet._core.limits import expanded
+from gdpnet._core.regular import check_regular
 from gdpnet.errors import GDPNetError, GraphError, reason_of
 
 _READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -29,6 +30,7 @@ _NPZ = "cannot be read as an npz file"
 def read_archive(path: Path) -> dict[str, np.ndarray]:
     """Return every plain array of an npz file by name; arrays that would need unpickling are left out."""
     try:
+        check_regular(path)
         size = path.stat().st_size
         with path.open("rb") as content, zipfile.ZipFile(content) as archive:
             members = [one for one in archive.infolist() if one.filename.endswith(_ENDING)]

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from gdpnet._core.limits import MOST_COLUMNS, expanded
+from gdpnet._core.regular import check_regular
 from gdpnet.data.io.dialect import Dialect, find_dialect, with_decimal_points
 from gdpnet.errors import GraphError, reason_of
 
@@ -87,6 +88,8 @@ class TableInMemory(TableFile):
 def open_table(path: Path) -> TableFile:
     """Find the names of the columns of a table and how it is written, without reading it whole."""
     try:
+        for part in _parts_of(path):
+            check_regular(part)
         if _is_parquet(path):
             names, dialect = pq.read_schema(_parts_of(path)[0]).names, None
         else:
