@@ -26,6 +26,8 @@ _NAMES = {
 }
 """How errors call the types."""
 
+_LARGEST = 1 << 63
+
 REQUIRED: Any = object()
 """The default of an entry that must be there."""
 
@@ -103,6 +105,11 @@ def entries(
     for place, value in enumerate(found):
         expect(value, kind, f"value {place + 1} of '{key}' of {where}", error)
     return list(found)
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value of JSON is a number that arrays and pictures can hold; JSON has larger ones."""
+    return isinstance(value, float) or (type(value) is int and abs(value) <= _LARGEST)
 
 
 def _is_deep(text: str) -> bool:
