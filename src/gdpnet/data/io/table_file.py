@@ -67,7 +67,7 @@ class TableFile:
         if _ends_in_lines(table) and has_open_quote(self.path, dialect.encoding):
             raise GraphError(
                 f"{self.path} has a quoted value that does not end: its last row, {table.num_rows:,}, holds all lines "
-                'after a single "; double quotes inside a value'
+                "after a single quote; write quotes inside a value twice"
             )
         notes = []
         if dialect.is_guess:
