@@ -84,6 +84,7 @@ def test_rows_are_split_into_ranges_and_a_long_row_is_its_own_range():
     assert cut_rows(row_ptr, 4) == [(0, 2), (2, 3), (3, 6)]
     assert cut_rows(row_ptr, 1) == [(number, number + 1) for number in range(6)]
     assert cut_rows(row_ptr, 100) == [(0, 6)]
+    assert cut_rows(row_ptr, 2**63 - 1) == cut_rows(row_ptr, 2**64) == [(0, 6)]
     assert cut_rows(torch.tensor([0]), 4) == []
 
 

@@ -1,11 +1,13 @@
 """JSON of others: bounded, and of the types that are expected."""
 
 import json
+import time
+import tracemalloc
 
 import pytest
 
 from gdpnet._core.json_file import entries, entry, expect, parse_json, read_json
-from gdpnet.errors import GraphError
+from gdpnet.errors import GDPNetError, GraphError
 
 
 def test_a_file_is_read(tmp_path):
@@ -56,3 +58,20 @@ def test_entries_have_the_expected_types():
         entries({"names": [1, "b"]}, "names", int, "it", GraphError)
     with pytest.raises(GraphError, match="it must be a text or null, found a list"):
         expect([], (str, type(None)), "it", GraphError)
+
+
+def test_a_string_without_an_end_takes_no_longer_than_its_length():
+    start = time.monotonic()
+    with pytest.raises(GDPNetError, match="Unterminated string"):
+        parse_json("[" + "[]," * 101 + '"' + '\\"' * 200_000, "x", list)
+    assert time.monotonic() - start < 10
+
+
+def test_a_long_string_takes_little_memory():
+    text = "[" + "[]," * 101 + '"' + "ab" * 1_000_000 + '"]'
+    tracemalloc.start()
+    try:
+        assert len(parse_json(text, "x", list)) == 102
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(text)
+    finally:
+        tracemalloc.stop()

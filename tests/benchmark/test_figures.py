@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gdpnet.benchmark.figures import draw_run, embedding_map
+from gdpnet.benchmark.figures import draw_run, embedding_map, training_curves
 from gdpnet.data.graph import Graph
 from gdpnet.estimator import GDPNet
 from helpers.small import FAST, fitted, noisy_graph
@@ -82,3 +82,12 @@ def test_figures_are_drawn_of_a_graph_without_edges(tmp_path):
     graph = noisy_graph().keep_edges(torch.zeros(336, dtype=torch.bool))
     paths = draw_run(fitted(graph).predictor(graph), tmp_path)
     assert all(size_of(path) for path in paths)
+
+
+def test_curves_leave_out_numbers_that_no_axis_can_have():
+    usual = {"epoch": 1, "loss": 1.0, "validation_f1": 0.5, "reward": 0.0, "kept_share": 1.0, "kl": 0.0}
+    history = [usual | {"loss": 1e300, "injected_auc": 0.5}, usual | {"epoch": 1e308, "kl": None}]
+    figure = training_curves(history, 10**400)
+    figure.canvas.draw()
+    loss = next(axes for axes in figure.axes if "loss" in axes.get_title())
+    assert np.isnan(loss.lines[0].get_ydata()).tolist() == [True, False]

@@ -110,3 +110,20 @@ def test_scores_of_several_numbers_are_tables_and_sentences(base, tmp_path, caps
     assert "| class | nodes | predicted | precision |" in text
     assert "| true class |" in text
     assert re.search(r"^\| micro f1 \| [\d.]+ \| [\d.]+ to [\d.]+ \|$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("loss", 10**400, "a number or null"),
+        ("injected_auc", "high", "a number or null"),
+        ("metric", [1], "a text"),
+    ],
+)
+def test_a_line_of_the_history_that_is_no_epoch_is_named(name, value, wanted, base, tmp_path, capsys):
+    shutil.copytree(base / "run", tmp_path / "run")
+    path = tmp_path / "run" / "history.jsonl"
+    first, *others = path.read_text().splitlines()
+    path.write_text("\n".join([json.dumps(json.loads(first) | {name: value}), *others]) + "\n")
+    said = refuse(capsys, "report", tmp_path / "run", "--out", tmp_path / "r.html")
+    assert f"'{name}' in line 1 of {path} must be {wanted}" in said

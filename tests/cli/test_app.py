@@ -291,3 +291,12 @@ cli.run()
         [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (143, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_no_mistake_of_the_program(closed, tmp_path):
+    words = f"{sys.executable} -m gdpnet generate --nodes 20 --edges 40 --out made {closed}"
+    done = subprocess.run(["bash", "-c", words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert (tmp_path / "made").is_dir()

@@ -11,6 +11,7 @@ import sys
 import termios
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,13 @@ def test_the_line_of_a_short_step_begins_with_the_step_and_ends_with_its_result(
         assert capsys.readouterr().err == "fitting the GCN head ... "
         shown.on_step(Step("GCN head", "fitting the GCN head", result="joins", seconds=0.1))
     assert capsys.readouterr().err == "joins (0.1 s)\n"
+
+
+def test_the_line_of_a_step_that_fails_ends(capsys):
+    with suppress(ValueError), EpochProgress(2) as shown:
+        shown.on_step(Step("heads", "fitting heads"))
+        raise ValueError
+    assert capsys.readouterr().err == "fitting heads ... \n"
 
 
 def test_a_long_step_has_lines_of_its_own(capsys, often):

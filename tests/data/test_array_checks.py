@@ -148,3 +148,66 @@ def test_a_feature_number_of_a_billion_in_networkx_is_refused():
 def test_nodes_that_do_not_exist_are_refused_in_one_sentence(nodes):
     with pytest.raises(GraphError):
         node_numbers(built(node_ids=["a", "b", "c", "d"]), nodes)
+
+
+def damaged_lists(damage) -> sp.lil_matrix:
+    matrix = sp.lil_matrix(np.eye(4, dtype=np.float32))
+    damage(matrix)
+    return matrix
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda matrix: matrix.data.__setitem__(0, [1.0] * 1000),
+        lambda matrix: matrix.rows.__setitem__(0, [0, 1, 2]),
+        lambda matrix: matrix.rows.__setitem__(0, None),
+        lambda matrix: setattr(matrix, "rows", matrix.rows[:2]),
+        lambda matrix: setattr(matrix, "data", np.eye(4)),
+    ],
+    ids=["more values", "more columns", "no list", "fewer rows", "no lists"],
+)
+def test_lists_of_a_sparse_matrix_that_do_not_fit_are_refused_before_scipy_copies_them(damage):
+    with pytest.raises(GraphError, match=r"one list per row|as many columns as values in each row"):
+        built(features=damaged_lists(damage))
+
+
+@pytest.mark.parametrize(
+    ("offsets", "data"),
+    [
+        (np.arange(1000), np.ones((1, 4))),
+        (np.array([2**40]), np.ones((1, 4))),
+        (np.array([-(2**31)], dtype=np.int32), np.ones((1, 4))),
+        (np.array([0, 0]), np.ones((2, 4))),
+        (np.array([0]), np.ones(4)),
+    ],
+    ids=["more offsets", "beyond", "far below", "repeated", "flat"],
+)
+def test_diagonals_of_a_sparse_matrix_that_do_not_fit_are_refused(offsets, data):
+    matrix = sp.dia_matrix(np.eye(4))
+    matrix.offsets, matrix.data = offsets, data
+    with pytest.raises(GraphError, match="offset"):
+        built(features=matrix)
+
+
+def test_lists_and_diagonals_that_fit_are_read():
+    for layout in (sp.lil_matrix, sp.dia_matrix, sp.dok_matrix):
+        assert built(features=layout(np.diag([1.0, 2.0, 3.0, 4.0]))).features.value.tolist() == [1, 2, 3, 4]
+
+
+def test_overlapping_rows_are_refused_if_a_copy_would_take_all_memory():
+    small = np.zeros(200_000, dtype=np.float32)
+    for rows in (
+        np.lib.stride_tricks.as_strided(small, (100_000, 100_000), (4, 4)),
+        torch.from_numpy(small).as_strided((100_000, 100_000), (1, 1)),
+    ):
+        with pytest.raises(GraphError, match="memory of its own"):
+            built(features=rows)
+
+
+@pytest.mark.parametrize("name", ["a\0", "a\0b", "\ud800"])
+def test_names_that_no_file_can_hold_are_refused(name):
+    with pytest.raises(GraphError, match="text that files can hold"):
+        built(node_ids=[name, "b", "c", "d"])
+    with pytest.raises(GraphError, match="text that files can hold"):
+        built(labels=[0, 1, 0, 1], class_names=[name, "b"])

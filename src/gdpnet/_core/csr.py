@@ -44,6 +44,7 @@ def ranges(
 def cut_rows(row_ptr: Int[Tensor, "offsets"], most: int) -> list[tuple[int, int]]:
     """Split rows into ranges of at most ``most`` rows and values; a longer row is a range of its own."""
     rows, ranges_found, first = row_ptr.numel() - 1, [], 0
+    most = min(most, rows + int(row_ptr[-1]))  # a sum with any whole number would overflow
     while first < rows:
         end = torch.searchsorted(row_ptr, row_ptr[first : first + 1] + most, right=True)
         last = min(max(int(end) - 1, first + 1), first + most, rows)

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from gdpnet._core.limits import MOST_JSON_BYTES, MOST_JSON_DEPTH
+from gdpnet._core.regular import check_regular
 from gdpnet.errors import GDPNetError, reason_of
 
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+_BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
+"""Strings, also one without an end, and brackets. No part is tried twice, so time and memory do not grow with it."""
 
 _NAMES = {
     dict: "an object",
@@ -24,6 +26,8 @@ _NAMES = {
 }
 """How errors call the types."""
 
+_LARGEST = 1 << 63
+
 REQUIRED: Any = object()
 """The default of an entry that must be there."""
 
@@ -33,6 +37,7 @@ def read_json(
 ) -> Any:
     """Read a JSON file whose outermost value must be of a kind; refuse one that is too large or nested too deeply."""
     try:
+        check_regular(path)
         with path.open("rb") as file:
             content = file.read(most + 1)
     except OSError as reason:
@@ -100,6 +105,11 @@ def entries(
     for place, value in enumerate(found):
         expect(value, kind, f"value {place + 1} of '{key}' of {where}", error)
     return list(found)
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value of JSON is a number that arrays and pictures can hold; JSON has larger ones."""
+    return isinstance(value, float) or (type(value) is int and abs(value) <= _LARGEST)
 
 
 def _is_deep(text: str) -> bool:

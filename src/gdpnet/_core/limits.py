@@ -26,6 +26,9 @@ NAME_BYTES = 256 << 20
 MOST_JSON_BYTES, MOST_JSON_DEPTH = 64 << 20, 100
 """Bytes and nesting of a JSON text."""
 
+MOST_LIST_BYTES = 64 << 20
+"""Bytes of a list of node ids."""
+
 MOST_TOML_BYTES, MOST_TOML_LINE = 256 << 10, 4_000
 """Bytes of a TOML file, and characters of a line."""
 

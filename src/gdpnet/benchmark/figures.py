@@ -30,6 +30,9 @@ matplotlib.use("Agg")
 MAP_NODES = 2000
 """Largest number of nodes on the map; of more a subset is drawn."""
 
+_LARGEST_DRAWN = 1e100
+"""Numbers beyond this, of which an axis cannot be made, are left out of curves."""
+
 _CURVES = {
     "loss": "loss of the aggregators",
     "validation_f1": "micro-F1 on validation",
@@ -90,17 +93,22 @@ def training_curves(history: Sequence[dict[str, Any]], best_epoch: int) -> Figur
     if metric != "micro_f1":  # larger is better, so the logarithmic loss is negated
         name = "negative log loss" if metric == "log_loss" else METRICS.get(metric, metric)
         keys = {title.replace("micro-F1", name): key for title, key in keys.items()}
-    epochs = [line["epoch"] for line in history]
+    epochs = [_drawn(line["epoch"]) for line in history]
 
     def draw(axes: Axes, title: str) -> None:
-        values = [math.nan if line[keys[title]] is None else line[keys[title]] for line in history]
+        values = [_drawn(line.get(keys[title])) for line in history]
         axes.plot(epochs, values, color="tab:blue", linewidth=1.5)
-        axes.axvline(best_epoch, color="tab:red", linewidth=1, linestyle="--", label="best epoch")
+        axes.axvline(_drawn(best_epoch), color="tab:red", linewidth=1, linestyle="--", label="best epoch")
         axes.set_xlabel("epoch")
 
     figure = panels(list(keys), draw, width=2.8)
     figure.axes[1].legend(frameon=False)
     return figure
+
+
+def _drawn(value: float | None) -> float:
+    """Return a number as a curve shows it; a gap where there is none, or one that no axis can have."""
+    return math.nan if value is None or abs(value) > _LARGEST_DRAWN else value
 
 
 def selected_share_histogram(graph: Graph, denoised: Denoised) -> Figure:

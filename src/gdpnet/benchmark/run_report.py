@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gdpnet._core.files import read_objects, write_text
+from gdpnet._core.json_file import is_number
 from gdpnet._core.words import counted
 from gdpnet.benchmark.figures import save_figure, training_curves
 from gdpnet.benchmark.page import as_text, inlined, linked, page_of, table_lines
@@ -72,9 +73,12 @@ def read_run(path: Path, graph: Graph | None = None, remark: str = "") -> RunRep
 def _history_of(run: RunFolder) -> Iterator[dict[str, Any]]:
     """Yield the epochs of a run; raise an error for a line that is no epoch."""
     for number, line in read_objects(run.history):
-        for name in _MEASURED:
-            if not isinstance(line.get(name, ""), float | int | None):
+        for name in (*_MEASURED, "injected_auc"):
+            value = line.get(name) if name == "injected_auc" else line.get(name, "")
+            if value is not None and not is_number(value):
                 raise RunFolderError(f"'{name}' in line {number} of {run.history} must be a number or null")
+        if not isinstance(line.get("metric", ""), str):
+            raise RunFolderError(f"'metric' in line {number} of {run.history} must be a text")
         yield line
 
 
@@ -107,7 +111,8 @@ def _pictures(report: RunReport, figures: Path) -> tuple[list[Path], list[Path]]
     if has_figures(report):
         return _drawn(report.run), []
     best = max(report.history, key=lambda line: line["validation_f1"] or 0.0)["epoch"]
-    curves = training_curves(report.history, report.metrics.get("best_epoch") or best)
+    told = report.metrics.get("best_epoch") or best
+    curves = training_curves(report.history, told if is_number(told) else best)
     drawn = [save_figure(curves, figures / "training.png")]
     return drawn, drawn
 

@@ -54,6 +54,7 @@ def run() -> None:
     """Run the command line as a program; SIGTERM ends it in order, so that temporary files are deleted."""
     code = INTERRUPTED
     try:
+        _open_standard_streams()
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
         sys.unraisablehook = _signal_again
         if hasattr(sys.stdout, "reconfigure"):
@@ -66,6 +67,20 @@ def run() -> None:
     finally:
         _end_in_order()
     sys.exit(code)
+
+
+def _open_standard_streams() -> None:
+    """Lead streams that were closed to nowhere; the next file that is opened would have their number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
 
 
 def _signal_again(lost: sys.UnraisableHookArgs) -> None:

@@ -62,12 +62,17 @@ def attack(
             "Also fit each method on the graphs that were attacked, and score it there.",
         ),
     ] = False,
-    steps: Annotated[int, opt.model("--steps N", "Gradient steps of the adaptive attack.", min=1)] = 80,
+    steps: Annotated[
+        int, opt.model("--steps N", "Gradient steps of the adaptive attack.", min=1, max=10**6)
+    ] = 80,
     block: Annotated[
-        int, opt.model("--block N", "Random pairs of nodes that a step considers beside all links.", min=1)
+        int,
+        opt.model(
+            "--block N", "Random pairs of nodes that a step considers beside all links.", min=1, max=10**9
+        ),
     ] = 10_000,
     queries: Annotated[
-        int, opt.model("--queries N", "Graphs that the search may have predicted.", min=1)
+        int, opt.model("--queries N", "Graphs that the search may have predicted.", min=1, max=10**6)
     ] = 100,
     tuned: Annotated[
         Path,

@@ -301,7 +301,7 @@ _seed = partial(
 )
 Seed = Annotated[int, _seed()]
 RunSeed = Annotated[int | None, _seed(show_default="0; with --resume that of the run")]
-Jobs = Annotated[int, computing("--jobs N", "Number of parallel processes.", min=1)]
+Jobs = Annotated[int, computing("--jobs N", "Number of parallel processes.", min=1, max=1024)]
 DeviceName = Annotated[Device, computing("--device", "Device; auto uses a GPU if there is one.")]
 
 

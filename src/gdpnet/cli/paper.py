@@ -46,9 +46,11 @@ def reproduce(
     ),
     force: opt.Force = False,
     report_only: opt.ReportOnly = False,
-    trials: Annotated[int, opt.computing("--trials N", "Trials per method of a table.", min=1)] = 15,
+    trials: Annotated[
+        int, opt.computing("--trials N", "Trials per method of a table.", min=1, max=100_000)
+    ] = 15,
     figure_trials: Annotated[
-        int, opt.computing("--figure-trials N", "Trials per point of a curve.", min=1)
+        int, opt.computing("--figure-trials N", "Trials per point of a curve.", min=1, max=100_000)
     ] = 3,
     jobs: opt.Jobs = 1,
     device: opt.DeviceName = "auto",

@@ -180,7 +180,8 @@ class EpochProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close()
+        if self._close():  # a step failed: what is said about that begins a line
+            print(file=sys.stderr, flush=True)
 
     def _close(self) -> bool:
         """End what is shown; return whether text without a line end was written."""

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from gdpnet._core.limits import MOST_LIST_BYTES
 from gdpnet.cli.options import GraphSource
 from gdpnet.cli.progress import doing
 from gdpnet.config import Config, toml_text
@@ -170,16 +171,26 @@ def node_numbers(graph: Graph, ids: str | None, file: Path | None) -> Int[Tensor
         return None
     names = [] if ids is None else [name.strip() for name in ids.split(",")]
     if file is not None:
-        try:
-            names += [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"--nodes-from must be a text file with one node id per line, found {file}"
-            ) from error
+        names += _lines_of(file)
     names = [name for name in names if name]
     if not names:
         raise ConfigError("--nodes and --nodes-from must name at least one node, found none")
     return graph.numbers_of(names)
+
+
+def _lines_of(file: Path) -> list[str]:
+    """Return the lines of a list of node ids, which may be a pipe."""
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MOST_LIST_BYTES + 1)
+        text = content.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"--nodes-from must be a text file with one node id per line, found {file}"
+        ) from error
+    if len(content) > MOST_LIST_BYTES:
+        raise ConfigError(f"--nodes-from must have at most {MOST_LIST_BYTES:,} bytes, found more in {file}")
+    return [line.strip() for line in text.splitlines()]
 
 
 def continue_run(

@@ -39,7 +39,8 @@ def tune(
     source: opt.GraphSource,
     methods: Methods = "all",
     trials: Annotated[
-        int, opt.model("--trials N", "Choices of settings to try, if --methods names gdpnet.", min=1)
+        int,
+        opt.model("--trials N", "Choices of settings to try, if --methods names gdpnet.", min=1, max=100_000),
     ] = 20,
     config: opt.ConfigFile = None,
     overrides: opt.Overrides = None,
@@ -55,7 +56,7 @@ def tune(
             "Database that keeps the trials of gdpnet, such as sqlite:///tune.db; needs Optuna.",
         ),
     ] = None,
-    seed: Annotated[int, opt.computing("--seed N", "Seed of noise and training.", min=0)] = 0,
+    seed: Annotated[int, opt.computing("--seed N", "Seed of noise and training.", min=0, max=2**32 - 1)] = 0,
     jobs: opt.Jobs = 1,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:

@@ -60,7 +60,8 @@ def _plain_tensor(values: Tensor, what: str) -> Tensor:
     if values.layout != torch.strided or values.is_meta or values.is_quantized or values.is_complex():
         raise GraphError(f"{what} must be a plain tensor of numbers, found {values.layout}, {values.dtype}")
     size = values.numel() * values.element_size()
-    _check_repeats(values.stride(), tuple(values.shape), size, what)
+    strides = tuple(stride * values.element_size() for stride in values.stride())
+    _check_repeats(strides, tuple(values.shape), size, what)
     found = values.detach().cpu()
     if found.dtype in (torch.uint16, torch.uint32, torch.uint64):
         return tensor_of(found.numpy(), what)
@@ -68,9 +69,9 @@ def _plain_tensor(values: Tensor, what: str) -> Tensor:
 
 
 def _check_repeats(strides: tuple[int, ...], shape: tuple[int, ...], size: int, what: str) -> None:
-    """Refuse an array that is far larger than its memory; a copy of it would not be."""
-    repeats = any(stride == 0 and length > 1 for stride, length in zip(strides, shape, strict=True))
-    if repeats and size > FREE_BYTES:
+    """Refuse an array that is larger than the memory it lies in: a copy would be as large as it says."""
+    lies_in = 1 + sum(abs(stride) * (length - 1) for stride, length in zip(strides, shape, strict=True))
+    if size > FREE_BYTES and size > 8 * lies_in:
         raise GraphError(f"{what} must be an array with memory of its own, found {size:,} bytes that repeat")
 
 
@@ -86,6 +87,10 @@ def checked_matrix(matrix: Any, what: str) -> sp.csr_matrix:
     elif layout in _PAIRS:
         row, column = matrix.coords
         _check_pairs(row, column, matrix.data, shape, what)
+    elif layout == "lil":
+        _check_lists(matrix, shape, what)
+    elif layout == "dia":
+        _check_diagonals(matrix, shape, what)
     check_rows(shape[0], int(matrix.nnz), what)
     try:
         found = sp.csr_matrix(matrix)
@@ -139,6 +144,30 @@ def _check_pairs(row: Any, column: Any, data: Any, shape: tuple[int, int], what:
         if one.ndim != 1 or one.dtype.kind not in "iu" or one.size != data.size:
             raise GraphError(f"{what} must have a row and a column for each of {data.size:,} values")
         _check_indices(one, most, what)
+
+
+def _check_lists(matrix: Any, shape: tuple[int, int], what: str) -> None:
+    """Refuse a matrix of lists (LIL) without one list of columns and one of as many values per row."""
+    for lists in (matrix.rows, matrix.data):
+        if not isinstance(lists, np.ndarray) or lists.shape != (shape[0],) or lists.dtype != object:
+            raise GraphError(f"{what} must have one list per row, found others")
+    for row, (columns, values) in enumerate(zip(matrix.rows, matrix.data, strict=True)):
+        if not (isinstance(columns, list) and isinstance(values, list) and len(columns) == len(values)):
+            raise GraphError(f"{what} must have as many columns as values in each row; row {row} does not")
+
+
+def _check_diagonals(matrix: Any, shape: tuple[int, int], what: str) -> None:
+    """Refuse a matrix of diagonals (DIA) whose offsets are not those of its diagonals."""
+    offsets, data = matrix.offsets, matrix.data
+    for array, dimensions, kinds in ((offsets, 1, "iu"), (data, 2, "biuf")):
+        if not isinstance(array, np.ndarray) or array.ndim != dimensions or array.dtype.kind not in kinds:
+            raise GraphError(f"{what} must have a row of offsets and one of numbers for each, found others")
+    if offsets.size != data.shape[0] or np.unique(offsets).size != offsets.size:
+        raise GraphError(
+            f"{what} must have one offset for each of {data.shape[0]:,} diagonals, found {offsets.size:,}"
+        )
+    if offsets.size and not -shape[0] < int(offsets.min()) <= int(offsets.max()) < shape[1]:
+        raise GraphError(f"{what}: offsets must be those of diagonals of a matrix of shape {shape}")
 
 
 def _check_indices(indices: np.ndarray, most: int, what: str) -> None:

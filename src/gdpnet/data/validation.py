@@ -61,7 +61,21 @@ def text_array(texts: Sequence[str], what: str) -> np.ndarray:
             f"{what} must be of like length, as all take as much memory as the longest, found one of {longest:,} "
             f"characters among {len(texts):,}, '{texts[first][:40]}…': shorten it"
         )
+    for text in texts:
+        if "\0" in text or not _is_writable(text):
+            raise GraphError(f"{what} must be text that files can hold, found {ascii(text)[:80]}: rename it")
     return np.array(texts, dtype=str)
+
+
+def _is_writable(text: str) -> bool:
+    """Return whether a text can be written as UTF-8; half of a surrogate pair cannot."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def whole_or_text_ids(node_ids: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from torch import Tensor
 from gdpnet._core.files import atomic_path
 from gdpnet._core.json_file import entries, entry, expect, parse_json
 from gdpnet._core.limits import MOST_JSON_BYTES
+from gdpnet._core.regular import check_regular
 from gdpnet.errors import ModelFileError, reason_of
 
 FORMAT_VERSION = 7
@@ -80,6 +81,7 @@ def _read_safetensors(path: Path, kind: str) -> tuple[dict[str, str], dict[str, 
     here, an interrupt stays an interrupt, which it does not inside the library.
     """
     try:
+        check_regular(path)
         with path.open("rb") as file:
             size = path.stat().st_size
             length = int.from_bytes(file.read(8), "little")

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from gdpnet._core.files import plain, write_text
+from gdpnet._core.json_file import is_number
 from gdpnet.errors import ModelFileError, RunFolderError
 from gdpnet.inference.model_file import read_tensors, write_tensors
 from gdpnet.training.callbacks import Callback
@@ -32,7 +33,6 @@ _ALWAYS = 7
 _FOUND = ("truth", "suggested", "best_suggested", "pseudo")
 """Labels found during training; each may be missing."""
 
-_LARGEST = 2**63
 _STREAMS = 2
 """Raised when epochs draw other random numbers than before: a checkpoint of another kind cannot be continued."""
 
@@ -100,7 +100,7 @@ def _check_progress(about: dict[str, Any], path: Path) -> None:
                 f"'{name}' in {path} must be {kinds[0].__name__}, found {type(value).__name__}"
             )
     for name in ("best_f1", "best_epoch", "seconds"):
-        if not _is_number(about.get(name, 0)):
+        if not is_number(about.get(name, 0)):
             raise ModelFileError(f"'{name}' in {path} must be a number of 64 bits, found a larger one")
     lines, known = about.get("history", []), [item.name for item in fields(Epoch)][:_ALWAYS]
     if about.get("epoch", 0) != len(lines):
@@ -108,15 +108,14 @@ def _check_progress(about: dict[str, Any], path: Path) -> None:
             f"'history' in {path} must have one entry per epoch, found {len(lines)} for {about.get('epoch')}"
         )
     for number, line in enumerate(lines, start=1):
-        if not isinstance(line, dict) or not all(_is_number(line.get(name)) for name in known):
+        if not isinstance(line, dict) or not (
+            all(is_number(line.get(name)) for name in known)
+            and (line.get("injected_auc") is None or is_number(line["injected_auc"]))
+            and isinstance(line.get("metric", ""), str)
+        ):
             raise ModelFileError(
                 f"'history' in {path} must hold numbers, found something else for epoch {number}"
             )
-
-
-def _is_number(value: Any) -> bool:
-    """Return whether a value of JSON is a number that fits 64 bits."""
-    return isinstance(value, float) or (type(value) is int and abs(value) <= _LARGEST)
 
 
 def _best_of(state: TrainingState, best: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

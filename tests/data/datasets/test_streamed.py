@@ -83,10 +83,11 @@ def test_a_dense_graph_is_generated_and_an_impossible_one_is_refused(tmp_path):
         ({"noise": 1.5}, "between 0 and 1"),
         ({"noise": float("nan")}, "between 0 and 1"),
         ({"nodes": 10**6, "classes": 200_000}, "100,000 classes"),
+        ({"features": 2**63 - 1}, "1,048,576 features, found"),
         ({"nodes": 20, "edges": 200}, "of 20 nodes can have at most 95 edges, found 200"),
         (
             {"nodes": 2**30 + 1},
-            "can have at most 1,073,741,824 nodes and 100,000 classes, found 1,073,741,825",
+            "at most 1,073,741,824 nodes, 100,000 classes and 1,048,576 features, found 1,073,741,825",
         ),
         ({"exponent": 2.0}, "exponent"),
     ],

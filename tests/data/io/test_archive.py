@@ -107,3 +107,11 @@ def test_other_compression_than_numpys_is_refused(how, tmp_path):
 def test_arrays_of_neither_numbers_nor_text_are_refused(array, tmp_path):
     np.savez(tmp_path / "a.npz", adj_data=array)
     refused(tmp_path / "a.npz", "must hold numbers or text")
+
+
+def test_a_member_that_is_no_array_is_refused_as_its_name_may_be_damaged(tmp_path):
+    write_zip(
+        tmp_path / "a.npz", {"row_ptr.npy": npy(np.arange(3)), "corrupted": npy(np.zeros(2, dtype=bool))}
+    )
+    with pytest.raises(GraphError, match=r"arrays \(\.npy\) alone, found 'corrupted'"):
+        read_archive(tmp_path / "a.npz")

@@ -103,3 +103,13 @@ def test_a_printed_graph_is_a_short_summary():
     bare = Graph.build([[0], [1]], np.eye(2))
     assert "classes: none" in repr(bare)
     assert "split: none" in repr(bare)
+
+
+@pytest.mark.parametrize("value", [10**400, -(2**63), np.complex64(1j), float("nan"), "12"])
+def test_an_attribute_that_no_array_of_numbers_can_hold_is_no_feature(value):
+    network = nx.path_graph(3)
+    nx.set_node_attributes(network, {node: {"age": node, "odd": value} for node in network})
+    nx.set_edge_attributes(network, {edge: {"weight": value} for edge in network.edges})
+    graph = as_graph(network)
+    assert graph.features.tolist() == [[0.0], [1.0], [2.0]]
+    assert graph.edge_weight is None

@@ -152,3 +152,20 @@ def test_very_many_classes_are_not_all_compared_for_typos():
     begin = time.perf_counter()
     likely_typos(names, [20] * 3000)
     assert time.perf_counter() - begin < 5
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_quote_without_a_partner_does_not_swallow_the_rows_after_it(encoding, tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
+    (tmp_path / "nodes.csv").write_text('id,x,words\na,1,"hello\nb,2,bye\nc,3,so\n', encoding=encoding)
+    with pytest.raises(
+        GraphError, match="has a quoted value that does not end: its last row, 1, holds all lines"
+    ):
+        read_graph(tmp_path)
+
+
+def test_quotes_inside_values_and_values_of_several_lines_are_read(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    for last in ('5" screen', '"5"" screen\nof glass"'):
+        (tmp_path / "nodes.csv").write_text(f"id,label\na,u\nb,{last}\n")
+        assert read_graph(tmp_path).class_names[0].startswith('5" screen')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +23,8 @@ from gdpnet.errors import WorkError
 
 _STANDARD = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 _MOST_LINKS = 40
+_PATIENCE = 10.0
+"""Seconds that a pipe may be without a reader."""
 
 
 @contextmanager
@@ -83,11 +87,29 @@ def _descriptor(path: Path) -> int | None:
 
 def _copy_to(path: Path, content: Path) -> None:
     """Write a file to a device, a pipe or an open file, where that stands."""
-    number = _descriptor(path)
-    sys.stdout.flush()
-    descriptor = os.open(path, os.O_WRONLY) if number is None else os.dup(number)
-    with os.fdopen(descriptor, "wb") as target, content.open("rb") as source:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    with os.fdopen(open_stream(path), "wb") as target, content.open("rb") as source:
         shutil.copyfileobj(source, target)
+
+
+def open_stream(path: Path) -> int:
+    """Open a device, a pipe or an open file for writing; refuse a pipe that nobody reads from after some seconds."""
+    if (number := _descriptor(path)) is not None:
+        return os.dup(number)
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO or not path.is_fifo():
+                raise
+            if time.monotonic() > end:
+                raise OSError(f"no process reads from the pipe within {_PATIENCE:.0f} seconds") from error
+            time.sleep(0.05)
+        else:
+            os.set_blocking(descriptor, True)
+            return descriptor
 
 
 def write_text(path: Path, text: str) -> None:

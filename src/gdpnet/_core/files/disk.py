@@ -31,13 +31,16 @@ def flush_folder(path: Path) -> None:
 
 def make_folder(path: Path) -> None:
     """Make a folder and its parents, each of them flushed to disk."""
-    if path.is_dir():
-        return
-    if path.exists():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
-    make_folder(path.parent)
-    path.mkdir(exist_ok=True)
-    flush_folder(path.parent)
+    absent = []
+    for folder in (path, *path.parents):  # a loop: there may be more levels than Python has frames
+        if folder.is_dir():
+            break
+        if folder.exists():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+        absent.append(folder)
+    for folder in reversed(absent):
+        folder.mkdir(exist_ok=True)
+        flush_folder(folder.parent)
 
 
 def reason_of(error: OSError, folder: Path) -> str:

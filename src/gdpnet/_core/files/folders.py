@@ -105,7 +105,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
 
 def _acquire(path: Path) -> int:
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         if try_lock(descriptor) is False:
             os.close(descriptor)
             raise RunFolderError(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from gdpnet._core.files import disk
-from gdpnet._core.files.atomic import is_stream
+from gdpnet._core.files.atomic import is_stream, open_stream
 from gdpnet._core.files.locks import try_lock
+from gdpnet._core.limits import MOST_JSON_BYTES
 from gdpnet.errors import GDPNetError, WorkError
 
 _BLOCK = 1 << 16
@@ -22,13 +24,13 @@ def append_line(path: Path, line: str) -> None:
     The file is locked meanwhile, so lines of several processes do not mix. A torn last line is removed first.
     """
     content = line.encode() + b"\n"
-    flags = os.O_WRONLY if is_stream(path) else os.O_RDWR | os.O_CREAT | os.O_APPEND
+    flags = 0 if is_stream(path) else os.O_RDWR | os.O_CREAT | os.O_APPEND
     try:
         disk.make_folder(path.parent)
         is_new = not path.exists()
-        descriptor = os.open(path, flags, 0o666)
+        descriptor = os.open(path, flags, 0o666) if flags else open_stream(path)
         try:
-            if flags == os.O_WRONLY:
+            if not flags:
                 _write_all(descriptor, content)
             else:
                 try_lock(descriptor, wait=True)
@@ -61,19 +63,23 @@ def _write_all(descriptor: int, content: bytes) -> None:
 
 
 def _last_line(descriptor: int, size: int) -> bytes:
-    """Return the last line of a file, with its newline if it has one."""
-    found, start = b"", size
-    while start > 0 and b"\n" not in found[:-1]:
-        step = min(_BLOCK, start)
-        start -= step
-        found = os.pread(descriptor, step, start) + found
-    return found[found.rfind(b"\n", 0, -1) + 1 :]
+    """Return the last line of a file, with its newline if it has one; of a line that is too long only the end."""
+    start, least = size - 1, max(0, size - MOST_JSON_BYTES - 2)  # the last byte is no newline before the line
+    while start > least:
+        first = max(least, start - _BLOCK)
+        place = os.pread(descriptor, start - first, first).rfind(b"\n")
+        if place >= 0:
+            return os.pread(descriptor, size - first - place - 1, first + place + 1)
+        start = first
+    return os.pread(descriptor, size - least, least)
 
 
 def _is_torn(line: bytes) -> bool:
     """Return whether a last line is the beginning of an object, or empty blocks of a disk; other text is not ours."""
     text = line.strip()
-    return text.startswith((b"{", b"\0")) and not isinstance(_parsed(text), dict)
+    if len(line) > MOST_JSON_BYTES or not text.startswith((b"{", b"\0")):
+        return False
+    return not isinstance(_parsed(text), dict | RecursionError)
 
 
 def _parsed(line: bytes) -> Any:
@@ -101,10 +107,10 @@ def read_objects(path: Path) -> list[tuple[int, dict[str, Any]]]:
     if not path.exists() or is_stream(path):
         return []
     try:
-        lines = path.read_bytes().split(b"\n")
+        with path.open("rb") as file:
+            filled = list(_filled_lines(file, path))
     except OSError as error:
         raise GDPNetError(f"cannot read {path}: {error.strerror}") from error
-    filled = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     if filled and _is_torn(filled[-1][1]):
         del filled[-1]
     found = [(number, _parsed(line)) for number, line in filled]
@@ -116,3 +122,16 @@ def read_objects(path: Path) -> list[tuple[int, dict[str, Any]]]:
                 "the line"
             )
     return found
+
+
+def _filled_lines(file: IO[bytes], path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that are not empty, with their numbers; refuse one that is too long before it is read."""
+    number = 0
+    while line := file.readline(MOST_JSON_BYTES + 1):
+        number += 1
+        if len(line) > MOST_JSON_BYTES:
+            raise GDPNetError(
+                f"line {number} of {path} is not a record: it must have at most {MOST_JSON_BYTES:,} bytes"
+            )
+        if line.strip():
+            yield number, line

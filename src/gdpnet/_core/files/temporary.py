@@ -24,7 +24,9 @@ _HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:6]
 _NAME = re.compile(rf"\..{{0,40}}\.gdpnet-{_HOST}-\d+-[0-9a-f]{{8}}\.tmp", re.DOTALL)
 
 _MOVING = "moving.json"
-"""In a temporary folder: the names that are being moved to the folder around it."""
+"""In a temporary folder: the names that are being moved to the folder around it, and the inode of each."""
+
+_MOST_MOVING = 1 << 20
 
 _CLEANED: set[Path] = set()
 """Folders that this process has cleaned; once is enough."""
@@ -59,15 +61,17 @@ def make_temporary(place: Path, *, within: Path | None = None, folder: bool = Fa
 
 def _make(path: Path, *, folder: bool) -> int | None:
     """Make and lock a temporary; return None if another process took it for a dead one before it was locked."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     if folder:
         path.mkdir()
-        flags = os.O_RDONLY
-    with suppress(FileNotFoundError):
-        descriptor = os.open(path, flags, 0o666)
-        if try_lock(descriptor) is not False and os.fstat(descriptor).st_nlink:
-            return descriptor
-        os.close(descriptor)
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+    else:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+    if try_lock(descriptor) is not False and os.fstat(descriptor).st_nlink:
+        return descriptor
+    os.close(descriptor)
     return None
 
 
@@ -129,7 +133,7 @@ def move_up(folder: Path, last: str) -> None:
     """
     names = sorted((path.name for path in folder.iterdir()), key=lambda name: (name == last, name))
     with (folder / _MOVING).open("w", encoding="utf-8") as file:
-        json.dump(names, file)
+        json.dump({name: os.lstat(folder / name).st_ino for name in names}, file)
         file.flush()
         os.fsync(file.fileno())
     try:
@@ -141,15 +145,22 @@ def move_up(folder: Path, last: str) -> None:
 
 
 def _take_back(folder: Path) -> None:
-    """Delete what was moved from a temporary folder to the one around it, unless all of it was."""
+    """Delete what was moved from a temporary folder to the one around it, unless all of it was.
+
+    The list may come from others, in an archive that was unpacked: only what was moved has the name and the inode.
+    """
     if not (folder / _MOVING).is_file():
         return
-    with suppress(ValueError, OSError):  # cut short: then nothing was moved yet
-        names = json.loads((folder / _MOVING).read_text(encoding="utf-8"))
-        moved = [name for name in names if not os.path.lexists(folder / name)]
-        for name in moved if len(moved) < len(names) else ():
+    with suppress(ValueError, RecursionError, OSError):  # cut short: then nothing was moved yet
+        with (folder / _MOVING).open("rb") as file:
+            inodes = json.loads(file.read(_MOST_MOVING))
+        if not isinstance(inodes, dict) or any(Path(name).name != name for name in inodes):
+            return
+        moved = [name for name in inodes if not os.path.lexists(folder / name)]
+        for name in moved if len(moved) < len(inodes) else ():
             with suppress(FileNotFoundError):  # a process died while it took back
-                _delete(folder.parent / name)
+                if os.lstat(folder.parent / name).st_ino == inodes[name]:
+                    _delete(folder.parent / name)
         (folder / _MOVING).unlink()  # what has these names from now on is not ours
 
 

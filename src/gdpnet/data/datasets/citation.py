@@ -17,6 +17,7 @@ import scipy.sparse as sp
 import torch
 
 from gdpnet._core.limits import MOST_DOWNLOAD_BYTES
+from gdpnet._core.regular import check_regular
 from gdpnet.config import check_seed
 from gdpnet.data.datasets.download import fetch
 from gdpnet.data.datasets.known import ATTACKED, DATASETS, NAMED, Attacked, Dataset, is_present
@@ -94,6 +95,7 @@ def _check_published(path: Path, content: bytes, checksum: str) -> None:
 def _bytes_of(path: Path) -> bytes:
     """Read a file, of which no more is taken than a published one can have."""
     try:
+        check_regular(path)
         with path.open("rb") as file:
             content = file.read(MOST_DOWNLOAD_BYTES + 1)
     except OSError as error:

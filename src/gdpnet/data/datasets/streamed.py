@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from gdpnet._core.limits import MOST_CLASSES
+from gdpnet._core.limits import MOST_CLASSES, MOST_FEATURES
 from gdpnet._core.threads import in_order
 from gdpnet.config import check_seed
 from gdpnet.data.io.store import StoreWriter, index_type, new_store
@@ -64,10 +64,14 @@ class GeneratedSettings:
                 f"edges, found {self.nodes} nodes, {self.classes} classes, {self.features} features, "
                 f"{self.edges} edges"
             )
-        if self.nodes > _MOST_NODES or self.classes > MOST_CLASSES:
+        limits = (_MOST_NODES, MOST_CLASSES, MOST_FEATURES)
+        found = (self.nodes, self.classes, self.features)
+        if any(one > most for one, most in zip(found, limits, strict=True)):
             raise GraphError(
-                f"a generated graph can have at most {_MOST_NODES:,} nodes and {MOST_CLASSES:,} classes, found "
-                f"{self.nodes:,} and {self.classes:,}"
+                "a generated graph can have at most {:,} nodes, {:,} classes and {:,} features".format(
+                    *limits
+                )
+                + ", found {:,}, {:,} and {:,}".format(*found)
             )
         shares = (self.noise, self.homophily, self.train)
         if not all(0 <= share <= 1 for share in shares) or self.train > 0.8:  # NaN is not

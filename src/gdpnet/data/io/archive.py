@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gdpnet._core.limits import expanded
+from gdpnet._core.regular import check_regular
 from gdpnet.errors import GDPNetError, GraphError, reason_of
 
 _READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -29,9 +30,10 @@ _NPZ = "cannot be read as an npz file"
 def read_archive(path: Path) -> dict[str, np.ndarray]:
     """Return every plain array of an npz file by name; arrays that would need unpickling are left out."""
     try:
+        check_regular(path)
         size = path.stat().st_size
         with path.open("rb") as content, zipfile.ZipFile(content) as archive:
-            members = [one for one in archive.infolist() if one.filename.endswith(_ENDING)]
+            members = archive.infolist()
             _check_sizes(members, size)
             found = {}
             for member in members:
@@ -51,7 +53,10 @@ def read_archive(path: Path) -> dict[str, np.ndarray]:
 
 
 def _check_sizes(members: list[zipfile.ZipInfo], size: int) -> None:
-    """Refuse compression that numpy does not write, arrays of one name, and more content than a file may hold."""
+    """Refuse what is no array, two of one name, compression that numpy does not write, and too much content."""
+    for one in members:
+        if not one.filename.endswith(_ENDING):  # its name may be damaged, and its array would be missed
+            raise GraphError(f"it must hold arrays (.npy) alone, found '{one.filename[:80]}'")
     if len({one.filename for one in members}) < len(members):
         raise GraphError("it holds two arrays of one name")
     for one in members:

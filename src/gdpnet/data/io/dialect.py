@@ -73,6 +73,12 @@ def opened(path: Path) -> gzip.GzipFile | io.BufferedReader:
     return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
+def has_open_quote(path: Path, encoding: str) -> bool:
+    """Return whether a file has an odd number of quotes, so that one has no partner."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    return sum(decoder.decode(piece).count('"') for piece in _pieces(path)) % 2 == 1
+
+
 def with_decimal_points(table: Any, except_for: Iterable[str]) -> tuple[Any, list[str]]:
     """Turn columns of text that hold only numbers with decimal commas into numbers; return their names too."""
     changed, kept, columns = [], set(except_for), list(table.columns)

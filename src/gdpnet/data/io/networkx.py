@@ -111,7 +111,10 @@ def usual_attributes(network: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not math.isnan(value)
+    """Return whether an attribute is a number that an array of 64 bits can hold."""
+    if isinstance(value, int):
+        return abs(value) < 1 << 63
+    return isinstance(value, float | np.integer | np.floating) and not math.isnan(value)
 
 
 def to_networkx(graph: Graph) -> Any:

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from gdpnet._core.limits import MOST_COLUMNS, expanded
-from gdpnet.data.io.dialect import Dialect, find_dialect, with_decimal_points
+from gdpnet._core.regular import check_regular
+from gdpnet.data.io.dialect import Dialect, find_dialect, has_open_quote, with_decimal_points
 from gdpnet.errors import GraphError, reason_of
 
 PARQUET = ".parquet"
@@ -63,6 +64,11 @@ class TableFile:
             parse_options=csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
             convert_options=csv.ConvertOptions(column_types=types),
         ).rename_columns(list(self.names))
+        if _ends_in_lines(table) and has_open_quote(self.path, dialect.encoding):
+            raise GraphError(
+                f"{self.path} has a quoted value that does not end: its last row, {table.num_rows:,}, holds all lines "
+                "after a single quote; write quotes inside a value twice"
+            )
         notes = []
         if dialect.is_guess:
             notes.append(f"{self.path.name} is not UTF-8 and was read as latin-1")
@@ -87,6 +93,8 @@ class TableInMemory(TableFile):
 def open_table(path: Path) -> TableFile:
     """Find the names of the columns of a table and how it is written, without reading it whole."""
     try:
+        for part in _parts_of(path):
+            check_regular(part)
         if _is_parquet(path):
             names, dialect = pq.read_schema(_parts_of(path)[0]).names, None
         else:
@@ -199,6 +207,12 @@ def _decoded_size(chunk: Any) -> int:
     lengths = np.array(pc.fill_null(pc.binary_length(chunk.dictionary), 0), dtype=np.int64)
     places = chunk.indices.drop_null().to_numpy(zero_copy_only=False)
     return int(lengths[places].sum()) if lengths.size else 0
+
+
+def _ends_in_lines(table: Any) -> bool:
+    """Return whether a value of the last row has several lines."""
+    last = table.slice(max(0, table.num_rows - 1))
+    return any("\n" in str(value) for column in last.columns for value in column.to_pylist())
 
 
 def _unreadable(path: Path, error: Exception) -> GraphError:
