@@ -73,7 +73,7 @@ class Decision:
     def evidence(self) -> str:
         """Return what node and neighbour have in common, in words."""
         shared = _count(self.common_neighbours, "common neighbour")
-        agree = _AGREEMENT.get(self.task, "classes agree")
+        agree = agreement_name(self.task)
         parts = [shared, f"feature cosine {self.cosine:.2f}", f"{agree} {self.agreement:.2f}"]
         return ", ".join(parts + _edge_words(self.edge_features or {}))
 
@@ -270,6 +270,11 @@ class Explanation:
         except ModuleNotFoundError as error:
             raise ConfigError("to_pandas needs pandas: pip install pandas, or use to_dict") from error
         return pandas.DataFrame(self.to_dict()["decisions"])
+
+
+def agreement_name(task: str) -> str:
+    """Return what the agreement of two predictions is called."""
+    return _AGREEMENT.get(task, "classes agree")
 
 
 def _edge_words(features: dict[str, float]) -> list[str]:
