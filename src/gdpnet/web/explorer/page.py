@@ -19,8 +19,8 @@ TITLE = "GDPNet explorer: "
 """What the title of every page begins with."""
 
 _MAIN = "main"
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+)\.js";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(async )?function |const |let |class )", re.MULTILINE)
+_IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export ((?:async )?function |const |class )(\w+)", re.MULTILINE)
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -84,15 +84,22 @@ def _parts() -> dict[str, str]:
 
 
 def bundle(main: str) -> str:
-    """Return a module and those that it imports as one script; they share one scope, so names must differ."""
-    return "".join(f"// {name}.js\n{_EXPORT.sub('', _IMPORT.sub('', text))}" for name, text in _modules(main, set()))
+    """Return a module and those that it imports as one script: each in a scope of its own, which returns its exports."""
+    return "".join(f"const _{name} = (() => {{\n{_scoped(text)}}})();\n" for name, text in _modules(main, set()))
+
+
+def _scoped(text: str) -> str:
+    """Return a module as the body of a function that takes imports from other modules and returns its exports."""
+    exports = ", ".join(found[2] for found in _EXPORT.finditer(text))
+    text = _IMPORT.sub(lambda found: f"const {found[1]} = _{found[2]};\n", text)
+    return f"{_EXPORT.sub(lambda found: found[1] + found[2], text)}return {{ {exports} }};\n"
 
 
 def _modules(name: str, done: set[str]) -> Iterator[tuple[str, str]]:
     """Yield the modules that a module imports, then the module, each once."""
     done.add(name)
     text = _read("explorer", "static", f"{name}.js")
-    for other in _IMPORT.findall(text):
+    for _, other in _IMPORT.findall(text):
         if other not in done:
             yield from _modules(other, done)
     yield name, text
