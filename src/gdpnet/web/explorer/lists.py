@@ -46,6 +46,11 @@ def make_lists(
     return [{"key": key, "title": title, "rows": rows} for key, title, rows in lists if rows]
 
 
+def hubs_alone(part: Part) -> list[dict[str, Any]]:
+    """Return the one list that needs no decision."""
+    return [{"key": "hubs", "title": "Hubs", "rows": _hubs(part)}]
+
+
 def _largest(value: np.ndarray) -> list[int]:
     """Return the places of the largest values above zero, the largest first; equal ones in their order."""
     order = np.argsort(-value, kind="stable")[:LONGEST]

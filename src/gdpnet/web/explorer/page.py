@@ -85,7 +85,9 @@ def _parts() -> dict[str, str]:
 
 def bundle(main: str) -> str:
     """Return a module and those that it imports as one script: each in a scope of its own, which returns its exports."""
-    return "".join(f"const _{name} = (() => {{\n{_scoped(text)}}})();\n" for name, text in _modules(main, set()))
+    return "".join(
+        f"const _{name} = (() => {{\n{_scoped(text)}}})();\n" for name, text in _modules(main, set())
+    )
 
 
 def _scoped(text: str) -> str:

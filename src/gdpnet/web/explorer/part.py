@@ -69,9 +69,8 @@ class Part:
 def part_of(graph: Graph, asked: Int[Tensor, "asked"] | None, hops: int, most: int = MOST_EDGES) -> Part:
     """Return the whole graph, or the nodes within some hops of those that are asked for; refuse too large a part."""
     if asked is None:
-        everyone = torch.arange(graph.num_nodes)
-        _check_size(graph.num_nodes, graph.num_edges, most, "leave some out: name nodes with --nodes")
-        return Part(graph, everyone, everyone, torch.arange(graph.num_edges))
+        _check_size(graph.num_nodes, graph.num_edges, most, "name the nodes to look at with --nodes")
+        return part_of_all(graph)
     asked = torch.unique(asked)
     nodes = asked
     for _ in range(hops):
@@ -82,6 +81,12 @@ def part_of(graph: Graph, asked: Int[Tensor, "asked"] | None, hops: int, most: i
     edge = edge[shown[graph.neighbour[edge].long()]]
     _check_size(nodes.numel(), edge.numel(), most, "name fewer nodes with --nodes, or fewer --hops")
     return Part(graph, nodes, asked, edge)
+
+
+def part_of_all(graph: Graph) -> Part:
+    """Return the whole graph, however large it is."""
+    everyone = torch.arange(graph.num_nodes)
+    return Part(graph, everyone, everyone, torch.arange(graph.num_edges))
 
 
 def _edges_of(graph: Graph, nodes: Int[Tensor, "some"]) -> Int[Tensor, "edges"]:

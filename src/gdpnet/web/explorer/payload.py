@@ -24,8 +24,8 @@ from gdpnet.inference.predictor import Predictor
 from gdpnet.inference.predictors import make_predictor
 from gdpnet.web.explorer.columns import class_probabilities, edge_columns, node_columns, step_columns
 from gdpnet.web.explorer.judge import make_judge, thresholds_of
-from gdpnet.web.explorer.lists import make_lists
-from gdpnet.web.explorer.part import MOST_EDGES, Part, part_of
+from gdpnet.web.explorer.lists import hubs_alone, make_lists
+from gdpnet.web.explorer.part import MOST_EDGES, Part, part_of, part_of_all
 
 FORMAT = "gdpnet-explorer"
 VERSION = 1
@@ -65,13 +65,19 @@ def build_payload(
 
 
 def build_summary(
-    source: Predictor | GDPNet | TrainedModel, graph: Any = None, *, title: str = ""
+    source: Predictor | GDPNet | TrainedModel, graph: Any = None, *, title: str = "", decided: bool = True
 ) -> dict[str, Any]:
-    """Return what a page with a server shows before a node is chosen: lists, and how good the decisions are."""
+    """Return what a page with a server shows before a node is chosen: lists, and how good the decisions are.
+
+    Without ``decided`` nothing is computed that needs a decision on every edge: the page then has neither.
+    """
     predictor = _predictor_of(source, graph)
-    part, keep = part_of_all(predictor.graph), predictor.keep_probability()
-    found = class_probabilities(predictor, part)
-    return _head(predictor, part, title) | {
+    part = part_of_all(predictor.graph)
+    head = _head(predictor, part, title) | {"nodes": None}
+    if not decided:
+        return head | {"lists": hubs_alone(part), "judge": None}
+    keep, found = predictor.keep_probability(), class_probabilities(predictor, part)
+    return head | {
         "lists": make_lists(predictor, part, keep, [], found),
         "judge": make_judge(predictor, predictor.denoise(), found),
     }
@@ -109,11 +115,6 @@ def search_nodes(graph: Graph, text: str, most: int = _MOST_FOUND) -> list[dict[
         elif wanted in names[labels[number]].casefold():
             ranked.append((3, number))
     return [{"id": ids[number], "text": names[labels[number]]} for _, number in sorted(ranked)[:most]]
-
-
-def part_of_all(graph: Graph) -> Part:
-    """Return the whole graph, however large it is."""
-    return part_of(graph, None, 0, most=max(MOST_EDGES, graph.num_edges))
 
 
 def _predictor_of(source: Predictor | GDPNet | TrainedModel, graph: Any) -> Predictor:

@@ -126,7 +126,7 @@ export function plainTable(header, rows, options = {}) {
     { class: "scroll", tabindex: 0, role: "region", "aria-label": options.name ?? "table" },
     el(
       "table",
-      {},
+      { class: header.length < 5 ? "wrap" : null },
       el("thead", {}, el("tr", {}, ...header.map((one) => el("th", { scope: "col" }, said(one))))),
       el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map((one) => el("td", {}, said(String(one))))))),
     ),

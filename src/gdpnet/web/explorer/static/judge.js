@@ -6,6 +6,8 @@ import { nearestThreshold } from "./slider.js";
 
 const HEIGHT_OF_CHART = 230;
 
+const shortNumber = (value) => (value === null || value === undefined ? "" : String(Number(value.toPrecision(3))));
+
 export class Judge {
   constructor(about, judge, slider) {
     [this.about, this.judge, this.slider] = [about, judge, slider];
@@ -126,8 +128,8 @@ export class Judge {
         scales: { x: { time: false }, ...(options.range ? { y: { range: options.range } } : {}) },
         axes: [{ ...axis, label: options.x, size: 34 }, { ...axis, label: options.y ?? "", size: 46, labelSize: options.y ? 18 : 0 }],
         cursor: { drag: { x: false, y: false } },
-        legend: { live: !options.gaps },
-        series: [{ label: options.x }, ...lines.map(([name, , faint], at) => ({ label: name, stroke: faint ? ink : lineColour(at), width: faint ? 1 : 2, dash: faint ? [4, 4] : undefined, alpha: faint ? 0.4 : 1, spanGaps: true, points: { show: Boolean(options.points && !faint), size: 6 } }))],
+        legend: { live: !options.gaps, show: lines.length > 1 },
+        series: [{ label: options.x, value: (_, one) => shortNumber(one) }, ...lines.map(([name, , faint], at) => ({ label: name, stroke: faint ? ink : lineColour(at), width: faint ? 1 : 2, dash: faint ? [4, 4] : undefined, alpha: faint ? 0.4 : 1, spanGaps: true, value: (_, one) => shortNumber(one), points: { show: Boolean(options.points && !faint), size: 6 } }))],
         hooks: { draw: [(one) => this.markOn(one, options)] },
       },
       [x, ...lines.map(([, values]) => values)],

@@ -81,7 +81,8 @@ class Page {
     this.find = new Find(source);
     this.picture = new Picture(source, this.slider);
     this.why = new Why(source);
-    this.judge = new Judge(about, judge, this.judgeSlider);
+    this.judge = judge ? new Judge(about, judge, this.judgeSlider) : null;
+    document.querySelector("[data-go=judge]").hidden = !judge;
     byId("title").textContent = about.title || "GDPNet explorer";
     byId("about").textContent = `${counted(about.nodes, "node")}, ${counted(about.edges, "directed edge")} · ${about.task} · GDPNet ${about.gdpnet}${source.store && !about.whole ? ` · ${counted(source.store.ids.length, "node")} on this page` : ""}`;
   }
@@ -142,7 +143,7 @@ class Page {
     const threshold = this.source.threshold();
     this.slider.show(threshold);
     this.judgeSlider.show(threshold);
-    this.judge.follow(threshold);
+    this.judge?.follow(threshold);
     if (this.picture.store) {
       this.picture.follow(threshold);
       if (this.why.decisions?.length) this.why.follow();
@@ -150,6 +151,7 @@ class Page {
   }
 
   drawJudge() {
+    if (!this.judge) return;
     this.judge.draw();
     this.judge.follow(this.source.threshold());
   }
@@ -174,7 +176,7 @@ class Page {
   }
 
   tabs() {
-    const judging = state.tab === "judge";
+    const judging = state.tab === "judge" && this.judge !== null;
     byId("explore").hidden = judging;
     byId("judge").hidden = !judging;
     const panel = document.body.dataset.panel;

@@ -20,7 +20,7 @@ export class Picture {
     this.legend = el("div", { class: "legend quiet" });
     this.tip = el("div", { class: "tip", hidden: true, "aria-hidden": "true" });
     byId("see").append(this.head, this.stage, this.legend, slider.node, this.tip);
-    addEventListener("resize", () => this.fit());
+    new ResizeObserver(() => this.fit()).observe(this.stage);
   }
 
   destroy() {
@@ -39,9 +39,9 @@ export class Picture {
     this.stage.classList.toggle("two", views.length === 2);
     const figures = views.map((view) => this.figure(view));
     this.stage.replaceChildren(...figures.map((one) => one.figure));
+    this.drawLegend(); // before the networks, which fill what is left of the height
     this.panes = figures.map((one) => ({ ...one, cy: this.network(one.canvas) }));
     if (this.panes.length === 2) this.together();
-    this.drawLegend();
     this.follow(this.source.threshold());
   }
 
@@ -95,7 +95,7 @@ export class Picture {
     const { store } = this;
     if (one.more !== undefined) {
       const label = one.ring === 1 ? `+ ${one.more} more` : `+${one.more}`;
-      return { data: { id: `more-${one.of}`, more: one.more, place: one.of, label, ring: one.ring }, position: { x: one.x, y: one.y }, classes: "more", grabbable: false };
+      return { data: { id: `more-${one.of}`, more: one.more, place: one.of, label, ring: one.ring, size: 18, fill: themed("paper"), edge: themed("paper"), border: 0 }, position: { x: one.x, y: one.y }, classes: "more", grabbable: false };
     }
     const [predicted, label] = [store.name("predicted", one.place), store.name("label", one.place)];
     const { classes } = store.about;
@@ -138,7 +138,7 @@ export class Picture {
       { selector: "node", style: { ...label, width: "data(size)", height: "data(size)", "background-color": "data(fill)", "border-width": "data(border)", "border-color": "data(edge)", "text-valign": "bottom", "text-margin-y": 3, "text-background-color": paper, "text-background-opacity": 0.75, "text-background-padding": 1, "min-zoomed-font-size": 7 } },
       { selector: ".ring0", style: { "font-size": 14, "font-weight": "bold", "outline-width": 3, "outline-color": ink, "outline-offset": 2, "z-index": 9 } },
       { selector: ".corrupted", style: { shape: "diamond" } },
-      { selector: ".more", style: { "background-color": paper, "background-opacity": 0, "border-width": 0, width: 44, height: 18, "text-valign": "center", "text-margin-y": 0, "text-background-opacity": 0, "font-size": 11, color: themed("bold"), "overlay-opacity": 0 } },
+      { selector: ".more", style: { "background-color": paper, "background-opacity": 0, "border-width": 0, width: 44, height: 18, "text-valign": "center", "text-margin-y": 0, "text-background-opacity": 0, "font-size": 13, "min-zoomed-font-size": 0, color: themed("bold"), "overlay-opacity": 0 } },
       { selector: "edge", style: { width: "data(width)", "line-color": "data(colour)", "curve-style": "straight", opacity: 0.95, label: "data(label)", color: themed("noise"), "font-size": 13, "font-weight": "bold", "text-background-color": paper, "text-background-opacity": 0.9, "text-background-padding": 1, "text-background-shape": "roundrectangle" } },
       { selector: "edge.other", style: { opacity: 0.55, "z-index": 0, "font-size": 10 } },
       { selector: "edge.arrow", style: { "target-arrow-shape": "triangle", "target-arrow-color": "data(colour)", "arrow-scale": 0.9 } },
@@ -147,29 +147,30 @@ export class Picture {
       { selector: "edge.other.dropped", style: { width: 1, opacity: 0.5 } },
       { selector: ".gone", style: { display: "none" } },
       { selector: "node.alone", style: { opacity: 0.35 } },
-      { selector: ".chosen", style: { "overlay-color": themed("bold"), "overlay-opacity": 0.22, "overlay-padding": 5, "z-index": 8 } },
+      { selector: ".chosen", style: { "overlay-color": themed("bold"), "overlay-opacity": 0.25, "overlay-padding": 5,  "z-index": 8 } },
+      { selector: "node.chosen", style: { "overlay-shape": "ellipse" } },
       { selector: "core", style: { "active-bg-opacity": 0.1, "selection-box-color": line } },
     ];
   }
 
   // Follow the threshold, without moving anything.
   follow(threshold) {
+    const around = [...this.store.neighboursOf(this.centre).values()];
+    const own = around.length;
+    const kept = around.filter((edge) => this.store.isKept(edge, threshold)).length;
+    const drawn = this.shape.edges.filter((one) => one.own).length;
     for (const { cy, view, canvas, caption } of this.panes) {
-      let [kept, own] = [0, 0];
       cy.batch(() => {
         for (const one of cy.edges()) {
           const stays = this.store.isKept(one.data("edge"), threshold);
           one.toggleClass("dropped", !stays && view === "decisions");
           one.toggleClass("gone", !stays && view === "after");
           one.toggleClass("plain", view === "before");
-          if (!one.hasClass("own")) continue;
-          own += 1;
-          kept += stays ? 1 : 0;
         }
         for (const one of cy.nodes(".ring1")) one.toggleClass("alone", view === "after" && !one.connectedEdges(":visible").length);
       });
-      const count = view === "before" ? counted(own, "edge") : `${kept} of ${counted(own, "edge")} kept`;
-      caption.replaceChildren(el("span", { text: TITLES[view] }), el("span", { class: "quiet", text: `${count} around the node` }));
+      const count = (view === "before" ? counted(own, "edge") : `${kept} of ${counted(own, "edge")} kept`) + (own > drawn ? `, ${drawn} drawn` : "");
+      caption.replaceChildren(el("span", { text: TITLES[view] }), el("span", { class: "quiet", text: count }));
       canvas.setAttribute("aria-label", `${TITLES[view]} of node ${this.store.ids[this.centre]}: ${count}. The table of the episode has the same edges. Arrow keys choose a neighbour, Enter goes to it.`);
     }
     this.mark();

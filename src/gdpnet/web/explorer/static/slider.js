@@ -37,7 +37,7 @@ export class Slider {
       "div",
       { class: "threshold" },
       el("div", { class: "row" }, el("span", { class: "heading", text: name ?? "Threshold" }), this.words, this.reset),
-      el("div", { class: "histogram" }, this.histogram(), this.input),
+      el("div", { class: "histogram" }, judge ? this.histogram() : null, this.input),
       el("div", { class: "row quiet axis", "aria-hidden": "true" }, el("span", { text: "0" }), el("span", { text: "keep probability" }), el("span", { text: "1" })),
     );
   }
@@ -65,11 +65,10 @@ export class Slider {
 
   show(threshold) {
     const place = nearestThreshold(this.about.thresholds, threshold);
-    const { all } = this.judge.thresholds.kept;
+    const all = this.judge?.thresholds.kept.all;
     this.input.value = place;
-    const kept = all ? all[place] : 0;
-    const total = all ? all[0] : 0;
-    const text = `${this.about.thresholds[place].toFixed(2)}: ${counted(kept, "edge")} kept (${percent(total ? kept / total : 1)})`;
+    const kept = all ? `: ${counted(all[place], "edge")} kept (${percent(all[place] / all[0])})` : "";
+    const text = `${this.about.thresholds[place].toFixed(2)}${kept}`;
     this.words.textContent = text;
     this.input.setAttribute("aria-valuetext", text);
     this.reset.setAttribute("aria-pressed", String(state.threshold === null));

@@ -17,7 +17,7 @@ export class Why {
     [this.store, this.place] = [store, place];
     this.decisions = store.decisionsOf(place);
     this.running = this.decisions.reduce((sums, one) => [...sums, sums.at(-1) + one.adds], [store.node("alone")[place]]);
-    this.heading = el("h2", {}, "Why ", said(store.name("predicted", place) ?? "this node"));
+    this.heading = el("h2", {}, "Why is ", said(store.ids[place]), " predicted ", said(store.name("predicted", place) ?? "so"), "?");
     this.episode = el("div", { class: "episode" });
     this.detail = el("div", { class: "detail" });
     this.body = el("div", {});
@@ -61,10 +61,10 @@ export class Why {
     const first = el("p", { class: "sum" }, ...what, el("b", { text: number(value) }));
     if (!store.hasEpisode(place)) return [first];
     first.append(` = ${number(alone)} alone ${change(value - alone)} from ${counted(this.decisions.length, "neighbour")}`);
-    const said_ = [first];
-    if (!this.decisions.length) said_.push(el("p", { class: "quiet", text: "The node has no neighbours: only its own features count." }));
-    if (store.node("ended_early")[place]) said_.push(el("p", { class: "quiet", text: "The greedy episode ended before all neighbours were reached." }));
-    return said_;
+    const lines = [first];
+    if (!this.decisions.length) lines.push(el("p", { class: "quiet", text: "The node has no neighbours: only its own features count." }));
+    if (store.node("ended_early")[place]) lines.push(el("p", { class: "quiet", text: "The greedy episode ended before all neighbours were reached." }));
+    return lines;
   }
 
   classes() {
@@ -177,9 +177,9 @@ export class Why {
       { class: "running" },
       svg(
         "svg",
-        { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `The probability goes from ${number(this.running[0])} alone to ${number(this.running.at(-1))} with all neighbours` },
+        { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `The probability goes from ${number(this.running[0])} alone to ${number(this.running.at(-1))} with all neighbours` },
         svg("path", { d: path, class: "line" }),
-        svg("circle", { cx: x(at), cy: y(this.running[at]), r: 4, class: "point" }),
+        svg("path", { d: `M${x(at)} ${y(this.running[at])}h.01`, class: "point" }),
       ),
       el("p", { class: "quiet row" }, el("span", { text: `alone ${number(this.running[0])}` }), el("span", { text: chosen === null ? `all neighbours ${number(this.running.at(-1))}` : `after step ${at}: ${number(this.running[at])}` })),
     );
