@@ -1,4 +1,4 @@
-"""The command that writes the explorer: one page to look at a graph, the decisions on it, and the reasons for them."""
+"""The command that writes the explorer: a page to look at a graph, the decisions on it, and their reasons."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from typing import Any
 from gdpnet.data.edge_features import MISSING
 from gdpnet.errors import ConfigError
 from gdpnet.inference.ensemble import HEAD_NAMES
+from gdpnet.inference.notebook import explanation_html
 
 MOST_ROWS = 40
 """Neighbours that the text of an explanation lists, those of the largest contributions; all are in its decisions."""
@@ -255,6 +256,10 @@ class Explanation:
             for row in [header, *rows]
         ]
         return "\n".join([*self.summary, *(lines if rows else []), *self.rest(MOST_ROWS)])
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return explanation_html(self, MOST_ROWS)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; each decision also has its evidence in words."""

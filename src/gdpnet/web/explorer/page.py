@@ -84,7 +84,7 @@ def _parts() -> dict[str, str]:
 
 
 def bundle(main: str) -> str:
-    """Return a module and those that it imports as one script: each in a scope of its own, which returns its exports."""
+    """Return a module and those that it imports as one script, each in a scope that returns its exports."""
     return "".join(
         f"const _{name} = (() => {{\n{_scoped(text)}}})();\n" for name, text in _modules(main, set())
     )

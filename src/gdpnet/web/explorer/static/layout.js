@@ -65,7 +65,9 @@ export function neighbourhoodOf(store, centre, hops, more) {
     angle += wide;
   });
   if (hidden) nodes.push({ more: hidden, of: centre, ring: 1, ...polar(inner, angle + Math.PI / total) });
-  return { nodes, edges: edgesBetween(store, nodes, centre), hidden, far: far.size };
+  const radius = Math.max(...nodes.map((one) => Math.hypot(one.x, one.y)));
+  const scale = Math.max(1, Math.min(1.7, radius / 220)); // texts of a wide picture are drawn larger
+  return { nodes, edges: edgesBetween(store, nodes, centre), far: far.size, scale };
 }
 
 function polar(radius, angle) {

@@ -33,7 +33,7 @@ class Source {
     if (!this.store) return lists;
     const removed = this.store.mostRemoved(this.threshold());
     const others = lists.filter((one) => one.key !== "removed");
-    return removed.length ? [{ key: "removed", title: `Most removed edges (threshold ${this.threshold().toFixed(2)})`, rows: removed }, ...others] : others;
+    return removed.length ? [{ key: "removed", title: "Most removed edges", rows: removed }, ...others] : others;
   }
 
   predictedOf(id) {
