@@ -32,7 +32,7 @@ def graph():
 def model(graph):
     """Return a model with two heads and genuine probabilities."""
     values = {
-        "gcn": {"use": True, "steps": 5},
+        "gcn": {"use": True, "epochs": 20, "weight": 0.5},
         "evidence": {"use": True},
         "training": {"epochs": 3, "warmup": 2},
     }
