@@ -41,7 +41,7 @@ ASKED = {
 
 def make_page(links: int, seed: int) -> tuple[str, dict[str, float]]:
     """Return a page with so many links, and the seconds of its parts."""
-    settings = SyntheticSettings(nodes=links // 4, links_per_node=2.0, spurious_links=1.0)
+    settings = SyntheticSettings(nodes=links // 4, links_per_node=2.1, spurious_links=1.0)
     graph = synthetic_graph(settings, seed=seed)
     seconds, start = dict[str, float](), time.perf_counter()
     few = {"training__epochs": 2, "training__warmup": 2, "hopwise__use": False, "evidence__use": True}

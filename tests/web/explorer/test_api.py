@@ -6,11 +6,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from tools.chromium import browser, chromium_path
 
 from gdpnet.errors import GDPNetError
 from gdpnet.web.explorer.page import json_text, render_page
 from gdpnet.web.explorer.payload import build_summary, neighbourhood, search_nodes
-from tools.chromium import browser, chromium_path
 
 pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed (extra dev)")
 pytestmark = [

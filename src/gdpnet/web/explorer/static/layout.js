@@ -78,9 +78,7 @@ function edgesBetween(store, nodes, centre) {
   const shown = new Set(nodes.filter((one) => one.more === undefined).map((one) => one.place));
   const edges = [];
   for (const target of shown) {
-    const [first, last] = store.edgesOf(target);
-    for (let edge = first; edge < last; edge++) {
-      const source = store.link("neighbour")[edge];
+    for (const [source, edge] of store.incoming(target)) {
       if (!shown.has(source)) continue;
       const both = !store.about.directed || store.findEdge(source, target) >= 0;
       // of the two directions of a link the one towards the centre is drawn
