@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -95,7 +96,7 @@ def neighbourhood(
     """Return one node, explained, with the nodes within some hops; the same tables as those of `build_payload`."""
     predictor = _predictor_of(source, graph)
     number = predictor.graph.node_number(str(node))
-    part = _part_of(predictor, [number], hops, most_edges)
+    part = _part_of(predictor, torch.tensor([number]), hops, most_edges)  # a list would be ids
     told = [predictor.explain(node)]
     found = class_probabilities(predictor, part)
     decided = (predictor.keep_probability(), predictor.genuine_probability())
