@@ -41,7 +41,7 @@ def explore(
     """Write a page to explore the graph of a run in a browser: its nodes, which edges are kept, why, and how well.
 
     The page is one file that needs no server and asks for nothing from the network. A graph with more than 200,000
-    directed edges needs --nodes.
+    directed edges needs --nodes. Every node is explained, which takes a while on a large graph.
     """
     if out.suffix.lower() not in (".html", ".htm") and not is_stream(out):
         raise ConfigError(f"--out must end in .html, found '{out.name}'")
