@@ -4,15 +4,20 @@ import csv
 import io
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import torch
 from tools.chromium import browser, chromium_path
 
+from gdpnet.data.graph import Graph
+from gdpnet.data.validation import UNKNOWN
 from gdpnet.web.explorer.page import render_page
 from gdpnet.web.explorer.payload import build_payload
 from helpers.pages import HOSTILE
+from helpers.small import FAST, fitted, noisy_graph
 
 pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed (extra dev)")
 pytestmark = [
@@ -363,6 +368,47 @@ def test_a_part_of_a_graph_says_which_neighbours_are_not_on_the_page(make_reader
     other = next(one for one in part["nodes"]["id"] if one != "041")
     page.goto(f"{path.as_uri()}#node={quoted(other)}")
     page.wait_for_selector("text=it was not explained itself")
+
+
+def variants() -> dict:
+    """Return graphs and settings whose pages differ most from that of a classification."""
+    graph = noisy_graph(60)
+    numbers = {"targets": graph.labels.float() * 10, "labels": torch.full((60,), UNKNOWN), "class_names": ()}
+    both = ["a|b", "b", "a"]
+    directed = Graph.build(
+        graph.edge_index[:, ::2], graph.features, graph.labels, split=graph.split, directed=True
+    )
+    return {
+        "regression": (replace(graph, **numbers), {"task": {"kind": "regression", "bins": 4}}),
+        "multi-label": (replace(graph, class_names=tuple(both)), {"task": {"kind": "multi-label"}}),
+        "links": (graph, {"task": {"kind": "links"}, "links": {"steps": 20}}),
+        "directed": (directed, {}),
+        "two hops": (graph, {"policy": {"hops": 2, "hidden": [8, 6]}}),
+        "no edges": (None, {}),
+    }
+
+
+@pytest.mark.parametrize("name", ["regression", "multi-label", "links", "directed", "two hops", "no edges"])
+def test_pages_of_other_tasks_and_graphs_open_too(make_reader, tmp_path, predictor, name):
+    graph, changes = variants()[name]
+    if graph is None:
+        bare = predictor.graph.keep_edges(torch.zeros(predictor.graph.num_edges, dtype=torch.bool))
+        found = build_payload(predictor.model, bare)
+    else:
+        found = build_payload(fitted(graph, FAST.with_values(changes)), graph)
+    path = tmp_path / "other.html"
+    path.write_text(render_page(found), encoding="utf-8")
+    reader = make_reader(address=path.as_uri())
+    hub = next(
+        (one["rows"][0]["id"] for one in found["lists"] if one["key"] == "hubs"), found["nodes"]["id"][0]
+    )
+    page = reader.open(f"node={quoted(hub)}&hops=2&step=1")
+    assert reader.drawn() > 3
+    assert page.text_content("#problem") == ""
+    assert page.locator(".steps tr.chosen").count() == (0 if graph is None else 1)
+    page.keyboard.press("j")
+    page.wait_for_selector("#judge .card")
+    assert page.evaluate(UNNAMED) == []
 
 
 def test_data_that_is_no_payload_is_a_sentence_and_not_a_blank_page(chromium, tmp_path):

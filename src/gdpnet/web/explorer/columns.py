@@ -16,7 +16,7 @@ from gdpnet.inference.ensemble import HEAD_NAMES
 from gdpnet.inference.explanation import Decision, Explanation
 from gdpnet.inference.naming import Naming
 from gdpnet.inference.predictor import LabelPredictor, Predictor
-from gdpnet.representation.tasks import Classification
+from gdpnet.representation.tasks import Classification, MultiLabel
 from gdpnet.web.explorer.packing import pack, pack_names, pack_shares
 from gdpnet.web.explorer.part import Part
 
@@ -98,7 +98,7 @@ def _probability_columns(
     predictor: Predictor, found: Float[Tensor, "shown classes"] | None
 ) -> dict[str, Any] | None:
     """Return the probability of each class for each node, row by row; None if these are too many or no classes."""
-    if found is None or not isinstance(predictor.model.task, Classification):
+    if found is None or not isinstance(predictor.model.task, Classification | MultiLabel):
         return None
     return None if found.numel() > _MOST_PROBABILITIES else pack_shares(found.flatten())
 
