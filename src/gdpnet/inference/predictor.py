@@ -13,10 +13,11 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from gdpnet._core.random import Key
+from gdpnet.data.extended import Part
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import check_mutual, split_links
 from gdpnet.data.node_numbers import node_numbers, pair_numbers
-from gdpnet.data.prepare import Prepared, prepare
+from gdpnet.data.prepare import Prepared, prepare, prepare_part
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.classification_metrics import classification_scores
@@ -41,8 +42,8 @@ class Predictor:
     Use `gdpnet.inference.predictors.make_predictor`, or `GDPNet.predictor`, to get the one for a model's task.
     """
 
-    def __init__(self, model: TrainedModel, graph: Graph) -> None:
-        self.model, self.given, self.graph = model, graph, model.matched(graph)
+    def __init__(self, model: TrainedModel, graph: Graph, part: Part | None = None) -> None:
+        self.model, self.given, self.graph, self.part = model, graph, model.matched(graph), part
         self._selected: Selected | None = None
         self._explainer: Explainer | None = None
         self._evidence: Tensor | None = None
@@ -50,7 +51,8 @@ class Predictor:
     @cached_property
     def prepared(self) -> Prepared:
         """Return the graph on the model's device, with the features that the model reads."""
-        return prepare(self.model.as_read(self.graph), self.model.config, self.model.device)
+        graph, config, device = self.model.as_read(self.graph), self.model.config, self.model.device
+        return prepare(graph, config, device) if self.part is None else prepare_part(graph, self.part, config, device)
 
     def select(self, targets: Int[Tensor, "asked"] | None = None) -> Selected:
         """Decide on the edges of some nodes, all by default; decisions that were made before are returned again.
@@ -100,6 +102,16 @@ class Predictor:
             return None
         ends, mode = (self.graph.target, self.graph.neighbour), self.model.config.inference.mode
         return genuine_of(self.model.networks, selected, self._evidence, ends, mode)
+
+    def decide_around(
+        self, nodes: Int[Tensor, "some"]
+    ) -> tuple[Float[Tensor, "edges"], Float[Tensor, "edges"] | None]:
+        """Decide on the edges of some nodes; return keep probabilities, averaged over both directions, and genuine ones.
+
+        They are right for edges both of whose nodes are among the nodes.
+        """
+        selected = self.select(nodes)
+        return selected.prepared.symmetrise(selected.probability), self._genuine(selected)
 
     def explain(self, node: int | str) -> Explanation:
         """Return the decisions on a node's neighbours and their contributions; the node is named by its id."""
