@@ -17,6 +17,11 @@ from gdpnet._core.csr import find_in_rows, offsets_of, ranges
 from gdpnet.data.features import Features, SparseRows, stack_rows, take_rows
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN, id_text
+from gdpnet.errors import GraphError
+
+
+class TooManyEdgesError(GraphError):
+    """The surroundings of a node are larger than allowed."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +86,36 @@ class Addition:
         place = place[source != target]
         unique, first = np.unique(key, axis=0, return_index=True)
         target, neighbour = torch.from_numpy(np.ascontiguousarray(unique.reshape(-1, 2).T)).unbind()
-        place, stored = place[torch.from_numpy(first)], (target < graph.num_nodes) & (neighbour < graph.num_nodes)
+        place, stored = (
+            place[torch.from_numpy(first)],
+            (target < graph.num_nodes) & (neighbour < graph.num_nodes),
+        )
         known = find_in_rows(graph.row_ptr, graph.neighbour, target[stored], neighbour[stored]) >= 0
         if bool(known.any()):
             new = ~stored.masked_scatter(stored, known)
             target, neighbour, place = target[new], neighbour[new], place[new]
         by_edge = (None if one is None else one[place] for one in (weight, edge_features))
         return cls(ids, features, target.contiguous(), neighbour.contiguous(), *by_edge)
+
+    def as_graph(self, graph: Graph) -> Graph:
+        """Return the added nodes and edges as a graph of their own, with the columns of the graph they were made for."""
+        nodes, first = len(self.ids), graph.num_nodes
+        own = SparseRows.identity(nodes) if not graph.has_features else self.features
+        return replace(
+            graph,
+            row_ptr=offsets_of(torch.bincount(self.target - first, minlength=nodes)),
+            neighbour=self.neighbour - first,
+            features=own,
+            labels=torch.full((nodes,), UNKNOWN),
+            split=torch.zeros(nodes, dtype=graph.split.dtype),
+            node_ids=self.ids,
+            edge_weight=self.weight,
+            truth=None,
+            notes=(),
+            table=graph.table and replace(graph.table, columns=None),
+            targets=None if graph.targets is None else torch.full((nodes,), float("nan")),
+            edge_features=self.edge_features,
+        )
 
 
 class ExtendedGraph:
@@ -102,11 +130,13 @@ class ExtendedGraph:
         """Return the ids of some nodes as text."""
         return self._mixed_ids(nodes.numpy())
 
-    def rows_of(self, nodes: Int[Tensor, "some"]) -> Rows:
-        """Return the edges of some nodes, row by row, neighbours ascending."""
+    def rows_of(self, nodes: Int[Tensor, "some"], most: int | None = None) -> Rows:
+        """Return the edges of some nodes, row by row, neighbours ascending; refuse more than ``most``."""
         graph, known = self.graph, nodes.clamp(max=self.first_new - 1)
         start = graph.row_ptr[known]
         length = torch.where(nodes < self.first_new, graph.row_ptr[known + 1] - start, 0)
+        if most is not None and int(length.sum()) > most:
+            raise TooManyEdgesError("the surroundings of a target have more edges than are allowed")
         owner, edge = ranges(start, length)
         neighbour = graph.neighbour[edge].long()
         if self.addition is None:
@@ -114,7 +144,10 @@ class ExtendedGraph:
         first = torch.searchsorted(self.addition.target, nodes)
         more = torch.searchsorted(self.addition.target, nodes, right=True) - first
         owner_added, added = ranges(first, more)
-        owner, neighbour = torch.cat([owner, owner_added]), torch.cat([neighbour, self.addition.neighbour[added]])
+        owner, neighbour = (
+            torch.cat([owner, owner_added]),
+            torch.cat([neighbour, self.addition.neighbour[added]]),
+        )
         edge = torch.cat([edge, added + graph.num_edges])
         order = torch.argsort(owner * self.num_nodes + neighbour)
         owner, neighbour, edge = owner[order], neighbour[order], edge[order]
@@ -122,16 +155,20 @@ class ExtendedGraph:
         rank = torch.arange(owner.numel()) - offsets_of(length + more)[:-1][owner]
         return Rows(owner, neighbour, edge, begin[owner] + rank)
 
-    def around(self, targets: Int[Tensor, "targets"], hops: int, deciding: int) -> Part:
+    def around(
+        self, targets: Int[Tensor, "targets"], hops: int, deciding: int, most: int | None = None
+    ) -> Part:
         """Return the part of the graph within some hops of the targets.
 
         All nodes that are nearer than ``hops`` have all their edges; those at that distance have none. Nodes within
-        ``deciding`` hops decide.
+        ``deciding`` hops decide. A part of more than ``most`` edges is refused.
         """
         nodes = torch.unique(targets)
         found, rows, near, frontier = nodes, [], nodes, nodes
+        left = most
         for hop in range(hops):
-            rows.append((frontier, self.rows_of(frontier)))
+            rows.append((frontier, self.rows_of(frontier, left)))
+            left = None if left is None else left - rows[-1][1].owner.numel()
             reached = np.setdiff1d(rows[-1][1].neighbour.numpy(), found.numpy())
             frontier = torch.from_numpy(reached)
             found = torch.from_numpy(np.union1d(found.numpy(), reached))
@@ -168,7 +205,9 @@ class ExtendedGraph:
         """Return the features of some nodes, which ascend; without features, their numbers, one-hot."""
         features = self.graph.features
         if not self._has_features:
-            return SparseRows(torch.arange(nodes.numel() + 1), nodes, torch.ones(nodes.numel()), self.num_nodes)
+            return SparseRows(
+                torch.arange(nodes.numel() + 1), nodes, torch.ones(nodes.numel()), self.num_nodes
+            )
         known = nodes[nodes < self.first_new]
         own = take_rows(features, known)
         if self.addition is None or known.numel() == nodes.numel():

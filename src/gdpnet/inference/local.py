@@ -99,14 +99,14 @@ class NodeEdges(NamedTuple):
 class LocalPredictor:
     """Answers questions about some nodes of a graph, each from its own surroundings."""
 
-    def __init__(self, model: TrainedModel, graph: ExtendedGraph) -> None:
+    def __init__(self, model: TrainedModel, graph: ExtendedGraph, most_edges: int | None = None) -> None:
         check_local(model)
-        self.model, self.graph = model, graph
+        self.model, self.graph, self.most_edges = model, graph, most_edges
 
     def predictor(self, node: int, question: str) -> tuple[Predictor, Int[Tensor, "one"]]:
         """Return a predictor for the surroundings of a node that a question needs, and the node's number in it."""
         target = torch.tensor([node])
-        part = self.graph.around(target, *reach_of(self.model, question))
+        part = self.graph.around(target, *reach_of(self.model, question), self.most_edges)
         found = make_predictor(self.model, part.graph, part)
         return found, torch.searchsorted(part.node, target)
 

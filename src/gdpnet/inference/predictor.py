@@ -52,7 +52,11 @@ class Predictor:
     def prepared(self) -> Prepared:
         """Return the graph on the model's device, with the features that the model reads."""
         graph, config, device = self.model.as_read(self.graph), self.model.config, self.model.device
-        return prepare(graph, config, device) if self.part is None else prepare_part(graph, self.part, config, device)
+        return (
+            prepare(graph, config, device)
+            if self.part is None
+            else prepare_part(graph, self.part, config, device)
+        )
 
     def select(self, targets: Int[Tensor, "asked"] | None = None) -> Selected:
         """Decide on the edges of some nodes, all by default; decisions that were made before are returned again.

@@ -17,7 +17,6 @@ from torch import Tensor
 from gdpnet._core.csr import cut_rows, offsets_of, owners_of, ranges
 from gdpnet._core.random import keys
 
-
 Numbers = tuple[Int[Tensor, "nodes"], Int[Tensor, "edges"]]
 """The numbers of nodes and of edges in the graph that a graph is a part of."""
 

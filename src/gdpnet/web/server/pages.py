@@ -1,0 +1,80 @@
+"""The pages of the server: the explorer, and its documentation, which needs nothing from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
+
+if TYPE_CHECKING:
+    from gdpnet.web.server.app import Server
+
+_SCRIPT = re.compile(r"<script(?:\s[^>]*)?>(.*?)</script>", re.DOTALL)
+_STYLE = "body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}code,pre{background:#8882;padding:.1rem .3rem}pre{overflow:auto}:root{color-scheme:light dark}"
+
+
+def policy_for(page: str) -> str:
+    """Return a content security policy that lets run the scripts of a page, and no others."""
+    hashes = [
+        base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in _SCRIPT.findall(page)
+    ]
+    scripts = " ".join(f"'sha256-{one}'" for one in hashes) or "'none'"
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+def page_of(text: str) -> HTMLResponse:
+    """Return a page with its policy."""
+    return HTMLResponse(text, headers={"Content-Security-Policy": policy_for(text)})
+
+
+def add_pages(app: FastAPI, server: Server) -> None:
+    """Add the routes of the pages."""
+
+    @app.get("/", include_in_schema=False)
+    async def explorer() -> HTMLResponse:
+        return page_of(documentation(app))
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return page_of(documentation(app))
+
+
+def documentation(app: FastAPI) -> str:
+    """Return all routes with their fields as one plain page, made from the OpenAPI description."""
+    schema = app.openapi()
+    parts = [
+        _route(method, path, about)
+        for path, methods in schema["paths"].items()
+        for method, about in methods.items()
+    ]
+    models = [_model(name, about) for name, about in schema.get("components", {}).get("schemas", {}).items()]
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>gdpnet server</title><style>{_STYLE}</style>'
+        f"<h1>gdpnet {escape(schema['info']['version'])}</h1><p>{escape(schema['info']['summary'])} "
+        'The description for programs is <a href="/openapi.json">openapi.json</a>.</p>'
+        f"<h2>Routes</h2>{''.join(parts)}<h2>Bodies</h2>{''.join(models)}</html>"
+    )
+
+
+def _route(method: str, path: str, about: dict[str, Any]) -> str:
+    body = about.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    name = str(body.get("$ref", "")).rsplit("/", 1)[-1]
+    takes = f' Body: <a href="#{escape(name)}">{escape(name)}</a>.' if name else ""
+    return f"<h3><code>{method.upper()} {escape(path)}</code></h3><p>{escape(about.get('description', ''))}{takes}</p>"
+
+
+def _model(name: str, about: dict[str, Any]) -> str:
+    needed = set(about.get("required", []))
+    rows = "".join(
+        f"<li><code>{escape(field)}</code>{' (required)' if field in needed else ''} {escape(one.get('description', ''))}"
+        for field, one in about.get("properties", {}).items()
+    )
+    return f'<h3 id="{escape(name)}">{escape(name)}</h3><p>{escape(about.get("description", ""))}</p><ul>{rows}</ul>'
