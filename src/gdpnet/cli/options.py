@@ -285,6 +285,14 @@ NodeIds = Annotated[
 NodeFile = Annotated[
     Path | None, output("--nodes-from FILE", "Text file with the ids of the nodes to write, one per line.")
 ]
+OneByOne = Annotated[
+    bool,
+    flag(
+        COMPUTING,
+        "--one-by-one",
+        "Compute each named node alone, from its surroundings: bit for bit the answer of gdpnet serve.",
+    ),
+]
 Records = Annotated[Path, output("--records FILE", "JSON Lines file that results are appended to.")]
 ReportOnly = Annotated[
     bool, flag(OUTPUT, "--report-only", "Run nothing; report the results recorded so far.")

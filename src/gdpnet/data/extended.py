@@ -35,7 +35,7 @@ class Part:
     node: Int[Tensor, "nodes"]
     edge: Int[Tensor, "edges"]
     deciding: Int[Tensor, "deciding"]
-    """The nodes of the part, by their number in it, whose decisions are needed; only their edges get pair features."""
+    """The nodes of the part, by their number in it, that decide; only their edges get pair features."""
 
 
 class Rows(NamedTuple):
@@ -75,7 +75,7 @@ class Addition:
     ) -> Addition:
         """Sort edges that are given as sources and targets; both directions are added unless they are directed.
 
-        As when a graph is built, self-loops are left out and an edge that is given twice, or that the graph has, counts
+        As when a graph is built, self-loops are left out, and edges that are given twice or that the graph has count
         once.
         """
         source, target = ends
@@ -98,7 +98,7 @@ class Addition:
         return cls(ids, features, target.contiguous(), neighbour.contiguous(), *by_edge)
 
     def as_graph(self, graph: Graph) -> Graph:
-        """Return the added nodes and edges as a graph of their own, with the columns of the graph they were made for."""
+        """Return the added nodes and edges as a graph of their own, with the columns of another graph."""
         nodes, first = len(self.ids), graph.num_nodes
         own = SparseRows.identity(nodes) if not graph.has_features else self.features
         return replace(

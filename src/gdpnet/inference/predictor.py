@@ -110,9 +110,9 @@ class Predictor:
     def decide_around(
         self, nodes: Int[Tensor, "some"]
     ) -> tuple[Float[Tensor, "edges"], Float[Tensor, "edges"] | None]:
-        """Decide on the edges of some nodes; return keep probabilities, averaged over both directions, and genuine ones.
+        """Decide on the edges of some nodes; return the keep and the genuine probability of every edge.
 
-        They are right for edges both of whose nodes are among the nodes.
+        They are right for edges both of whose nodes are among the nodes, and are the same in both directions.
         """
         selected = self.select(nodes)
         return selected.prepared.symmetrise(selected.probability), self._genuine(selected)

@@ -1,4 +1,4 @@
-"""What every request passes first: host, token, origin and size; and what every answer gets: headers, log, metrics."""
+"""What every request passes first: host, token, origin, size; what every answer gets: headers, log, metrics."""
 
 from __future__ import annotations
 

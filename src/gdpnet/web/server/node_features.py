@@ -1,8 +1,8 @@
-"""Features in a request, as rows: by place, by column name, or as the columns of the table behind the stored graph."""
+"""Features in a request, as rows: by place, by column name, or as the columns of the table behind the graph."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +54,7 @@ def _row(given: Features, graph: Graph, where: str) -> np.ndarray:
     return _by_name(given, names, where, sparse=isinstance(graph.features, SparseRows))
 
 
-def _by_name(given: dict[str, object], names: tuple[str, ...], where: str, *, sparse: bool) -> np.ndarray:
+def _by_name(given: Mapping[str, object], names: tuple[str, ...], where: str, *, sparse: bool) -> np.ndarray:
     """Return a row from values by column name; columns that sparse features leave out are zero."""
     places, row = {name: place for place, name in enumerate(names)}, np.zeros(len(names))
     for name, value in given.items():
@@ -69,7 +69,7 @@ def _by_name(given: dict[str, object], names: tuple[str, ...], where: str, *, sp
     return row
 
 
-def _encoded(given: dict[str, object], graph: Graph, where: str) -> np.ndarray:
+def _encoded(given: Mapping[str, object], graph: Graph, where: str) -> np.ndarray:
     """Return the row that the encoding of the stored graph makes of the columns of a node table."""
     assert graph.table is not None
     try:
@@ -77,7 +77,7 @@ def _encoded(given: dict[str, object], graph: Graph, where: str) -> np.ndarray:
         found = graph.table.encoding.transform(table, "the features")
     except (GDPNetError, pa.ArrowException, ValueError, TypeError) as error:
         raise unusable(where, str(error)) from error
-    row = found.toarray()[0] if sp.issparse(found) else found[0]
+    row = sp.csr_matrix(found).toarray()[0]
     return np.asarray(row, dtype=np.float64)
 
 

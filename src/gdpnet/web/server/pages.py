@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from gdpnet.web.server.app import Server
 
 _SCRIPT = re.compile(r"<script(?:\s[^>]*)?>(.*?)</script>", re.DOTALL)
-_STYLE = "body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}code,pre{background:#8882;padding:.1rem .3rem}pre{overflow:auto}:root{color-scheme:light dark}"
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}"
+    "code{background:#8882;padding:.1rem .3rem}:root{color-scheme:light dark}"
+)
 
 
 def policy_for(page: str) -> str:
@@ -25,8 +28,8 @@ def policy_for(page: str) -> str:
     ]
     scripts = " ".join(f"'sha256-{one}'" for one in hashes) or "'none'"
     return (
-        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 
 
@@ -68,13 +71,15 @@ def _route(method: str, path: str, about: dict[str, Any]) -> str:
     body = about.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     name = str(body.get("$ref", "")).rsplit("/", 1)[-1]
     takes = f' Body: <a href="#{escape(name)}">{escape(name)}</a>.' if name else ""
-    return f"<h3><code>{method.upper()} {escape(path)}</code></h3><p>{escape(about.get('description', ''))}{takes}</p>"
+    said = escape(about.get("description", ""))
+    return f"<h3><code>{method.upper()} {escape(path)}</code></h3><p>{said}{takes}</p>"
 
 
 def _model(name: str, about: dict[str, Any]) -> str:
     needed = set(about.get("required", []))
     rows = "".join(
-        f"<li><code>{escape(field)}</code>{' (required)' if field in needed else ''} {escape(one.get('description', ''))}"
+        f"<li><code>{escape(field)}</code>{' (required)' if field in needed else ''} "
+        f"{escape(one.get('description', ''))}"
         for field, one in about.get("properties", {}).items()
     )
     return f'<h3 id="{escape(name)}">{escape(name)}</h3><p>{escape(about.get("description", ""))}</p><ul>{rows}</ul>'
