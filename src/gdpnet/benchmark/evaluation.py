@@ -98,7 +98,7 @@ def calibration(graph: Graph, cleaned: Denoised) -> dict[str, Any]:
     if not spurious.any():
         return {}
     chance, genuine = cleaned.keep_probability, ~spurious
-    mean, share, count = _reliability(chance, genuine)
+    mean, share, count = reliability(chance, genuine)
     curve = [
         [round(float(mean[i]), 4), round(float(share[i]), 4), int(count[i])] for i in range(BINS) if count[i]
     ]
@@ -121,11 +121,11 @@ def probability_metrics(graph: Graph, cleaned: Denoised) -> dict[str, float]:
 
 def calibration_error(chance: np.ndarray, genuine: np.ndarray) -> float:
     """Return the expected calibration error: |mean probability - share of genuine edges|, over ten bins."""
-    mean, share, count = _reliability(chance, genuine)
+    mean, share, count = reliability(chance, genuine)
     return float((np.abs(mean - share) * count).sum() / max(1, count.sum()))
 
 
-def _reliability(chance: np.ndarray, genuine: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def reliability(chance: np.ndarray, genuine: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the mean probability, the share of genuine edges and the number of edges of each bin."""
     # not calibration_curve of scikit-learn: it does not return how many edges a bin holds
     place = np.minimum((chance * BINS).astype(int), BINS - 1)

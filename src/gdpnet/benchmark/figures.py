@@ -16,6 +16,7 @@ from sklearn.manifold import TSNE
 from gdpnet._core.files import atomic_path
 from gdpnet._core.words import counted
 from gdpnet.benchmark.evaluation import calibration, selected_shares
+from gdpnet.benchmark.score_tables import CURVES
 from gdpnet.config import METRICS
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN
@@ -29,15 +30,6 @@ matplotlib.use("Agg")
 
 MAP_NODES = 2000
 """Largest number of nodes on the map; of more a subset is drawn."""
-
-_CURVES = {
-    "loss": "loss of the aggregators",
-    "validation_f1": "micro-F1 on validation",
-    "reward": "mean reward per decision",
-    "kept_share": "share of neighbours kept",
-    "kl": "KL of the update",
-    "injected_auc": "injected-edge AUC",
-}
 
 
 def draw_run(predictor: Predictor, folder: Path) -> list[Path]:
@@ -85,7 +77,7 @@ def panels(
 def training_curves(history: Sequence[dict[str, Any]], best_epoch: int) -> Figure:
     """Draw loss, validation F1, reward, kept share, KL and, if edges were injected, their AUC, per epoch."""
     injected = any(line.get("injected_auc") is not None for line in history)
-    keys = {title: key for key, title in _CURVES.items() if key != "injected_auc" or injected}
+    keys = {title: key for key, title in CURVES.items() if key != "injected_auc" or injected}
     metric = history[-1].get("metric", "micro_f1") if history else "micro_f1"
     if metric != "micro_f1":  # larger is better, so the logarithmic loss is negated
         name = "negative log loss" if metric == "log_loss" else METRICS.get(metric, metric)

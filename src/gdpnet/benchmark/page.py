@@ -10,12 +10,16 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-_STYLE = """
+COLOURS = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d5d9de; --soft: #f3f5f7; --bold: #0a5cad }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e4e7ea; --paper: #14171a; --line: #3a4047; --soft: #1e2327; --bold: #7db8f0 }
-  img { background: #fff; border-radius: 6px }
 }
+"""
+"""The colours of all pages."""
+
+_STYLE = """
+@media (prefers-color-scheme: dark) { img { background: #fff; border-radius: 6px } }
 body { margin: 0 auto; max-width: 62rem; padding: 1rem; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif }
 h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2.2rem }
@@ -35,7 +39,7 @@ def page_of(markdown: str, title: str) -> str:
     body = body.replace("<table>", "<div class=wide><table>").replace("</table>", "</table></div>")
     head = (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title>"
-        f'<meta name=viewport content="width=device-width, initial-scale=1"><style>{_STYLE}</style>\n'
+        f'<meta name=viewport content="width=device-width, initial-scale=1"><style>{COLOURS}{_STYLE}</style>\n'
     )
     return f"{head}{body}</html>\n"
 

@@ -1,4 +1,4 @@
-"""The scores of a run that are more than one number, as sentences and tables for commands and reports."""
+"""The scores of a run as sentences and tables for commands and reports, and the names of its training curves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ from gdpnet._core.words import counted
 
 NESTED = ("intervals", "per_class", "confusion", "unknown_classes", "check", "cross_validation")
 """The scores in ``metrics.json`` that are more than one number."""
+
+CURVES = {
+    "loss": "loss of the aggregators",
+    "validation_f1": "micro-F1 on validation",
+    "reward": "mean reward per decision",
+    "kept_share": "share of neighbours kept",
+    "kl": "KL of the update",
+    "injected_auc": "injected-edge AUC",
+}
+"""What is measured in every epoch, by its name in the history of a run."""
 
 Table = tuple[list[str], list[tuple[Any, ...]]]
 """Names of columns, and rows."""

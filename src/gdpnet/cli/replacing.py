@@ -66,6 +66,12 @@ def check_page(out: Path, force: bool) -> None:
         _refuse_unless("<title>GDPNet: " in _head(out), out)
 
 
+def check_explorer(out: Path, force: bool) -> None:
+    """Refuse an HTML file that is no page of the explorer."""
+    if not force and _would_be_lost(out):
+        _refuse_unless("<title>GDPNet explorer: " in _head(out), out)
+
+
 def check_markdown(out: Path, force: bool) -> None:
     """Refuse a Markdown file that is no report."""
     if not force and _would_be_lost(out):

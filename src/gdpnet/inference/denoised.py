@@ -17,6 +17,7 @@ from gdpnet.data.io.networkx import to_networkx
 from gdpnet.data.io.pandas import edge_frame
 from gdpnet.data.io.pyg import to_pyg
 from gdpnet.errors import GraphError
+from gdpnet.inference.notebook import denoised_html
 from gdpnet.inference.threshold import cleaning_sentence, edge_weights
 
 
@@ -44,6 +45,10 @@ class Denoised:
     def summary(self) -> str:
         """Return one sentence that says how many edges are kept, why, and whether these are very few."""
         return cleaning_sentence(int(self.kept.sum()), self.kept.size, self.reason, self.min_kept)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return denoised_html(self)
 
     def to_pyg(self) -> Any:
         """Return the cleaned graph as torch_geometric ``Data`` with ``edge_weight`` and both probabilities per edge.

@@ -10,6 +10,7 @@ from typing import Any
 from gdpnet.data.edge_features import MISSING
 from gdpnet.errors import ConfigError
 from gdpnet.inference.ensemble import HEAD_NAMES
+from gdpnet.inference.notebook import explanation_html
 
 MOST_ROWS = 40
 """Neighbours that the text of an explanation lists, those of the largest contributions; all are in its decisions."""
@@ -73,7 +74,7 @@ class Decision:
     def evidence(self) -> str:
         """Return what node and neighbour have in common, in words."""
         shared = _count(self.common_neighbours, "common neighbour")
-        agree = _AGREEMENT.get(self.task, "classes agree")
+        agree = agreement_name(self.task)
         parts = [shared, f"feature cosine {self.cosine:.2f}", f"{agree} {self.agreement:.2f}"]
         return ", ".join(parts + _edge_words(self.edge_features or {}))
 
@@ -256,6 +257,10 @@ class Explanation:
         ]
         return "\n".join([*self.summary, *(lines if rows else []), *self.rest(MOST_ROWS)])
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return explanation_html(self, MOST_ROWS)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; each decision also has its evidence in words."""
         decisions = [asdict(one) | {"evidence": one.evidence} for one in self.decisions]
@@ -270,6 +275,11 @@ class Explanation:
         except ModuleNotFoundError as error:
             raise ConfigError("to_pandas needs pandas: pip install pandas, or use to_dict") from error
         return pandas.DataFrame(self.to_dict()["decisions"])
+
+
+def agreement_name(task: str) -> str:
+    """Return what the agreement of two predictions is called."""
+    return _AGREEMENT.get(task, "classes agree")
 
 
 def _edge_words(features: dict[str, float]) -> list[str]:

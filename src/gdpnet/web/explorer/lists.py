@@ -1,0 +1,109 @@
+"""Lists of nodes that are worth looking at: many removed edges, surprising predictions, suspected labels, hubs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gdpnet._core.words import counted
+from gdpnet.inference.explanation import Explanation
+from gdpnet.inference.naming import Naming, number_text
+from gdpnet.inference.predictor import Predictor
+from gdpnet.representation.tasks import Classification
+from gdpnet.web.explorer.part import Part
+
+LONGEST = 50
+"""Nodes of a list."""
+
+USUAL_THRESHOLD = 0.5
+"""Threshold of the list of removed edges if the model's own keeps every edge."""
+
+Row = dict[str, Any]
+
+
+def make_lists(
+    predictor: Predictor,
+    part: Part,
+    keep: Float[Tensor, "edges"],
+    told: list[Explanation],
+    found: Float[Tensor, "shown classes"] | None,
+) -> list[dict[str, Any]]:
+    """Return the lists that have at least one node, each with the number that it is sorted by in words."""
+    threshold = predictor.model.threshold.threshold
+    if not bool((keep < threshold).any()):
+        threshold = USUAL_THRESHOLD
+    lists = [
+        ("removed", f"Most removed edges (threshold {threshold:g})", _removed(part, keep, threshold)),
+        ("surprising", "Most surprising predictions", _surprising(predictor, part, found)),
+        ("suspected", "Suspected label errors", _suspected(predictor, part)),
+        ("changed", "Most changed by neighbours", _changed(told)),
+        ("hubs", "Hubs", _hubs(part)),
+    ]
+    return [{"key": key, "title": title, "rows": rows} for key, title, rows in lists if rows]
+
+
+def hubs_alone(part: Part) -> list[dict[str, Any]]:
+    """Return the one list that needs no decision."""
+    return [{"key": "hubs", "title": "Hubs", "rows": _hubs(part)}]
+
+
+def _largest(value: np.ndarray) -> list[int]:
+    """Return the places of the largest values above zero, the largest first; equal ones in their order."""
+    order = np.argsort(-value, kind="stable")[:LONGEST]
+    return [int(place) for place in order if value[place] > 0]
+
+
+def _removed(part: Part, keep: Float[Tensor, "edges"], threshold: float) -> list[Row]:
+    graph = part.graph
+    target = torch.repeat_interleave(torch.arange(graph.num_nodes), graph.degree)
+    count = torch.bincount(target[keep < threshold], minlength=graph.num_nodes)[part.nodes].numpy()
+    degree = graph.degree[part.nodes].tolist()
+    return [
+        {"id": part.ids[one], "text": f"{count[one]:,} of {counted(degree[one], 'edge')}"}
+        for one in _largest(count)
+    ]
+
+
+def _surprising(predictor: Predictor, part: Part, found: Float[Tensor, "shown classes"] | None) -> list[Row]:
+    """Return nodes whose known class is the least probable, or whose number is farthest from the predicted one."""
+    if found is None:
+        return []
+    naming, graph = Naming(predictor.model, part.graph), part.graph
+    if naming.numbers is not None:
+        if graph.targets is None:
+            return []
+        error = (naming.numbers.mean(found) - graph.targets[part.nodes]).abs().nan_to_num().numpy()
+        return [{"id": part.ids[one], "text": f"off by {number_text(error[one])}"} for one in _largest(error)]
+    if not isinstance(predictor.model.task, Classification):
+        return []
+    label = predictor.model.labels_of(graph)[part.nodes]
+    chance = found.gather(1, label.clamp(min=0)[:, None])[:, 0].numpy()
+    wrong = ((found.argmax(dim=1) != label) & (label >= 0)).numpy()
+    names = naming.labels(part.nodes)
+    rows = _largest(np.where(wrong, 1.0 + 1e-6 - chance, 0.0))
+    return [{"id": part.ids[one], "text": f"label {names[one]} has {chance[one]:.3f}"} for one in rows]
+
+
+def _suspected(predictor: Predictor, part: Part) -> list[Row]:
+    """Return training nodes whose label cross-fitted models contradict."""
+    found = [one for one in predictor.model.suspected_labels if one.node in part.place_of]
+    return [{"id": one.node, "text": f"{one.label}, rather {one.suggested}"} for one in found[:LONGEST]]
+
+
+def _changed(told: list[Explanation]) -> list[Row]:
+    """Return nodes whose prediction differs most from that without any neighbour."""
+    change = np.array([abs(one.value - one.value_alone) for one in told])
+    rows = []
+    for place in _largest(change):
+        one = told[place]
+        rows.append({"id": one.node, "text": f"{one.value_alone:.3g} alone, {one.value:.3g} with them"})
+    return rows
+
+
+def _hubs(part: Part) -> list[Row]:
+    degree = part.graph.degree[part.nodes].numpy()
+    return [{"id": part.ids[one], "text": counted(int(degree[one]), "neighbour")} for one in _largest(degree)]

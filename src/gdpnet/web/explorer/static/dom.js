@@ -1,0 +1,167 @@
+// Elements made from text nodes: nothing that a user wrote is ever read as HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(node, options, children) {
+  for (const [name, value] of Object.entries(options)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "text") node.textContent = value;
+    else if (name === "value") node.value = value;
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children.filter((one) => one !== null && one !== undefined));
+  return node;
+}
+
+export function el(tag, options = {}, ...children) {
+  return fill(document.createElement(tag), options, children);
+}
+
+export function svg(tag, options = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), options, children);
+}
+
+// A text of the user: isolated, so that its direction of writing changes nothing around it.
+export function said(text, options = {}) {
+  return el("bdi", { ...options, text: text === null ? "–" : text });
+}
+
+export function byId(id) {
+  return document.getElementById(id);
+}
+
+export function tell(text) {
+  byId("status").textContent = text;
+}
+
+export function complain(text) {
+  byId("problem").textContent = text;
+  byId("problem").hidden = !text;
+}
+
+export function number(value, digits = 3) {
+  return value === null || Number.isNaN(value) ? "–" : value.toFixed(digits);
+}
+
+export function change(value, digits = 3) {
+  const text = number(value, digits);
+  return value > 0 && text !== "–" ? `+${text}` : text.replace("-", "−");
+}
+
+export function percent(value) {
+  return Number.isNaN(value) ? "–" : `${(100 * value).toFixed(1)} %`;
+}
+
+export function counted(count, one, many = `${one}s`) {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+}
+
+export function shortened(text, most = 18) {
+  const letters = [...text];
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
+}
+
+// A bar from 0 to 1, beside which its number is written.
+export function bar(value, name, options = {}) {
+  const width = Number.isNaN(value) ? 0 : Math.max(0, Math.min(1, value));
+  return svg(
+    "svg",
+    { class: `bar ${options.class ?? ""}`, viewBox: "0 0 100 8", preserveAspectRatio: "none", role: "img", "aria-label": name },
+    svg("rect", { class: "track", width: 100, height: 8, rx: 2 }),
+    svg("rect", { class: "level", width: 100 * width, height: 8, rx: 2 }),
+  );
+}
+
+// A bar to the left or the right of the middle, for changes.
+export function twoSided(value, largest, name) {
+  const width = largest > 0 ? (49 * Math.abs(value)) / largest : 0;
+  return svg(
+    "svg",
+    { class: "bar change", viewBox: "0 0 100 8", preserveAspectRatio: "none", role: "img", "aria-label": name },
+    svg("rect", { class: "track", width: 100, height: 8, rx: 2 }),
+    svg("rect", { class: value < 0 ? "less" : "more", x: value < 0 ? 50 - width : 50, width, height: 8 }),
+    svg("rect", { class: "middle", x: 49.7, width: 0.6, height: 8 }),
+  );
+}
+
+function cell(value) {
+  const text = value === null || value === undefined || Number.isNaN(value) ? "" : String(value);
+  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+export function save(blob, name) {
+  const address = URL.createObjectURL(blob);
+  const link = el("a", { href: address, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 10000);
+}
+
+export function saveTable(name, header, rows) {
+  const text = [header, ...rows].map((row) => `${row.map(cell).join(",")}\r\n`).join("");
+  save(new Blob(["\ufeff", text], { type: "text/csv;charset=utf-8" }), fileName(name, "csv"));
+  tell(`${name} saved as a table of ${counted(rows.length, "row")}`);
+}
+
+export function fileName(name, suffix) {
+  return `${name.replace(/[^\p{L}\p{N}.-]+/gu, "-").slice(0, 60)}.${suffix}`;
+}
+
+export function csvButton(name, header, rows) {
+  return el("button", {
+    type: "button",
+    class: "small",
+    text: "CSV",
+    title: "Download this table",
+    "aria-label": `Download the table ${name} as CSV`,
+    onclick: () => saveTable(name, header, rows()),
+  });
+}
+
+export function plainTable(header, rows, options = {}) {
+  return el(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": options.name ?? "table" },
+    el(
+      "table",
+      { class: header.length < 5 ? "wrap" : null },
+      el("thead", {}, el("tr", {}, ...header.map((one) => el("th", { scope: "col" }, said(one))))),
+      el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map((one) => el("td", {}, said(String(one))))))),
+    ),
+  );
+}
+
+export function segmented(name, options, current, choose) {
+  return el(
+    "div",
+    { class: "segmented", role: "radiogroup", "aria-label": name },
+    ...options.map(([value, text]) =>
+      el("button", {
+        type: "button",
+        role: "radio",
+        text,
+        "aria-checked": String(value === current),
+        tabindex: value === current ? 0 : -1,
+        "data-value": value,
+        onclick: () => choose(value),
+        onkeydown: (event) => moveChoice(event, options.map(([one]) => one), value, choose),
+      }),
+    ),
+  );
+}
+
+function moveChoice(event, values, value, choose) {
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!step) return;
+  event.preventDefault();
+  event.stopPropagation();
+  const group = event.target.parentElement;
+  const label = group.getAttribute("aria-label");
+  const next = values[(values.indexOf(value) + step + values.length) % values.length];
+  choose(next);
+  for (const one of document.querySelectorAll('[role="radiogroup"]')) {
+    if (one.getAttribute("aria-label") === label) one.querySelector(`[data-value="${next}"]`)?.focus();
+  }
+}

@@ -1,0 +1,130 @@
+// Find: a search box, and lists of nodes that are worth looking at.
+import { el, said, byId, csvButton, tell, counted } from "./dom.js";
+import { state, update } from "./state.js";
+import { classColour } from "./colours.js";
+
+export class Find {
+  constructor(source) {
+    this.source = source;
+    this.found = [];
+    this.active = -1;
+    this.input = el("input", {
+      id: "search",
+      type: "search",
+      role: "combobox",
+      placeholder: "id, label or class",
+      autocomplete: "off",
+      spellcheck: "false",
+      "aria-expanded": "false",
+      "aria-controls": "found",
+      "aria-autocomplete": "list",
+      oninput: () => this.search(),
+      onkeydown: (event) => this.onKey(event),
+    });
+    this.box = el("ul", { id: "found", role: "listbox", "aria-label": "Nodes found", hidden: true });
+    this.lists = el("div", { class: "lists" });
+    byId("find").append(
+      el("label", { for: "search", class: "heading", text: "Find a node" }),
+      el("div", { class: "search" }, this.input, this.box),
+      this.lists,
+    );
+    this.input.addEventListener("blur", () => setTimeout(() => this.close(), 200));
+  }
+
+  async search() {
+    const text = this.input.value;
+    const rows = await this.source.search(text);
+    if (text !== this.input.value) return;
+    this.found = rows;
+    this.active = rows.length ? 0 : -1;
+    this.box.replaceChildren(
+      ...rows.map((row, place) =>
+        el(
+          "li",
+          { id: `found-${place}`, role: "option", "aria-selected": String(place === 0), onmousedown: () => this.choose(place) },
+          said(row.id, { class: "id" }),
+          el("span", { class: "quiet" }, said(row.text ?? "")),
+        ),
+      ),
+      ...(text.trim() && !rows.length ? [el("li", { class: "quiet", text: "No node has this id, label or class." })] : []),
+    );
+    this.box.hidden = !text.trim();
+    this.input.setAttribute("aria-expanded", String(!this.box.hidden));
+    this.mark();
+    if (text.trim()) tell(rows.length ? counted(rows.length, "node") + " found" : "no node found");
+  }
+
+  mark() {
+    [...this.box.children].forEach((one, place) => one.setAttribute("aria-selected", String(place === this.active)));
+    if (this.active >= 0) {
+      this.input.setAttribute("aria-activedescendant", `found-${this.active}`);
+      this.box.children[this.active].scrollIntoView({ block: "nearest" });
+    } else this.input.removeAttribute("aria-activedescendant");
+  }
+
+  onKey(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step && this.found.length) {
+      event.preventDefault();
+      this.active = (this.active + step + this.found.length) % this.found.length;
+      this.mark();
+    } else if (event.key === "Enter" && this.active >= 0) this.choose(this.active);
+    else if (event.key === "Escape") this.close();
+  }
+
+  choose(place) {
+    const { id } = this.found[place];
+    this.input.value = "";
+    this.close();
+    update({ node: id, step: null, tab: "explore" });
+    this.source.show("see");
+  }
+
+  close() {
+    this.box.hidden = true;
+    this.input.setAttribute("aria-expanded", "false");
+  }
+
+  showLists() {
+    const lists = this.source.lists();
+    if (!lists.length) return this.lists.replaceChildren();
+    const current = lists.find((one) => one.key === state.list) ?? lists[0];
+    const choice = el(
+      "select",
+      { id: "list", onchange: (event) => update({ list: event.target.value }) },
+      ...lists.map((one) => el("option", { value: one.key, text: one.title, selected: one === current })),
+    );
+    this.lists.replaceChildren(
+      el(
+        "div",
+        { class: "row" },
+        el("label", { for: "list", class: "heading", text: "Worth looking at" }),
+        csvButton(current.title, ["node", "text"], () => current.rows.map((row) => [row.id, row.text])),
+      ),
+      choice,
+      el("ol", { class: "nodes", "aria-label": current.title }, ...current.rows.map((row) => el("li", {}, this.button(row)))),
+    );
+    return undefined;
+  }
+
+  button(row) {
+    const { classes } = this.source.about();
+    const predicted = this.source.predictedOf(row.id);
+    const dot = el("span", { class: "dot", "aria-hidden": "true" });
+    dot.style.background = classColour(classes, predicted);
+    return el(
+      "button",
+      {
+        type: "button",
+        "aria-current": row.id === state.node ? "true" : null,
+        onclick: () => {
+          update({ node: row.id, step: null });
+          this.source.show("see");
+        },
+      },
+      dot,
+      said(row.id, { class: "id" }),
+      el("span", { class: "quiet" }, said(row.text)),
+    );
+  }
+}

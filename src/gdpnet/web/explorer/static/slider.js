@@ -1,0 +1,77 @@
+// The threshold: a slider below the histogram of keep probabilities.
+import { el, svg, counted, percent } from "./dom.js";
+import { state, update } from "./state.js";
+
+const HEIGHT = 44;
+
+export function nearestThreshold(grid, value) {
+  let best = 0;
+  grid.forEach((one, place) => {
+    if (Math.abs(one - value) < Math.abs(grid[best] - value)) best = place;
+  });
+  return best;
+}
+
+export class Slider {
+  constructor(about, judge, name) {
+    this.about = about;
+    this.judge = judge;
+    this.input = el("input", {
+      type: "range",
+      min: 0,
+      max: about.thresholds.length - 1,
+      step: 1,
+      "aria-label": "Threshold of the keep probability",
+      oninput: () => update({ threshold: about.thresholds[Number(this.input.value)] }),
+    });
+    this.words = el("output", { class: "words" });
+    this.reset = el("button", {
+      type: "button",
+      class: "small",
+      text: `Model's own (${about.threshold.toPrecision(3).replace(/\.?0+$/, "")})`,
+      title: about.reason,
+      onclick: () => update({ threshold: null }),
+    });
+    this.bars = [];
+    this.node = el(
+      "div",
+      { class: "threshold" },
+      el("div", { class: "row" }, el("span", { class: "heading", text: name ?? "Threshold" }), this.words, this.reset),
+      el("div", { class: "histogram" }, judge ? this.histogram() : null, this.input),
+      el("div", { class: "row quiet axis", "aria-hidden": "true" }, el("span", { text: "0" }), el("span", { text: "keep probability" }), el("span", { text: "1" })),
+    );
+  }
+
+  histogram() {
+    const { bins, other, spurious } = this.judge.histogram;
+    const largest = Math.max(1, ...other.map((count, place) => count + spurious[place]));
+    const tall = (count) => (count ? Math.max(1, HEIGHT * Math.sqrt(count / largest)) : 0);
+    const picture = svg("svg", { viewBox: `0 0 ${bins * 10} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+    for (let place = 0; place < bins; place++) {
+      const both = tall(other[place] + spurious[place]);
+      const noise = other[place] + spurious[place] ? (both * spurious[place]) / (other[place] + spurious[place]) : 0;
+      const group = svg(
+        "g",
+        { "data-from": place / bins },
+        svg("title", { text: `${(place / bins).toFixed(2)} to ${((place + 1) / bins).toFixed(2)}: ${counted(other[place] + spurious[place], "edge")}` }),
+        svg("rect", { class: "any", x: place * 10 + 1, y: HEIGHT - both, width: 8, height: both }),
+        svg("rect", { class: "noise", x: place * 10 + 1, y: HEIGHT - noise, width: 8, height: noise }),
+      );
+      this.bars.push(group);
+      picture.append(group);
+    }
+    return picture;
+  }
+
+  show(threshold) {
+    const place = nearestThreshold(this.about.thresholds, threshold);
+    const all = this.judge?.thresholds.kept.all;
+    this.input.value = place;
+    const kept = all ? `: ${counted(all[place], "edge")} kept (${percent(all[place] / all[0])})` : "";
+    const text = `${this.about.thresholds[place].toFixed(2)}${kept}`;
+    this.words.textContent = text;
+    this.input.setAttribute("aria-valuetext", text);
+    this.reset.setAttribute("aria-pressed", String(state.threshold === null));
+    for (const bar of this.bars) bar.classList.toggle("below", Number(bar.dataset.from) < threshold);
+  }
+}

@@ -1,0 +1,45 @@
+// What is shown, kept in the address of the page, so that it can be bookmarked and sent.
+
+const DEFAULTS = { tab: "explore", node: null, threshold: null, hops: "1", view: "decisions", list: null, step: null, theme: null };
+const listeners = new Set();
+
+export const state = { ...DEFAULTS };
+
+function readAddress() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  for (const name of Object.keys(DEFAULTS)) state[name] = given.get(name) ?? DEFAULTS[name];
+}
+
+function written() {
+  const pairs = Object.entries(state).filter(([name, value]) => value !== null && value !== DEFAULTS[name]);
+  return `#${new URLSearchParams(pairs.map(([name, value]) => [name, String(value)]))}`;
+}
+
+// Change what is shown; another node is a step in the browser's history, everything else is not.
+export function update(changes) {
+  const before = { ...state };
+  Object.assign(state, changes);
+  const moved = state.node !== before.node || state.tab !== before.tab;
+  if (written() !== location.hash) history[moved ? "pushState" : "replaceState"](null, "", written());
+  announce(before);
+}
+
+function announce(before) {
+  const changed = new Set(Object.keys(state).filter((name) => state[name] !== before[name]));
+  if (changed.size) for (const one of listeners) one(changed);
+}
+
+export function listen(listener) {
+  listeners.add(listener);
+}
+
+export function beginState() {
+  readAddress();
+  const follow = () => {
+    const before = { ...state };
+    readAddress();
+    announce(before);
+  };
+  addEventListener("popstate", follow);
+  addEventListener("hashchange", follow);
+}

@@ -1,0 +1,26 @@
+"""Read what a page of the explorer holds."""
+
+import base64
+import json
+import re
+
+import numpy as np
+
+TYPES = {"u8": "<u1", "u16": "<u2", "u32": "<u4", "f32": "<f4", "share": "<u2"}
+
+
+def unpacked(column: dict) -> np.ndarray | list:
+    """Return the values of a packed column, as the page reads them."""
+    if column["type"] == "names":
+        return [column["names"][code - 1] if code else None for code in unpacked(column["code"])]
+    values = np.frombuffer(base64.b64decode(column["data"]), TYPES[column["type"]])
+    if column["type"] != "share":
+        return values
+    return np.where(values == 65535, np.nan, values / 65534)
+
+
+def payload_of(page: str) -> dict:
+    """Return the data in a page."""
+    found = re.search(r'<script type="application/json" id="payload">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
