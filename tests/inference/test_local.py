@@ -126,10 +126,13 @@ def test_a_node_far_away_changes_nothing(model, graph):
     near = ExtendedGraph(graph).around(torch.tensor([5]), hops, 0).node
     rows = graph.features.clone()
     far = torch.ones(graph.num_nodes, dtype=torch.bool).index_fill_(0, near, False)
-    assert 0 < int(far.sum())
+    assert int(far.sum()) > 0
     rows[far] = torch.rand(int(far.sum()), 6, generator=torch.Generator().manual_seed(1)) * 100
     asked = torch.tensor([5])
-    whole = [make_predictor(model.trained_, one).probabilities(asked) for one in (graph, replace(graph, features=rows))]
+    whole = [
+        make_predictor(model.trained_, one).probabilities(asked)
+        for one in (graph, replace(graph, features=rows))
+    ]
     assert np.allclose(*whole, atol=1e-6)
     local = [LocalPredictor(model.trained_, ExtendedGraph(one)).probabilities(asked)
              for one in (graph, replace(graph, features=rows))]  # fmt: skip
@@ -161,7 +164,9 @@ def test_nodes_that_are_added_get_the_bits_of_nodes_that_were_always_there(model
     # labels are no part of what is computed, and new nodes have none
     for one, other in zip(added.explain(asked), whole.explain(asked), strict=True):
         assert one.probability == other.probability
-        assert [mine.contribution for mine in one.decisions] == [theirs.contribution for theirs in other.decisions]
+        assert [mine.contribution for mine in one.decisions] == [
+            theirs.contribution for theirs in other.decisions
+        ]
 
 
 def test_a_model_that_reads_the_whole_graph_is_refused(graph):

@@ -38,6 +38,10 @@ _EVIDENCE = 2
 """Hops around a node within which edges are scored to know which of its edges are genuine."""
 
 
+_FURTHER = {"denoise": 1, "explain": 1, "explore": 3}
+"""Hops around a node within which decisions are asked for too; edges are decided on from both ends."""
+
+
 class Reach(NamedTuple):
     """How far an answer looks: the nodes within ``hops``, of which those within ``deciding`` decide."""
 
@@ -46,22 +50,26 @@ class Reach(NamedTuple):
 
 
 def reach_of(model: TrainedModel, question: str) -> Reach:
-    """Return how far the answer to a question looks: ``predict``, ``embed``, ``denoise`` or ``explain``."""
+    """Return how far the answer to a question looks.
+
+    Questions are ``predict``, ``embed``, ``denoise``, ``explain``, and ``explore``: all nodes within two hops, what
+    is predicted for them, and what is decided on the edges between them.
+    """
     config, networks, ensemble = model.config, model.networks, model.ensemble
     context = (config.representation.hops == 2) + config.inference.symmetrise if networks.policy else 0
-    selected = 1 if question in ("denoise", "explain") else 0  # edges are decided on from both ends
+    selected = further = _FURTHER.get(question, 0)
     hops = 0
-    if question in ("predict", "explain"):
+    if question in ("predict", "explain", "explore"):
         if networks.gcn is not None and ensemble.uses_gcn:
             hops = len(networks.gcn.weights) + 1  # messages are scaled by the degree, one hop more
             if networks.policy is not None and ensemble.threshold != KEEP_ALL:
                 selected += hops
         if networks.all_edges is not None and ensemble.weights.all_edges > 0:
             hops = max(hops, 4 if isinstance(networks.all_edges, SharedNetwork) else 3)
-        hops += question == "explain"
+        hops += further
     deciding = selected + context
-    if question in ("denoise", "explain") and networks.evidence is not None:
-        deciding = max(deciding, _EVIDENCE)
+    if further and networks.evidence is not None:
+        deciding = max(deciding, further + _EVIDENCE - 1)
     hops = max(hops, deciding + _DECISION)
     return Reach(hops + (_STRUCTURE if model.columns.kind == STRUCTURAL else 0), deciding)
 

@@ -63,7 +63,9 @@ class Predictor:
 
         If a later question needs nodes that were not decided on, all nodes are, so that no third decision follows.
         """
-        everyone, model = torch.arange(self.graph.num_nodes, device=self.model.device), self.model
+        model, everyone = self.model, torch.arange(self.graph.num_nodes, device=self.model.device)
+        if self.part is not None:  # the others are there for these
+            everyone = self.part.deciding.to(model.device)
         asked = everyone if targets is None else torch.unique(targets)
         if self._selected is not None:
             first = self.prepared.row_ptr[asked][self.prepared.row_ptr.diff()[asked] > 0]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -18,6 +20,7 @@ from gdpnet._core.version import __version__
 from gdpnet.data.extended import TooManyEdgesError
 from gdpnet.errors import GDPNetError
 from gdpnet.inference.local import LocalPredictor
+from gdpnet.web.explorer.page import json_text
 from gdpnet.web.server import pages
 from gdpnet.web.server.answers import answer
 from gdpnet.web.server.batches import Batcher
@@ -28,6 +31,10 @@ from gdpnet.web.server.payload import CleaningQuestion, Question
 from gdpnet.web.server.problems import Broken, ProblemError, problem_body, unusable
 from gdpnet.web.server.questions import Asked, read_question
 from gdpnet.web.server.served import Place, Served
+
+
+_FRAMES = 8
+"""Frames of a traceback that the log names."""
 
 
 class Server:
@@ -50,6 +57,17 @@ class Server:
         self.metrics.targets.labels(kind).inc(len(rows))
         results = [{"node_id": name} | row for name, row in zip(asked.ids, rows, strict=True)]
         return {"request_uid": question.request_uid, "model": served.model_id, "results": results}
+
+    async def explore(self, node_id: str) -> str:
+        """Return what the explorer shows of a node, as JSON; it waits its turn with the questions."""
+        served = self.served
+        number = _stored(served, node_id)
+
+        def compute(_: int) -> dict[str, Any]:
+            return {"text": json_text(served.neighbourhood(number, self.limits.max_surroundings))}
+
+        found = await self.batcher.ask(compute, [(id(served), "explore", number)])
+        return str(found[0]["text"])
 
     async def reload(self) -> Served:
         """Load model and graph anew and exchange them; if that fails the old ones stay."""
@@ -75,6 +93,15 @@ def _one(
     except TooManyEdgesError as error:
         rule = f"its surroundings may have {local.most_edges:,} edges (--max-surroundings)"
         raise unusable(f"targets.{place}", rule) from error
+
+
+def _stored(served: Served, node_id: str) -> int:
+    """Return the number of a stored node."""
+    number = served.index.find([node_id])[0]
+    if number is None:
+        broken = Broken("node_id", "it must be that of a stored node")
+        raise ProblemError(404, f"the stored graph has no node '{node_id}'", broken)
+    return number
 
 
 def _keys(served: Served, asked: Asked, kind: str, threshold: float | None) -> list[Any]:
@@ -147,12 +174,7 @@ def _add_facts(app: FastAPI, server: Server) -> None:
     async def node(node_id: str) -> dict[str, Any]:
         """Return what is stored of a node: its label, its degree and its first neighbours."""
         served = server.served
-        number = served.index.find([node_id])[0]
-        if number is None:
-            raise ProblemError(
-                404, f"the stored graph has no node '{node_id}'", Broken("node_id", "it must be stored")
-            )
-        return served.about_node(number)
+        return served.about_node(_stored(served, node_id))
 
     @app.post("/v1/reload", tags=["operations"])
     async def reload() -> dict[str, Any]:
@@ -213,5 +235,7 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def mistake(_: Request, error: Exception) -> Response:
-        tell("a mistake of the program", logging.ERROR, error=type(error).__name__)
+        frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+        where = [f"{Path(one.filename).name}:{one.lineno}" for one in frames]  # the message may hold what was sent
+        tell("a mistake of the program", logging.ERROR, error=type(error).__name__, where=where)
         return ProblemError(500, "something went wrong that should not: see the server's log").response()

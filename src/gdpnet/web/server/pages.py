@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import re
+from collections.abc import Callable
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Query, Response
 from fastapi.responses import HTMLResponse
+
+from gdpnet.web.explorer.page import content_policy, json_text, render_page
 
 if TYPE_CHECKING:
     from gdpnet.web.server.app import Server
+
+EXPLORER = "/v1/explorer/"
+"""Below this the explorer's page asks for its data."""
 
 _SCRIPT = re.compile(r"<script(?:\s[^>]*)?>(.*?)</script>", re.DOTALL)
 _STYLE = (
@@ -33,6 +41,12 @@ def policy_for(page: str) -> str:
     )
 
 
+async def _json(compute: Callable[[], Any]) -> Response:
+    """Compute something in another thread and return it as JSON."""
+    found = await asyncio.get_running_loop().run_in_executor(None, compute)
+    return Response(json_text(found), media_type="application/json")
+
+
 def page_of(text: str) -> HTMLResponse:
     """Return a page with its policy."""
     return HTMLResponse(text, headers={"Content-Security-Policy": policy_for(text)})
@@ -43,7 +57,20 @@ def add_pages(app: FastAPI, server: Server) -> None:
 
     @app.get("/", include_in_schema=False)
     async def explorer() -> HTMLResponse:
-        return page_of(documentation(app))
+        page = render_page(None, api=EXPLORER)
+        return HTMLResponse(page, headers={"Content-Security-Policy": content_policy(EXPLORER)})
+
+    @app.get(EXPLORER + "summary", include_in_schema=False)
+    async def summary() -> Response:
+        return await _json(lambda: server.served.summary)
+
+    @app.get(EXPLORER + "search", include_in_schema=False)
+    async def search(q: str = Query("", max_length=1_000)) -> Response:
+        return await _json(partial(server.served.search, q))
+
+    @app.get(EXPLORER + "neighbourhood", include_in_schema=False)
+    async def neighbourhood(node: str = Query(max_length=1_000)) -> Response:
+        return Response(await server.explore(node), media_type="application/json")
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:

@@ -20,6 +20,7 @@ from gdpnet.errors import ConfigError
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.local import LocalPredictor, check_local, reach_of
 from gdpnet.inference.model import TrainedModel
+from gdpnet.web.explorer.payload import build_summary, neighbourhood
 
 QUESTIONS = ("predict", "embed", "denoise", "explain")
 
@@ -55,6 +56,18 @@ class NodeIndex:
             int(self.order[one]) if self.sorted[one] == name else None
             for one, name in zip(place, names, strict=True)
         ]
+
+    def beginning_with(self, text: str, most: int) -> list[int]:
+        """Return nodes whose ids begin with a text, a shorter id first."""
+        if self.by_number:
+            found, low, high = list[int](), self._as_number(text), 1
+            while low is not None and low < self.count and len(found) < most and text != "0":
+                found += range(low, min(low + high, self.count, low + most - len(found)))
+                low, high = low * 10, high * 10
+            return found or ([] if low is None else [low])
+        first = int(np.searchsorted(self.sorted, text))
+        near = self.sorted[first : first + most]
+        return [int(self.order[first + place]) for place, one in enumerate(near) if one.startswith(text)]
 
     def _as_number(self, name: str) -> int | None:
         plain = name.isascii() and name.isdigit() and len(name) <= 18 and (name == "0" or name[0] != "0")
@@ -113,6 +126,27 @@ class Served:
                 "weighted": graph.edge_weight is not None,
             },
         }
+
+    def search(self, text: str, most: int = 50) -> list[dict[str, str]]:
+        """Return nodes whose id begins with a text, or whose class has it."""
+        graph, wanted = self.graph, text.strip()
+        found = self.index.beginning_with(wanted, most) if wanted else []
+        for number, name in enumerate(graph.class_names):
+            if wanted and wanted.casefold() in str(name).casefold() and len(found) < most:
+                found += np.flatnonzero(graph.labels.numpy() == number)[: most - len(found)].tolist()
+        names = [*(str(name) for name in graph.class_names), ""]
+        return [{"id": str(graph.node_ids[one]), "text": names[int(graph.labels[one])]} for one in found]
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """Return what the explorer shows before a node is chosen."""
+        return build_summary(self.model, self.graph, title="served graph", decided=False)
+
+    def neighbourhood(self, number: int, most_edges: int) -> dict[str, Any]:
+        """Return what the explorer shows of a node and the nodes within two hops, computed from its surroundings."""
+        local = LocalPredictor(self.model, ExtendedGraph(self.graph), most_edges)
+        predictor, _ = local.predictor(number, "explore")
+        return neighbourhood(predictor, str(self.graph.node_ids[number]), title="served graph")
 
     def about_node(self, number: int, most: int = 100) -> dict[str, Any]:
         """Return what the graph knows of a stored node, with its first neighbours."""
