@@ -13,7 +13,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.ensemble import HeadWeights
-from gdpnet.inference.local import LocalPredictor, reach_of
+from gdpnet.inference.local import GROUP, LocalPredictor, reach_of
 from gdpnet.inference.predictors import make_predictor
 from gdpnet.inference.threshold import Choice
 from gdpnet.representation.all_edges import AllEdgesNetwork, SharedNetwork
@@ -134,17 +134,26 @@ def test_a_node_far_away_changes_nothing(model, graph):
         for one in (graph, replace(graph, features=rows))
     ]
     assert np.allclose(*whole, atol=1e-6)
-    local = [LocalPredictor(model.trained_, ExtendedGraph(one)).probabilities(asked)
-             for one in (graph, replace(graph, features=rows))]  # fmt: skip
+    local = [
+        LocalPredictor(model.trained_, ExtendedGraph(one)).probabilities(asked)
+        for one in (graph, replace(graph, features=rows))
+    ]
     assert np.array_equal(*local)
 
 
-def test_an_answer_does_not_depend_on_what_else_is_asked_or_in_which_order(model, graph):
+def test_a_question_gets_the_same_bits_whatever_was_asked_before(model, graph):
     local = LocalPredictor(model.trained_, ExtendedGraph(graph))
-    nodes = torch.randperm(120, generator=torch.Generator().manual_seed(0))[:30]
-    together = local.probabilities(nodes)
-    alone = np.concatenate([local.probabilities(one) for one in nodes.flip(0).split(1)])[::-1]
-    assert np.array_equal(together, alone)
+    nodes = torch.randperm(120, generator=torch.Generator().manual_seed(0))
+    first = [local.probabilities(some) for some in nodes.split(7)]
+    again = [local.probabilities(some) for some in reversed(nodes.split(7))][::-1]
+    assert all(np.array_equal(one, other) for one, other in zip(first, again, strict=True))
+
+
+def test_groups_of_a_question_are_computed_apart(model, graph):
+    local = LocalPredictor(model.trained_, ExtendedGraph(graph))
+    nodes = torch.arange(GROUP + 20)
+    parts = [local.probabilities(nodes[:GROUP]), local.probabilities(nodes[GROUP:])]
+    assert np.array_equal(local.probabilities(nodes), np.concatenate(parts))
 
 
 def test_nodes_that_are_added_get_the_bits_of_nodes_that_were_always_there(model, graph):

@@ -29,10 +29,10 @@ _TYPES = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": p
 
 
 def explain_some(
-    model: GDPNet, graph: Graph, asked: Tensor | None, *, one_by_one: bool
+    model: GDPNet, graph: Graph, asked: Tensor | None, *, as_served: bool
 ) -> Iterator[Explanation]:
-    """Explain some nodes, all by default, together or each alone."""
-    if one_by_one and asked is not None:
+    """Explain some nodes, all by default, from the whole graph or from their surroundings."""
+    if as_served and asked is not None:
         return LocalPredictor(model.trained_, ExtendedGraph(graph)).explain(asked)
     return model.explain_nodes(graph, asked)
 

@@ -285,12 +285,12 @@ NodeIds = Annotated[
 NodeFile = Annotated[
     Path | None, output("--nodes-from FILE", "Text file with the ids of the nodes to write, one per line.")
 ]
-OneByOne = Annotated[
+AsServed = Annotated[
     bool,
     flag(
         COMPUTING,
-        "--one-by-one",
-        "Compute each named node alone, from its surroundings: bit for bit the answer of gdpnet serve.",
+        "--as-served",
+        "Compute the named nodes from their surroundings alone: bit for bit the answers of gdpnet serve.",
     ),
 ]
 Records = Annotated[Path, output("--records FILE", "JSON Lines file that results are appended to.")]

@@ -80,7 +80,7 @@ def predict(
     force: opt.Force = False,
     nodes: opt.NodeIds = None,
     nodes_from: opt.NodeFile = None,
-    one_by_one: opt.OneByOne = False,
+    as_served: opt.AsServed = False,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
     """Write the predicted class, labels or cluster of each node, and the probability of each class.
@@ -94,7 +94,7 @@ def predict(
         opt.check_table_file(pairs, "--pairs", opt.READ_SUFFIXES)
         if nodes is not None or nodes_from is not None:
             raise ConfigError("--pairs names pairs of nodes: leave --nodes and --nodes-from out")
-    _check_named(one_by_one, nodes, nodes_from)
+    _check_named(as_served, nodes, nodes_from)
 
     from gdpnet.cli.runs import model_and_graph, node_numbers
     from gdpnet.cli.tables import predicted_columns, write_nodes, write_pairs
@@ -107,7 +107,7 @@ def predict(
         return about | {"pairs": count}
     asked = node_numbers(loaded, nodes, nodes_from)
     with doing("predicting"):
-        table = predicted_columns(model, loaded, asked, one_by_one=one_by_one)
+        table = predicted_columns(model, loaded, asked, as_served=as_served)
     count = write_nodes(loaded, asked, table, out)
     print(f"{counted(count, 'prediction')} written to {out}")
     return about | {"nodes": count}
@@ -123,7 +123,7 @@ def embed(
     force: opt.Force = False,
     nodes: opt.NodeIds = None,
     nodes_from: opt.NodeFile = None,
-    one_by_one: opt.OneByOne = False,
+    as_served: opt.AsServed = False,
     shards: opt.Shards = False,
     edges_per_shard: opt.EdgesPerShard = None,
     device: opt.DeviceName = "auto",
@@ -132,7 +132,7 @@ def embed(
     _check_out(out, shards, is_embedding, force, nodes_from, _path_of(graph))
     if shards and (nodes is not None or nodes_from is not None):
         raise ConfigError("--shards writes all nodes: leave --nodes and --nodes-from out")
-    _check_named(one_by_one, nodes, nodes_from)
+    _check_named(as_served, nodes, nodes_from)
 
     from gdpnet.cli.runs import model_and_graph, node_numbers
     from gdpnet.cli.tables import embedded_rows, write_nodes
@@ -148,7 +148,7 @@ def embed(
     else:
         asked = node_numbers(loaded, nodes, nodes_from)
         with doing("embedding"):
-            values = embedded_rows(model, loaded, asked, one_by_one=one_by_one)
+            values = embedded_rows(model, loaded, asked, as_served=as_served)
         width = values.shape[1]
         count = write_nodes(
             loaded, asked, {f"h{place}": column for place, column in enumerate(values.T)}, out
@@ -188,7 +188,7 @@ def denoise(
 ) -> dict[str, Any]:
     """Write the cleaned graph as an edge list with the keep probability of each edge.
 
-    With --nodes or --nodes-from, write only the edges to these nodes, each computed alone from its surroundings.
+    With --nodes or --nodes-from, write only the edges to these nodes, computed from their surroundings alone.
     """
     _check_out(out, shards, is_cleaned, force, nodes_from, _path_of(graph))
     named = nodes is not None or nodes_from is not None
@@ -232,7 +232,7 @@ def explain(
     force: opt.Force = False,
     nodes: opt.NodeIds = None,
     nodes_from: opt.NodeFile = None,
-    one_by_one: opt.OneByOne = False,
+    as_served: opt.AsServed = False,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
     """Explain the prediction of a node: its neighbours, whether their edges are kept, and what each one adds.
@@ -251,27 +251,27 @@ def explain(
     from gdpnet.cli.runs import model_and_graph, node_numbers
 
     if out is not None:
-        _check_named(one_by_one, nodes, nodes_from)
+        _check_named(as_served, nodes, nodes_from)
     if out is not None:
         _check_out(out, False, is_explanation, force, nodes_from, _path_of(graph))
     model, loaded, name = model_and_graph(run, graph, device, source, split)
     if out is None:
         with doing("explaining"):
             number = loaded.numbers_of([str(node)])
-            found = next(explain_some(model, loaded, number, one_by_one=one_by_one))
+            found = next(explain_some(model, loaded, number, as_served=as_served))
         print_explanation(found)
         return found.to_dict()
     asked = node_numbers(loaded, nodes, nodes_from)
     with doing("explaining"):
-        count, rows = write_explanations(explain_some(model, loaded, asked, one_by_one=one_by_one), out)
+        count, rows = write_explanations(explain_some(model, loaded, asked, as_served=as_served), out)
     print(f"explanations of {count:,} nodes written to {out}, in {rows:,} rows")
     return {"run": str(run), "graph": name, "out": str(out), "nodes": count, "rows": rows}
 
 
-def _check_named(one_by_one: bool, nodes: str | None, nodes_from: Path | None) -> None:
-    """Refuse to compute all nodes one by one, which would take much longer than together."""
-    if one_by_one and nodes is None and nodes_from is None:
-        raise ConfigError("--one-by-one needs the nodes to compute: name them with --nodes or --nodes-from")
+def _check_named(as_served: bool, nodes: str | None, nodes_from: Path | None) -> None:
+    """Refuse to compute all nodes from their surroundings, which would take longer than the whole graph."""
+    if as_served and nodes is None and nodes_from is None:
+        raise ConfigError("--as-served needs the nodes to compute: name them with --nodes or --nodes-from")
 
 
 def _check_out(

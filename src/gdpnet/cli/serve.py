@@ -40,7 +40,9 @@ def serve(
     max_edges: Annotated[int, opt.computing("--max-edges N", "Most edges per request.")] = 10_000,
     max_surroundings: Annotated[
         int,
-        opt.computing("--max-surroundings N", "Most edges around a target that its answer is computed from."),
+        opt.computing(
+            "--max-surroundings N", "Most edges around 64 targets that their answers are computed from."
+        ),
     ] = 2_000_000,
     max_requests: Annotated[
         int, opt.computing("--max-requests N", "Most requests that are computed or wait at a time.")

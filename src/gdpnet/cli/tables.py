@@ -47,7 +47,7 @@ def write_edges(
 def write_edges_of(
     model: GDPNet, graph: Graph, asked: Tensor, out: Path, threshold: float | None, *, all_edges: bool
 ) -> dict[str, Any]:
-    """Write the edges to some nodes, each node computed alone; return the threshold, its reason and the counts."""
+    """Write the edges to some nodes, from their surroundings; return the threshold, its reason and the counts."""
     import numpy as np
     import pyarrow as pa
 
@@ -80,14 +80,14 @@ def write_edges_of(
 
 
 def predicted_columns(
-    model: GDPNet, graph: Graph, asked: Tensor | None, *, one_by_one: bool
+    model: GDPNet, graph: Graph, asked: Tensor | None, *, as_served: bool
 ) -> dict[str, Any]:
-    """Return what is predicted for some nodes, all by default, as columns; nodes are computed together or alone."""
+    """Return what is predicted for some nodes, all by default, as columns."""
     from gdpnet.data.extended import ExtendedGraph
     from gdpnet.inference.local import LocalPredictor
     from gdpnet.inference.predictors import RegressionPredictor
 
-    if one_by_one and asked is not None:
+    if as_served and asked is not None:
         local = LocalPredictor(model.trained_, ExtendedGraph(graph))
         probability = local.probabilities(asked)
         return _columns_of(model, local.named(probability), probability, lambda: local.interval(probability))
@@ -116,12 +116,12 @@ def _columns_of(
     return table
 
 
-def embedded_rows(model: GDPNet, graph: Graph, asked: Tensor | None, *, one_by_one: bool) -> np.ndarray:
-    """Return the embeddings of some nodes, all by default, computed together or alone."""
+def embedded_rows(model: GDPNet, graph: Graph, asked: Tensor | None, *, as_served: bool) -> np.ndarray:
+    """Return the embeddings of some nodes, all by default."""
     from gdpnet.data.extended import ExtendedGraph
     from gdpnet.inference.local import LocalPredictor
 
-    if one_by_one and asked is not None:
+    if as_served and asked is not None:
         return LocalPredictor(model.trained_, ExtendedGraph(graph)).embeddings(asked)
     return model.embed(graph, asked)
 

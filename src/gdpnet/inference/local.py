@@ -1,8 +1,9 @@
-"""Answer questions about single nodes from their surroundings alone, each node as a computation of its own.
+"""Answer questions about some nodes from their surroundings alone.
 
-Matrix products of different shapes round differently. So a node is never computed together with others: its answer
-depends on the model, the graph and the node, in every bit, and not on what else is asked, in which order or by whom.
-The command line, with named nodes, and the server both ask here.
+Matrix products of different shapes round differently. So a question is a computation of its own: its nodes are
+computed in groups of `GROUP`, in the order given, and never together with those of another question. The answer depends
+on the model, the graph and the question in every bit, and not on what else is asked, when or by whom. The command line
+with --as-served and the server both ask here.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from gdpnet.inference.select import edges_of, with_neighbours
 from gdpnet.inference.threshold import KEEP_ALL
 from gdpnet.representation.all_edges import SharedNetwork
 from gdpnet.representation.regression import Regression
+
+GROUP = 64
+"""Nodes of one question that are computed together; all answers depend on it in the last bit."""
 
 _DECISION = 2
 """Hops that one decision looks at: the candidates, and the neighbourhoods of these."""
@@ -79,12 +83,12 @@ def check_local(model: TrainedModel) -> None:
     config = model.config
     if model.networks.basis is not None:
         raise ConfigError(
-            "nodes can be answered for one by one by a model of classification, multi-label or regression, found one "
+            "surroundings are enough for a model of classification, multi-label or regression, found one "
             f"of {config.task.kind}, which reads the whole graph at once"
         )
     if config.policy.hops > 1 and model.networks.policy is not None:
         raise ConfigError(
-            f"policy.hops must be 1 to answer for nodes one by one, found {config.policy.hops}: candidates farther "
+            f"policy.hops must be 1 to answer from surroundings, found {config.policy.hops}: candidates farther "
             "away are drawn from the whole graph"
         )
     if model.columns.kind == ONE_HOT:
@@ -105,36 +109,32 @@ class NodeEdges(NamedTuple):
 
 
 class LocalPredictor:
-    """Answers questions about some nodes of a graph, each from its own surroundings."""
+    """Answers questions about some nodes of a graph from their surroundings."""
 
     def __init__(self, model: TrainedModel, graph: ExtendedGraph, most_edges: int | None = None) -> None:
         check_local(model)
         self.model, self.graph, self.most_edges = model, graph, most_edges
 
-    def predictor(self, node: int, question: str) -> tuple[Predictor, Int[Tensor, "one"]]:
-        """Return a predictor for the surroundings of a node that a question needs, and the node's number in it."""
-        target = torch.tensor([node])
-        part = self.graph.around(target, *reach_of(self.model, question), self.most_edges)
-        found = make_predictor(self.model, part.graph, part)
-        return found, torch.searchsorted(part.node, target)
+    def predictor(self, nodes: Int[Tensor, "asked"], question: str) -> tuple[Predictor, Int[Tensor, "asked"]]:
+        """Return a predictor for the surroundings of some nodes that a question needs, and their numbers in it."""
+        part = self.graph.around(nodes, *reach_of(self.model, question), self.most_edges)
+        return make_predictor(self.model, part.graph, part), torch.searchsorted(part.node, nodes)
 
     def probabilities(self, nodes: Int[Tensor, "asked"]) -> Float[np.ndarray, "asked classes"]:
         """Return the class probabilities of some nodes."""
-        return self._rows(nodes, "predict")
+        return np.concatenate([one.probabilities(place) for one, place in self._groups(nodes, "predict")])
 
     def embeddings(self, nodes: Int[Tensor, "asked"]) -> Float[np.ndarray, "asked width"]:
         """Return the embeddings of some nodes."""
-        return self._rows(nodes, "embed")
+        return np.concatenate([one.embeddings(place) for one, place in self._groups(nodes, "embed")])
 
-    def _rows(self, nodes: Int[Tensor, "asked"], question: str) -> np.ndarray:
-        rows = []
-        with one_torch_thread():
-            for node in nodes.tolist():
-                predictor, place = self.predictor(node, question)
-                rows.append(
-                    predictor.probabilities(place) if question == "predict" else predictor.embeddings(place)
-                )
-        return np.concatenate(rows)
+    def _groups(
+        self, nodes: Int[Tensor, "asked"], question: str
+    ) -> Iterator[tuple[Predictor, Int[Tensor, "group"]]]:
+        """Return a predictor for each group of nodes, to be used at once, with one thread."""
+        for group in nodes.split(GROUP):
+            with one_torch_thread():
+                yield self.predictor(group, question)
 
     def named(self, probabilities: Float[np.ndarray, "asked classes"]) -> np.ndarray:
         """Return what is predicted, given the class probabilities: classes, labels, or numbers."""
@@ -153,26 +153,23 @@ class LocalPredictor:
 
     def explain(self, nodes: Int[Tensor, "asked"]) -> Iterator[Explanation]:
         """Explain the predictions of some nodes, one after the other."""
-        for node in nodes.tolist():
-            with one_torch_thread():
-                predictor, place = self.predictor(node, "explain")
-                yield next(predictor.explain_nodes(place))
+        for predictor, place in self._groups(nodes, "explain"):
+            yield from predictor.explain_nodes(place)
 
     def edges(self, nodes: Int[Tensor, "asked"], threshold: float | None = None) -> Iterator[NodeEdges]:
         """Return what was decided on the edges of some nodes, one after the other."""
         least = self.model.cleaning_threshold(threshold)[0]
-        for node in nodes.tolist():
-            with one_torch_thread():
-                predictor, place = self.predictor(node, "denoise")
-                yield _edges(predictor, place, least)
+        for predictor, place in self._groups(nodes, "denoise"):
+            yield from _edges(predictor, place, least)
 
 
-def _edges(predictor: Predictor, place: Int[Tensor, "one"], least: float) -> NodeEdges:
-    """Return what was decided on the edges of one node."""
-    asked = place.to(predictor.model.device)
-    probability, genuine = predictor.decide_around(with_neighbours(predictor.prepared, asked))
-    edge = edges_of(predictor.prepared, asked)[1]
-    keep = probability[edge].cpu().numpy()
-    neighbour = predictor.graph.node_ids[predictor.prepared.neighbour[edge].cpu().numpy()]
-    known = None if genuine is None else genuine[edge].cpu().numpy()
-    return NodeEdges(neighbour, keep, known, keep >= least)
+def _edges(predictor: Predictor, place: Int[Tensor, "group"], least: float) -> Iterator[NodeEdges]:
+    """Return what was decided on the edges of some nodes."""
+    asked, prepared = place.to(predictor.model.device), predictor.prepared
+    probability, genuine = predictor.decide_around(with_neighbours(prepared, asked))
+    for node in asked.split(1):
+        edge = edges_of(prepared, node)[1]
+        keep = probability[edge].cpu().numpy()
+        neighbour = predictor.graph.node_ids[prepared.neighbour[edge].cpu().numpy()]
+        known = None if genuine is None else genuine[edge].cpu().numpy()
+        yield NodeEdges(neighbour, keep, known, keep >= least)

@@ -37,7 +37,9 @@ def test_two_hops_reach_farther(path):
 
 
 def test_a_graph_that_is_too_large_is_refused_in_a_sentence_that_says_what_to_do(path):
-    with pytest.raises(GraphError, match="at most 7 directed edges, found 8; .*--nodes, or use gdpnet serve"):
+    with pytest.raises(
+        GraphError, match=r"at most 7 directed edges, found 8; .*--nodes, or use gdpnet serve"
+    ):
         part_of(path, None, hops=1, most=7)
     assert part_of_all(path).edge.numel() == 8
 

@@ -20,7 +20,7 @@ NODES = ["n3", "n40", "n7", "<script>alert(1)</script>"]
 
 def rows(command: str, place, path, *words: object) -> list[dict]:
     """Run a command for named nodes and return what it wrote."""
-    named = () if command == "denoise" else ("--one-by-one",)
+    named = () if command == "denoise" else ("--as-served",)
     given = [command, place / "run", *words, *named, "--out", path, "--device", "cpu", "--force"]
     assert main([str(word) for word in given]) == 0
     return pq.read_table(path).to_pylist()
@@ -62,7 +62,7 @@ def test_explanations_are_those_of_the_command_line(server, place, capsys):
         place / "store",
         "--node",
         "n3",
-        "--one-by-one",
+        "--as-served",
         "--json",
         "--device",
         "cpu",

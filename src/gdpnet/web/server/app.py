@@ -19,10 +19,10 @@ from starlette.exceptions import HTTPException
 from gdpnet._core.version import __version__
 from gdpnet.data.extended import TooManyEdgesError
 from gdpnet.errors import GDPNetError
-from gdpnet.inference.local import LocalPredictor
+from gdpnet.inference.local import GROUP, LocalPredictor
 from gdpnet.web.explorer.page import json_text
 from gdpnet.web.server import pages
-from gdpnet.web.server.answers import answer
+from gdpnet.web.server.answers import ANSWERS
 from gdpnet.web.server.batches import Batcher
 from gdpnet.web.server.limits import Limits
 from gdpnet.web.server.log import tell
@@ -31,7 +31,6 @@ from gdpnet.web.server.payload import CleaningQuestion, Question
 from gdpnet.web.server.problems import Broken, ProblemError, problem_body, unusable
 from gdpnet.web.server.questions import Asked, read_question
 from gdpnet.web.server.served import Place, Served
-
 
 _FRAMES = 8
 """Frames of a traceback that the log names."""
@@ -63,8 +62,8 @@ class Server:
         served = self.served
         number = _stored(served, node_id)
 
-        def compute(_: int) -> dict[str, Any]:
-            return {"text": json_text(served.neighbourhood(number, self.limits.max_surroundings))}
+        def compute(_: int) -> list[dict[str, Any]]:
+            return [{"text": json_text(served.neighbourhood(number, self.limits.max_surroundings))}]
 
         found = await self.batcher.ask(compute, [(id(served), "explore", number)])
         return str(found[0]["text"])
@@ -86,13 +85,13 @@ class Server:
 
 def _one(
     local: LocalPredictor, asked: Asked, kind: str, threshold: float | None, place: int
-) -> dict[str, Any]:
-    """Return the answer for one target."""
+) -> list[dict[str, Any]]:
+    """Return the answers for one group of targets."""
     try:
-        return next(answer(local, asked.targets[place : place + 1], kind, threshold))
+        return list(ANSWERS[kind](local, asked.targets.split(GROUP)[place], threshold))
     except TooManyEdgesError as error:
-        rule = f"its surroundings may have {local.most_edges:,} edges (--max-surroundings)"
-        raise unusable(f"targets.{place}", rule) from error
+        rule = f"the surroundings of {GROUP} targets may have {local.most_edges:,} edges (--max-surroundings)"
+        raise unusable("targets", rule) from error
 
 
 def _stored(served: Served, node_id: str) -> int:
@@ -105,10 +104,10 @@ def _stored(served: Served, node_id: str) -> int:
 
 
 def _keys(served: Served, asked: Asked, kind: str, threshold: float | None) -> list[Any]:
-    """Return what is equal for equal targets of the stored graph as it is; None if a request changes the graph."""
+    """Return what is equal for equal groups of the stored graph as it is; None if a request changes the graph."""
     if asked.graph.graph is not served.graph or asked.graph.addition is not None:
-        return [None] * len(asked.ids)
-    return [(served.model_id, id(served), kind, threshold, node) for node in asked.targets.tolist()]
+        return [None] * len(asked.targets.split(GROUP))
+    return [(id(served), kind, threshold, tuple(one.tolist())) for one in asked.targets.split(GROUP)]
 
 
 def make_app(server: Server) -> FastAPI:
@@ -236,6 +235,8 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def mistake(_: Request, error: Exception) -> Response:
         frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
-        where = [f"{Path(one.filename).name}:{one.lineno}" for one in frames]  # the message may hold what was sent
+        where = [
+            f"{Path(one.filename).name}:{one.lineno}" for one in frames
+        ]  # the message may hold what was sent
         tell("a mistake of the program", logging.ERROR, error=type(error).__name__, where=where)
         return ProblemError(500, "something went wrong that should not: see the server's log").response()

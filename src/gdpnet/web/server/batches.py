@@ -1,7 +1,7 @@
 """Questions wait in a queue; a thread takes all that wait as one batch and computes it.
 
-Targets of a batch take turns, so that a question for one node does not wait for one of a thousand; nodes that
-several questions of a batch ask alike are computed once.
+Groups of targets take turns, so that a question for one node does not wait for one of a thousand. Groups that several
+questions of a batch ask alike are computed once.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ from typing import Any
 from gdpnet.web.server.metrics import Metrics
 from gdpnet.web.server.problems import ProblemError
 
-_SHARED = 4096
-"""Answers about stored nodes that a batch keeps for the questions behind."""
+_SHARED = 64
+"""Groups of stored nodes whose answers a batch keeps for the questions behind."""
 
-Compute = Callable[[int], dict[str, Any]]
-"""Return the answer for the target at a place."""
+Rows = list[dict[str, Any]]
+Compute = Callable[[int], Rows]
+"""Return the answers for a group of targets, by its place."""
 
 
 @dataclass
 class Job:
-    """A question: a function per target, what was answered, and who waits."""
+    """A question: what computes its groups, what was answered, and who waits."""
 
     compute: Compute
     keys: list[Any]
-    """What tells equal targets of equal questions, None for a target that is this request's alone."""
+    """One per group: equal for equal groups of equal questions, None for a group that is this request's alone."""
     until: float
-    done: asyncio.Future[list[dict[str, Any]]]
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    done: asyncio.Future[Rows]
+    rows: Rows = field(default_factory=list)
+    place: int = 0
+    """The group that comes next."""
 
     @property
     def is_dropped(self) -> bool:
@@ -51,7 +54,7 @@ class Batcher:
         self.pool = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self.worker: asyncio.Task[None] | None = None
 
-    async def ask(self, compute: Compute, keys: list[Any]) -> list[dict[str, Any]]:
+    async def ask(self, compute: Compute, keys: list[Any]) -> Rows:
         """Compute a question when its turn comes; refuse it if too many wait, or if it takes too long."""
         if self.in_flight >= self.most:
             raise ProblemError(
@@ -98,8 +101,8 @@ class Batcher:
 
 
 def _compute_batch(batch: list[Job], loop: asyncio.AbstractEventLoop) -> None:
-    """Compute the targets of a batch in turns; a question that fails does not harm the others."""
-    turns, shared = deque(batch), dict[Any, dict[str, Any]]()
+    """Compute the groups of a batch in turns; a question that fails does not harm the others."""
+    turns, shared = deque(batch), dict[Any, Rows]()
     while turns:
         job = turns.popleft()
         if job.is_dropped:
@@ -109,21 +112,21 @@ def _compute_batch(batch: list[Job], loop: asyncio.AbstractEventLoop) -> None:
         except Exception as error:
             loop.call_soon_threadsafe(_fail, job, error)
             continue
-        if len(job.rows) == len(job.keys):
+        if job.place == len(job.keys):
             loop.call_soon_threadsafe(_finish, job)
         else:
             turns.append(job)
 
 
-def _compute_next(job: Job, shared: dict[Any, dict[str, Any]]) -> None:
-    place = len(job.rows)
-    key = job.keys[place]
-    row = shared.get(key) if key is not None else None
-    if row is None:
-        row = job.compute(place)
+def _compute_next(job: Job, shared: dict[Any, Rows]) -> None:
+    key = job.keys[job.place]
+    rows = shared.get(key) if key is not None else None
+    if rows is None:
+        rows = job.compute(job.place)
         if key is not None and len(shared) < _SHARED:
-            shared[key] = row
-    job.rows.append(row)
+            shared[key] = rows
+    job.rows += rows
+    job.place += 1
 
 
 def _finish(job: Job) -> None:

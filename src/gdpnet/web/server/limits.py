@@ -18,7 +18,7 @@ class Limits:
     max_edges: int = 10_000
     """Edges of a request (422)."""
     max_surroundings: int = 2_000_000
-    """Edges around one target that its answer is computed from (422)."""
+    """Edges around a group of targets that their answers are computed from (422)."""
     max_requests: int = 64
     """Requests that are computed or wait (429)."""
     seconds: float = 30.0

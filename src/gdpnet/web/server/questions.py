@@ -42,7 +42,8 @@ def read_question(question: Question, served: Served, limits: Limits) -> Asked:
     asked = torch.tensor([names.number(one, "targets", place) for place, one in enumerate(targets)])
     if not nodes and not edges:
         return Asked(ExtendedGraph(served.graph), asked, targets)
-    return Asked(*_extended(served, nodes, edges, torch.tensor(ends, dtype=torch.long).reshape(2, -1), asked), targets)
+    pairs = torch.tensor(ends, dtype=torch.long).reshape(2, -1)
+    return Asked(*_extended(served, nodes, edges, pairs, asked), targets)
 
 
 class _Names:

@@ -145,7 +145,7 @@ class Served:
     def neighbourhood(self, number: int, most_edges: int) -> dict[str, Any]:
         """Return what the explorer shows of a node and the nodes within two hops, computed from its surroundings."""
         local = LocalPredictor(self.model, ExtendedGraph(self.graph), most_edges)
-        predictor, _ = local.predictor(number, "explore")
+        predictor, _ = local.predictor(torch.tensor([number]), "explore")
         return neighbourhood(predictor, str(self.graph.node_ids[number]), title="served graph")
 
     def about_node(self, number: int, most: int = 100) -> dict[str, Any]:
