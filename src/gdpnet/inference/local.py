@@ -1,9 +1,9 @@
 """Answer questions about some nodes from their surroundings alone.
 
 Matrix products of different shapes round differently. So a question is a computation of its own: its nodes are
-computed in groups of `GROUP`, in the order given, and never together with those of another question. The answer depends
-on the model, the graph and the question in every bit, and not on what else is asked, when or by whom. The command line
-with --as-served and the server both ask here.
+computed in groups of `GROUP`, in the order given, and never together with those of another question. The answer
+depends on the model, the graph and the question in every bit, and not on what else is asked, when or by whom. The
+command line with --as-served and the server both ask here.
 """
 
 from __future__ import annotations
