@@ -91,6 +91,11 @@ class Server:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def cpu_seconds(self) -> float:
+        """Return the processor time of the server, which does not depend on what else the machine does."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def stop(self) -> int:
         """End the server; return its exit code."""
         self.process.send_signal(signal.SIGTERM)
@@ -134,14 +139,16 @@ def request_of(graph: Graph, nodes: list[int], names: dict[int, str]) -> dict[st
 
 def latencies(server: Server, bodies: list[dict[str, Any]]) -> dict[str, float]:
     """Return percentiles of the time of one question after the other, in milliseconds."""
-    connection, seconds = server.connect(), []
+    connection, seconds, before = server.connect(), [], server.cpu_seconds()
     for body in bodies[:10] + bodies:
         start = time.perf_counter()
         status, answer = ask(connection, "predict", body)
         seconds.append(time.perf_counter() - start)
         assert status == 200, answer
     taken = np.array(seconds[10:]) * 1e3
-    return {f"p{share}_ms": round(float(np.percentile(taken, share)), 2) for share in (50, 90, 99)}
+    return {f"p{share}_ms": round(float(np.percentile(taken, share)), 2) for share in (50, 90, 99)} | {
+        "cpu_ms": round(1e3 * (server.cpu_seconds() - before) / len(seconds), 2)
+    }
 
 
 def throughput(server: Server, bodies: list[dict[str, Any]]) -> float:
@@ -256,7 +263,8 @@ def write_copies(graph: Graph, copies: int, folder: Path) -> None:
         with store.array("neighbour", index_type(copies * nodes), (copies * graph.num_edges,)) as append:
             for copy in range(copies):
                 append(graph.neighbour.numpy() + copy * nodes)
-        for name, kind, array in (("feature_column", np.int32, features.column), ("feature_value", np.float32, features.value),
+        for name, kind, array in (("feature_column", np.int32, features.column),
+                                  ("feature_value", np.float32, features.value),
                                   ("labels", np.int64, graph.labels), ("split", np.int8, graph.split)):  # fmt: skip
             with store.array(name, kind, (copies * array.numel(),)) as append:
                 for _ in range(copies):
@@ -266,7 +274,8 @@ def write_copies(graph: Graph, copies: int, folder: Path) -> None:
 BAD: list[bytes] = [
     b"", b"{", b"[" * 20_000, b"\xff" * 100, b'{"targets": [NaN]}', b'{"targets": ["nobody"]}', b'{"targets": []}',
     b'{"targets": [1e400]}', b'{"targets": ["0"], "nodes": [{"node_id": "0", "features": []}]}',
-    b'{"targets": ["x"], "nodes": [{"node_id": "x", "features": [1e999]}]}', b'{"targets": ["' + b"9" * 100_000 + b'"]}',
+    b'{"targets": ["x"], "nodes": [{"node_id": "x", "features": [1e999]}]}',
+    b'{"targets": ["' + b"9" * 100_000 + b'"]}',
     json.dumps({"targets": ["0"] * 5_000}).encode(),
     json.dumps({"targets": ["0"], "edges": [{"src_node_id": "0", "dest_node_id": "1"}] * 20_000}).encode(),
 ]  # fmt: skip
@@ -329,19 +338,18 @@ def _send_raw(port: int, data: bytes) -> None:
         raw.recv(4096)
 
 
-def fit(graph: Graph, folder: Path, seed: int, *, deep: bool) -> Path:
+def fit(graph: Graph, folder: Path, seed: int, *, deep: bool) -> None:
     """Fit a model and save it as a run folder."""
     model = GDPNet(seed=seed, device="cpu").set_params(**({} if deep else LOCAL_HEADS), training__epochs=5)
     folder.mkdir(parents=True)
     model.fit(graph).save(folder / "model.safetensors")
-    return folder
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = make_parser(__doc__)
     parser.add_argument(
-        "--run", type=Path, help="run folder of a model of PubMed to serve, in place of fitting one"
+        "--run", type=Path, help="run folder to serve; if it is not there, the fitted model is saved in it"
     )
     parser.add_argument("--deep", action="store_true", help="fit the GCN head and the all-edges head too")
     parser.add_argument(
@@ -366,11 +374,13 @@ def main() -> None:
     graph = Graph(**{**vars(graph), "node_ids": np.arange(graph.num_nodes)})
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
-        run = options.run or fit(graph, base / "run", options.seed, deep=options.deep)
+        run = options.run or base / "run"
+        if not run.exists():
+            fit(graph, run, options.seed, deep=options.deep)
         write_store(graph, base / "store")
         names = {node: str(place) for place, node in enumerate(kept.tolist())}
         metrics = measure(options, whole, unseen, names, run, base, graph)
-    config = {"seed": options.seed, "fitted": options.run is None, "deep": options.deep}
+    config = {"seed": options.seed, "deep": options.deep, "load_average": os.getloadavg()[1]}
     write_record(options.results, "serve", metrics, config)
 
 
