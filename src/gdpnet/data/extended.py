@@ -15,27 +15,13 @@ from torch import Tensor
 
 from gdpnet._core.csr import find_in_rows, offsets_of, ranges
 from gdpnet.data.features import Features, SparseRows, stack_rows, take_rows
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, Part
 from gdpnet.data.validation import UNKNOWN, id_text
 from gdpnet.errors import GraphError
 
 
 class TooManyEdgesError(GraphError):
     """The surroundings of a node are larger than allowed."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """The surroundings of some nodes, with the numbers that nodes and edges have in the whole graph.
-
-    Random draws are keyed by these numbers. Nodes ascend by them.
-    """
-
-    graph: Graph
-    node: Int[Tensor, "nodes"]
-    edge: Int[Tensor, "edges"]
-    deciding: Int[Tensor, "deciding"]
-    """The nodes of the part, by their number in it, that decide; only their edges get pair features."""
 
 
 class Rows(NamedTuple):

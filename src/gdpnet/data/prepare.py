@@ -11,9 +11,8 @@ from torch import Tensor
 
 from gdpnet._core.csr import find_in_rows, offsets_of, owners_of, ranges, sum_rows, symmetrise
 from gdpnet.config import Config
-from gdpnet.data.extended import Part
 from gdpnet.data.features import Features, normalise, on_device, take_rows
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, Part
 from gdpnet.data.khop import reach
 from gdpnet.data.neighbour_sums import mix_into, mix_rows
 from gdpnet.data.pair_features import PAIR_NAMES, PairTables, pair_tables, pairs_between, pairs_of

@@ -166,10 +166,12 @@ class LocalPredictor:
 def _edges(predictor: Predictor, place: Int[Tensor, "group"], least: float) -> Iterator[NodeEdges]:
     """Return what was decided on the edges of some nodes."""
     asked, prepared = place.to(predictor.model.device), predictor.prepared
-    probability, genuine = predictor.decide_around(with_neighbours(prepared, asked))
+    near = with_neighbours(prepared, asked)
+    selected, genuine = predictor.select(near), predictor.genuine_probability(near)
+    probability = selected.prepared.symmetrise(selected.probability)
     for node in asked.split(1):
         edge = edges_of(prepared, node)[1]
         keep = probability[edge].cpu().numpy()
         neighbour = predictor.graph.node_ids[prepared.neighbour[edge].cpu().numpy()]
-        known = None if genuine is None else genuine[edge].cpu().numpy()
+        known = None if genuine is None else genuine[edge.cpu()].numpy()
         yield NodeEdges(neighbour, keep, known, keep >= least)

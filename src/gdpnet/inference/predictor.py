@@ -13,8 +13,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from gdpnet._core.random import Key
-from gdpnet.data.extended import Part
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, Part
 from gdpnet.data.link_split import check_mutual, split_links
 from gdpnet.data.node_numbers import node_numbers, pair_numbers
 from gdpnet.data.prepare import Prepared, prepare, prepare_part
@@ -95,9 +94,12 @@ class Predictor:
             self.given, probability, least, reason, chosen=chosen, genuine=genuine, min_kept=few
         )
 
-    def genuine_probability(self) -> Float[Tensor, "edges"] | None:
-        """Return the probability that every edge is genuine; None if the model has no evidence of it."""
-        found = self._genuine(self.select())
+    def genuine_probability(self, nodes: Int[Tensor, "asked"] | None = None) -> Float[Tensor, "edges"] | None:
+        """Return the probability that every edge is genuine; None if the model has no evidence of it.
+
+        If only some nodes are to decide, it is right for the edges between these.
+        """
+        found = self._genuine(self.select(nodes))
         return None if found is None else found.cpu()
 
     def _genuine(self, selected: Selected) -> Float[Tensor, "edges"] | None:
@@ -108,16 +110,6 @@ class Predictor:
             return None
         ends, mode = (self.graph.target, self.graph.neighbour), self.model.config.inference.mode
         return genuine_of(self.model.networks, selected, self._evidence, ends, mode)
-
-    def decide_around(
-        self, nodes: Int[Tensor, "some"]
-    ) -> tuple[Float[Tensor, "edges"], Float[Tensor, "edges"] | None]:
-        """Decide on the edges of some nodes; return the keep and the genuine probability of every edge.
-
-        They are right for edges both of whose nodes are among the nodes, and are the same in both directions.
-        """
-        selected = self.select(nodes)
-        return selected.prepared.symmetrise(selected.probability), self._genuine(selected)
 
     def explain(self, node: int | str) -> Explanation:
         """Return the decisions on a node's neighbours and their contributions; the node is named by its id."""

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gdpnet.data.extended import Part
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, Part
 from gdpnet.data.labels import as_targets, class_numbers
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.predictor import ClustersPredictor, LabelPredictor, LinksPredictor, Predictor
