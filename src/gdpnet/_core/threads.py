@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import pairwise
 from types import TracebackType
 from typing import TypeVar
@@ -23,6 +24,22 @@ MOST_THREADS = 8
 def threads_here() -> int:
     """Return how many threads to use beside the caller on this machine."""
     return min(MOST_THREADS, os.cpu_count() or 1)
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Let torch compute in the calling thread alone, so that sums do not depend on the number of cores."""
+    import torch
+
+    before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class Background:

@@ -11,7 +11,7 @@ import typer
 
 from gdpnet._core.version import __version__
 from gdpnet._core.words import counted
-from gdpnet.cli import attack, compare, data, explore, paper, predict, settings, train, tune
+from gdpnet.cli import attack, compare, data, explore, paper, predict, serve, settings, train, tune
 from gdpnet.cli.options import COMPUTING, GraphSource, Json, Quiet
 from gdpnet.cli.output import print_json, results_to, set_quiet
 from gdpnet.errors import WorkError
@@ -28,6 +28,7 @@ _COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
         predict.denoise: "gdpnet denoise runs/cora --out edges.csv",
         predict.explain: "gdpnet explain runs/cora cora --node 7",
         explore.explore: "gdpnet explore runs/cora --out explorer.html",
+        serve.serve: "gdpnet serve runs/cora --graph corastore",
     },
     "Prepare graphs": {
         data.datasets: "gdpnet datasets",

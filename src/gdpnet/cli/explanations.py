@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from torch import Tensor
 
 from gdpnet.cli.output import print_table
+from gdpnet.data.extended import ExtendedGraph
+from gdpnet.data.graph import Graph
 from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.errors import printable
+from gdpnet.estimator import GDPNet
 from gdpnet.inference.explanation import MOST_ROWS, Decision, Explanation
+from gdpnet.inference.local import LocalPredictor
 
 _LEFT_OUT = ("neighbour", "contribution", "edge_features", "task")
 """Fields of a decision that are written first, as words of the evidence, or not at all."""
@@ -21,6 +26,15 @@ _CHUNK = 1 << 16
 """Rows that are held as Python values."""
 
 _TYPES = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
+
+
+def explain_some(
+    model: GDPNet, graph: Graph, asked: Tensor | None, *, as_served: bool
+) -> Iterator[Explanation]:
+    """Explain some nodes, all by default, from the whole graph or from their surroundings."""
+    if as_served and asked is not None:
+        return LocalPredictor(model.trained_, ExtendedGraph(graph)).explain(asked)
+    return model.explain_nodes(graph, asked)
 
 
 def print_explanation(found: Explanation) -> None:

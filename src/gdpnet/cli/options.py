@@ -285,6 +285,14 @@ NodeIds = Annotated[
 NodeFile = Annotated[
     Path | None, output("--nodes-from FILE", "Text file with the ids of the nodes to write, one per line.")
 ]
+AsServed = Annotated[
+    bool,
+    flag(
+        COMPUTING,
+        "--as-served",
+        "Compute the named nodes from their surroundings alone: bit for bit the answers of gdpnet serve.",
+    ),
+]
 Records = Annotated[Path, output("--records FILE", "JSON Lines file that results are appended to.")]
 ReportOnly = Annotated[
     bool, flag(OUTPUT, "--report-only", "Run nothing; report the results recorded so far.")

@@ -80,6 +80,7 @@ def predict(
     force: opt.Force = False,
     nodes: opt.NodeIds = None,
     nodes_from: opt.NodeFile = None,
+    as_served: opt.AsServed = False,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
     """Write the predicted class, labels or cluster of each node, and the probability of each class.
@@ -93,10 +94,10 @@ def predict(
         opt.check_table_file(pairs, "--pairs", opt.READ_SUFFIXES)
         if nodes is not None or nodes_from is not None:
             raise ConfigError("--pairs names pairs of nodes: leave --nodes and --nodes-from out")
+    _check_named(as_served, nodes, nodes_from)
 
     from gdpnet.cli.runs import model_and_graph, node_numbers
-    from gdpnet.cli.tables import write_nodes, write_pairs
-    from gdpnet.inference.predictors import RegressionPredictor
+    from gdpnet.cli.tables import predicted_columns, write_nodes, write_pairs
 
     model, loaded, name = model_and_graph(run, graph, device, source, split)
     about = {"run": str(run), "graph": name, "out": str(out)}
@@ -105,16 +106,8 @@ def predict(
         print(f"{counted(count, 'pair')} written to {out}")
         return about | {"pairs": count}
     asked = node_numbers(loaded, nodes, nodes_from)
-    predictor = model.predictor(loaded)
     with doing("predicting"):
-        if isinstance(predictor, RegressionPredictor):
-            low, high = predictor.interval(asked).T
-            table = {"prediction": predictor.predict(asked), "low": low, "high": high}
-        else:
-            table = {"predicted": predictor.predict(asked)}
-    if model.config_.task.kind in ("classification", "multi-label"):
-        probability = predictor.probabilities(asked)
-        table |= {f"p_{label}": column for label, column in zip(model.classes_, probability.T, strict=True)}
+        table = predicted_columns(model, loaded, asked, as_served=as_served)
     count = write_nodes(loaded, asked, table, out)
     print(f"{counted(count, 'prediction')} written to {out}")
     return about | {"nodes": count}
@@ -130,6 +123,7 @@ def embed(
     force: opt.Force = False,
     nodes: opt.NodeIds = None,
     nodes_from: opt.NodeFile = None,
+    as_served: opt.AsServed = False,
     shards: opt.Shards = False,
     edges_per_shard: opt.EdgesPerShard = None,
     device: opt.DeviceName = "auto",
@@ -138,9 +132,10 @@ def embed(
     _check_out(out, shards, is_embedding, force, nodes_from, _path_of(graph))
     if shards and (nodes is not None or nodes_from is not None):
         raise ConfigError("--shards writes all nodes: leave --nodes and --nodes-from out")
+    _check_named(as_served, nodes, nodes_from)
 
     from gdpnet.cli.runs import model_and_graph, node_numbers
-    from gdpnet.cli.tables import write_nodes
+    from gdpnet.cli.tables import embedded_rows, write_nodes
     from gdpnet.inference.streaming import embed_to
 
     model, loaded, name = model_and_graph(run, graph, device, source, split)
@@ -153,7 +148,7 @@ def embed(
     else:
         asked = node_numbers(loaded, nodes, nodes_from)
         with doing("embedding"):
-            values = model.embed(loaded, asked)
+            values = embedded_rows(model, loaded, asked, as_served=as_served)
         width = values.shape[1]
         count = write_nodes(
             loaded, asked, {f"h{place}": column for place, column in enumerate(values.T)}, out
@@ -185,19 +180,32 @@ def denoise(
     ] = False,
     out: opt.ShardedOut = Path("edges.parquet"),
     force: opt.Force = False,
+    nodes: opt.NodeIds = None,
+    nodes_from: opt.NodeFile = None,
     shards: opt.Shards = False,
     edges_per_shard: opt.EdgesPerShard = None,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
-    """Write the cleaned graph as an edge list with the keep probability of each edge."""
-    _check_out(out, shards, is_cleaned, force, _path_of(graph))
+    """Write the cleaned graph as an edge list with the keep probability of each edge.
 
-    from gdpnet.cli.runs import model_and_graph
-    from gdpnet.cli.tables import write_edges
+    With --nodes or --nodes-from, write only the edges to these nodes, computed from their surroundings alone.
+    """
+    _check_out(out, shards, is_cleaned, force, nodes_from, _path_of(graph))
+    named = nodes is not None or nodes_from is not None
+    if named and (shards or one_way):
+        raise ConfigError(
+            "--nodes and --nodes-from write the edges of some nodes: leave --shards and --one-way out"
+        )
+
+    from gdpnet.cli.runs import model_and_graph, node_numbers
+    from gdpnet.cli.tables import write_edges, write_edges_of
     from gdpnet.inference.streaming import denoise_to
 
     model, loaded, name = model_and_graph(run, graph, device, source, split)
     about = {"run": str(run), "graph": name, "out": str(out)}
+    asked = node_numbers(loaded, nodes, nodes_from)
+    if asked is not None:
+        return about | write_edges_of(model, loaded, asked, out, threshold, all_edges=all_edges)
     options: dict[str, Any] = {"threshold": threshold, "symmetric": not one_way, "all_edges": all_edges}
     if shards:
         with ShardProgress() as progress:
@@ -224,6 +232,7 @@ def explain(
     force: opt.Force = False,
     nodes: opt.NodeIds = None,
     nodes_from: opt.NodeFile = None,
+    as_served: opt.AsServed = False,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
     """Explain the prediction of a node: its neighbours, whether their edges are kept, and what each one adds.
@@ -238,22 +247,31 @@ def explain(
     if out is None and (nodes is not None or nodes_from is not None):
         raise ConfigError("--nodes and --nodes-from name the nodes of --out: name one node with --node")
 
-    from gdpnet.cli.explanations import print_explanation, write_explanations
+    from gdpnet.cli.explanations import explain_some, print_explanation, write_explanations
     from gdpnet.cli.runs import model_and_graph, node_numbers
 
+    if out is not None:
+        _check_named(as_served, nodes, nodes_from)
     if out is not None:
         _check_out(out, False, is_explanation, force, nodes_from, _path_of(graph))
     model, loaded, name = model_and_graph(run, graph, device, source, split)
     if out is None:
         with doing("explaining"):
-            found = model.explain(loaded, str(node))
+            number = loaded.numbers_of([str(node)])
+            found = next(explain_some(model, loaded, number, as_served=as_served))
         print_explanation(found)
         return found.to_dict()
     asked = node_numbers(loaded, nodes, nodes_from)
     with doing("explaining"):
-        count, rows = write_explanations(model.explain_nodes(loaded, asked), out)
+        count, rows = write_explanations(explain_some(model, loaded, asked, as_served=as_served), out)
     print(f"explanations of {count:,} nodes written to {out}, in {rows:,} rows")
     return {"run": str(run), "graph": name, "out": str(out), "nodes": count, "rows": rows}
+
+
+def _check_named(as_served: bool, nodes: str | None, nodes_from: Path | None) -> None:
+    """Refuse to compute all nodes from their surroundings, which would take longer than the whole graph."""
+    if as_served and nodes is None and nodes_from is None:
+        raise ConfigError("--as-served needs the nodes to compute: name them with --nodes or --nodes-from")
 
 
 def _check_out(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,88 @@ def write_edges(
     print(f"{counted(len(table), 'directed edge')} written to {out}")
     about = {"threshold": cleaned.threshold, "reason": cleaned.reason, "summary": cleaned.summary}
     return about, describe_cleaning(graph, cleaned)
+
+
+def write_edges_of(
+    model: GDPNet, graph: Graph, asked: Tensor, out: Path, threshold: float | None, *, all_edges: bool
+) -> dict[str, Any]:
+    """Write the edges to some nodes, from their surroundings; return the threshold, its reason and the counts."""
+    import numpy as np
+    import pyarrow as pa
+
+    from gdpnet.data.extended import ExtendedGraph
+    from gdpnet.data.io.csv_parquet import write_table
+    from gdpnet.data.io.files import edges_of_targets, id_array
+    from gdpnet.inference.local import LocalPredictor
+    from gdpnet.inference.streaming import Decided, decided_edges
+
+    least, reason = model.trained_.cleaning_threshold(threshold)
+    local, names = LocalPredictor(model.trained_, ExtendedGraph(graph)), id_array(graph)
+    with doing("deciding on the edges of some nodes"):
+        found = list(local.edges(asked, threshold))
+    table = pa.concat_tables([edges_of_targets(graph, names, node, node + 1) for node in asked.tolist()])
+    genuine = [one.genuine_probability for one in found if one.genuine_probability is not None]
+    keep, kept = (
+        np.concatenate([getattr(one, name) for one in found]) for name in ("keep_probability", "kept")
+    )
+    decided = Decided(keep, kept, None, np.concatenate(genuine) if genuine else None)
+    table = decided_edges(table, decided, all_edges=all_edges)
+    write_table(table, out)
+    print(f"{counted(len(table), 'directed edge')} written to {out}")
+    return {
+        "threshold": least,
+        "reason": reason,
+        "nodes": len(found),
+        "edges": len(keep),
+        "kept": int(kept.sum()),
+    }
+
+
+def predicted_columns(
+    model: GDPNet, graph: Graph, asked: Tensor | None, *, as_served: bool
+) -> dict[str, Any]:
+    """Return what is predicted for some nodes, all by default, as columns."""
+    from gdpnet.data.extended import ExtendedGraph
+    from gdpnet.inference.local import LocalPredictor
+    from gdpnet.inference.predictors import RegressionPredictor
+
+    if as_served and asked is not None:
+        local = LocalPredictor(model.trained_, ExtendedGraph(graph))
+        probability = local.probabilities(asked)
+        return _columns_of(model, local.named(probability), probability, lambda: local.interval(probability))
+    predictor = model.predictor(graph)
+    found = predictor.predict(asked)
+    if isinstance(predictor, RegressionPredictor):
+        regression = predictor
+        return _columns_of(model, found, None, lambda: regression.interval(asked))
+    classes = model.config_.task.kind in ("classification", "multi-label")
+    return _columns_of(model, found, predictor.probabilities(asked) if classes else None, None)
+
+
+def _columns_of(
+    model: GDPNet,
+    found: np.ndarray,
+    probability: np.ndarray | None,
+    interval: Callable[[], np.ndarray] | None,
+) -> dict[str, Any]:
+    if model.config_.task.kind == "regression":
+        assert interval is not None
+        low, high = interval().T
+        return {"prediction": found, "low": low, "high": high}
+    table: dict[str, Any] = {"predicted": found}
+    if probability is not None:
+        table |= {f"p_{label}": column for label, column in zip(model.classes_, probability.T, strict=True)}
+    return table
+
+
+def embedded_rows(model: GDPNet, graph: Graph, asked: Tensor | None, *, as_served: bool) -> np.ndarray:
+    """Return the embeddings of some nodes, all by default."""
+    from gdpnet.data.extended import ExtendedGraph
+    from gdpnet.inference.local import LocalPredictor
+
+    if as_served and asked is not None:
+        return LocalPredictor(model.trained_, ExtendedGraph(graph)).embeddings(asked)
+    return model.embed(graph, asked)
 
 
 def write_pairs(model: GDPNet, graph: Graph, pairs: Path | None, out: Path) -> int:

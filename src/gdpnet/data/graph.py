@@ -279,6 +279,20 @@ class Graph:
         return replace(graph, notes=notes, transductive=bool(transductive))
 
 
+@dataclass(frozen=True)
+class Part:
+    """The surroundings of some nodes, with the numbers that nodes and edges have in the whole graph.
+
+    Random draws are keyed by these numbers. Nodes ascend by them.
+    """
+
+    graph: Graph
+    node: Int[Tensor, "nodes"]
+    edge: Int[Tensor, "edges"]
+    deciding: Int[Tensor, "deciding"]
+    """The nodes of the part, by their number in it, that decide; only their edges get pair features."""
+
+
 def check_graph(graph: Any) -> None:
     """Refuse what is no graph."""
     if not isinstance(graph, Graph):

@@ -12,7 +12,7 @@ from torch import Tensor
 from gdpnet._core.csr import find_in_rows, offsets_of, owners_of, ranges, sum_rows, symmetrise
 from gdpnet.config import Config
 from gdpnet.data.features import Features, normalise, on_device, take_rows
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, Part
 from gdpnet.data.khop import reach
 from gdpnet.data.neighbour_sums import mix_into, mix_rows
 from gdpnet.data.pair_features import PAIR_NAMES, PairTables, pair_tables, pairs_between, pairs_of
@@ -56,6 +56,8 @@ class Prepared:
     """How many of the pair features, the first ones after the distance, are features of the edges themselves."""
     neighbourhood_rows: Features | None = None
     """`neighbourhood` where it was computed elsewhere."""
+    numbers: tuple[Int[Tensor, "nodes"], Int[Tensor, "edges"]] | None = None
+    """The numbers of nodes and edges in the graph that this is a part of; random draws are keyed by them."""
 
     @cached_property
     def neighbourhood(self) -> Features:
@@ -166,12 +168,39 @@ def prepare(graph: Graph, config: Config, device: torch.device) -> Prepared:
         prepared = _within_reach(prepared, tables, config)
     else:
         prepared = with_block(prepared, tables, 0, graph.num_nodes)
+    return with_full_neighbourhoods(_moved(prepared, own, None, device), config)
+
+
+def prepare_part(graph: Graph, part: Part, config: Config, device: torch.device) -> Prepared:
+    """Prepare the surroundings of some nodes; ``graph`` is the part's, as a model reads it.
+
+    Edges of nodes that do not decide have pair features of zero: nobody looks at them.
+    """
+    graph = replace(graph, neighbour=graph.neighbour.long())
+    prepared, tables = prepare_nodes(graph, config, torch.device("cpu"))
+    target, neighbour = tables.ends_of(0, graph.num_nodes)
+    deciding = torch.zeros(graph.num_nodes, dtype=torch.bool).index_fill_(0, part.deciding, True)
+    some = deciding[target].nonzero().flatten()
+    pairs = prepared.pairs.new_zeros(target.numel(), prepared.pairs.shape[1])
+    pairs[some] = pairs_between(tables, target[some], neighbour[some])
+    prepared = replace(prepared, pairs=pairs, reverse_edge=tables.reverse_edges_of(0, graph.num_nodes))
+    return with_full_neighbourhoods(_moved(prepared, graph.features, (part.node, part.edge), device), config)
+
+
+def _moved(
+    prepared: Prepared,
+    own: Features,
+    numbers: tuple[Int[Tensor, "nodes"], Int[Tensor, "edges"]] | None,
+    device: torch.device,
+) -> Prepared:
+    """Move a prepared graph to a device; ``own`` are the features before they were normalised."""
     names = ("row_ptr", "neighbour", "reverse_edge", "pairs", "edge", "graph_weight")
     parts = {name: getattr(prepared, name) for name in names}
     moved = {name: part.to(device) for name, part in parts.items() if part is not None}
-    features = on_device(prepared.features, device)
-    moved |= {"features": features}
-    return with_full_neighbourhoods(replace(prepared, own=own, **moved), config)
+    moved |= {"features": on_device(prepared.features, device)}
+    if numbers is not None:
+        moved |= {"numbers": (numbers[0].to(device), numbers[1].to(device))}
+    return replace(prepared, own=own, **moved)
 
 
 def _within_reach(prepared: Prepared, tables: PairTables, config: Config) -> Prepared:

@@ -13,10 +13,10 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from gdpnet._core.random import Key
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, Part
 from gdpnet.data.link_split import check_mutual, split_links
 from gdpnet.data.node_numbers import node_numbers, pair_numbers
-from gdpnet.data.prepare import Prepared, prepare
+from gdpnet.data.prepare import Prepared, prepare, prepare_part
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.classification_metrics import classification_scores
@@ -41,8 +41,8 @@ class Predictor:
     Use `gdpnet.inference.predictors.make_predictor`, or `GDPNet.predictor`, to get the one for a model's task.
     """
 
-    def __init__(self, model: TrainedModel, graph: Graph) -> None:
-        self.model, self.given, self.graph = model, graph, model.matched(graph)
+    def __init__(self, model: TrainedModel, graph: Graph, part: Part | None = None) -> None:
+        self.model, self.given, self.graph, self.part = model, graph, model.matched(graph), part
         self._selected: Selected | None = None
         self._explainer: Explainer | None = None
         self._evidence: Tensor | None = None
@@ -50,14 +50,21 @@ class Predictor:
     @cached_property
     def prepared(self) -> Prepared:
         """Return the graph on the model's device, with the features that the model reads."""
-        return prepare(self.model.as_read(self.graph), self.model.config, self.model.device)
+        graph, config, device = self.model.as_read(self.graph), self.model.config, self.model.device
+        return (
+            prepare(graph, config, device)
+            if self.part is None
+            else prepare_part(graph, self.part, config, device)
+        )
 
     def select(self, targets: Int[Tensor, "asked"] | None = None) -> Selected:
         """Decide on the edges of some nodes, all by default; decisions that were made before are returned again.
 
         If a later question needs nodes that were not decided on, all nodes are, so that no third decision follows.
         """
-        everyone, model = torch.arange(self.graph.num_nodes, device=self.model.device), self.model
+        model, everyone = self.model, torch.arange(self.graph.num_nodes, device=self.model.device)
+        if self.part is not None:  # the others are there for these
+            everyone = self.part.deciding.to(model.device)
         asked = everyone if targets is None else torch.unique(targets)
         if self._selected is not None:
             first = self.prepared.row_ptr[asked][self.prepared.row_ptr.diff()[asked] > 0]
@@ -87,9 +94,12 @@ class Predictor:
             self.given, probability, least, reason, chosen=chosen, genuine=genuine, min_kept=few
         )
 
-    def genuine_probability(self) -> Float[Tensor, "edges"] | None:
-        """Return the probability that every edge is genuine; None if the model has no evidence of it."""
-        found = self._genuine(self.select())
+    def genuine_probability(self, nodes: Int[Tensor, "asked"] | None = None) -> Float[Tensor, "edges"] | None:
+        """Return the probability that every edge is genuine; None if the model has no evidence of it.
+
+        If only some nodes are to decide, it is right for the edges between these.
+        """
+        found = self._genuine(self.select(nodes))
         return None if found is None else found.cpu()
 
     def _genuine(self, selected: Selected) -> Float[Tensor, "edges"] | None:

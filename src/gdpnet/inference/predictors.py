@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, Part
 from gdpnet.data.labels import as_targets, class_numbers
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.predictor import ClustersPredictor, LabelPredictor, LinksPredictor, Predictor
@@ -18,8 +18,8 @@ from gdpnet.representation.regression import Regression
 class RegressionPredictor(LabelPredictor):
     """Predicts one number per node; class probabilities are those of the bins of a histogram."""
 
-    def __init__(self, model: TrainedModel, graph: Graph) -> None:
-        super().__init__(model, as_targets(graph) if class_numbers(graph) is not None else graph)
+    def __init__(self, model: TrainedModel, graph: Graph, part: Part | None = None) -> None:
+        super().__init__(model, as_targets(graph) if class_numbers(graph) is not None else graph, part)
         assert isinstance(model.task, Regression)
         self.task = model.task
 
@@ -51,6 +51,6 @@ PREDICTORS: dict[str, type[Predictor]] = {
 }
 
 
-def make_predictor(model: TrainedModel, graph: Graph) -> Predictor:
-    """Apply a trained model to a graph with the same feature columns."""
-    return PREDICTORS[model.config.task.kind](model, graph)
+def make_predictor(model: TrainedModel, graph: Graph, part: Part | None = None) -> Predictor:
+    """Apply a trained model to a graph with the same feature columns, or to a part of one."""
+    return PREDICTORS[model.config.task.kind](model, graph, part)

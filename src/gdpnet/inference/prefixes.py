@@ -91,6 +91,7 @@ def _star(
         neighbourhood_weight=None if whole is None else whole[nodes],
         first_edge=0,
         edge=None,
+        numbers=None,
         graph_weight=None if own is None else both(torch.ones(edge.numel(), device=edge.device), own),
     )
     return star, both(torch.zeros(edge.numel(), device=edge.device), share)

@@ -81,6 +81,7 @@ def _batches(
             max_candidates=config.policy.max_candidates,
             seed=seed,
             shared_keys=shared_keys,
+            numbers=prepared.numbers,
             **{name: column[some] for name, column in columns.items()},
         )
         yield from split_episodes(episodes, 2 * most)

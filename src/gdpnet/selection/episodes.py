@@ -17,6 +17,9 @@ from torch import Tensor
 from gdpnet._core.csr import cut_rows, offsets_of, owners_of, ranges
 from gdpnet._core.random import keys
 
+Numbers = tuple[Int[Tensor, "nodes"], Int[Tensor, "edges"]]
+"""The numbers of nodes and of edges in the graph that a graph is a part of."""
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -106,6 +109,7 @@ def begin_episodes(
     max_candidates: int,
     seed: int,
     shared_keys: bool = False,
+    numbers: Numbers | None = None,
 ) -> Episodes:
     """Return one episode for each target that has neighbours.
 
@@ -113,14 +117,16 @@ def begin_episodes(
     episode each, so that every neighbour is decided on and no episode exceeds the bound. ``row_shift`` is added to a
     target's node number, and to its neighbours', to give rows. A target may be listed several times to be played
     several times; ``copy`` then gives each its own random draws. With ``shared_keys`` the keys leave the copy out:
-    the engine that plays an episode several times folds it in.
+    the engine that plays an episode several times folds it in. ``numbers`` are those that draws are keyed by, if the
+    graph is a part of a larger one.
     """
+    node, number = numbers or (None, None)
     degree = row_ptr[targets + 1] - row_ptr[targets]
     owner, edge = ranges(row_ptr[targets], degree)
     parts = (degree + max_candidates - 1) // max_candidates
     rank = torch.arange(edge.numel(), device=edge.device) - offsets_of(degree)[:-1][owner]
     if edge.numel() and int(parts.max()) > 1:
-        rank = shuffled_rank(owner, keys(seed + 2, edge), degree)
+        rank = shuffled_rank(owner, keys(seed + 2, edge if number is None else number[edge]), degree)
     part = rank * parts[owner] // degree[owner].clamp(min=1)
     episode = offsets_of(parts)[:-1][owner] + part
     length = torch.bincount(episode, minlength=int(parts.sum()))
@@ -132,14 +138,15 @@ def begin_episodes(
     shift = torch.zeros_like(targets) if row_shift is None else row_shift
     copies = [] if shared_keys else [torch.zeros_like(targets) if copy is None else copy]
     part_number = by_length - offsets_of(parts)[:-1][target_of]
+    known, other = (targets, neighbour[edge]) if node is None else (node[targets], node[neighbour[edge]])
     return Episodes(
         target=targets[target_of],
         target_row=targets[target_of] + shift[target_of],
         offsets=offsets_of(length[by_length]),
         row=neighbour[edge] + shift[owner],
         edge=edge,
-        key=keys(seed, targets[owner], neighbour[edge], *(each[owner] for each in copies)),
-        ending_key=keys(seed + 1, targets[target_of], part_number, *(each[target_of] for each in copies)),
+        key=keys(seed, known[owner], other, *(each[owner] for each in copies)),
+        ending_key=keys(seed + 1, known[target_of], part_number, *(each[target_of] for each in copies)),
     )
 
 

@@ -1,0 +1,426 @@
+"""The server: latency of one unseen node, nodes per second, a store of 10^7 edges, equal bits, and many clients.
+
+A model is fitted on PubMed. Some nodes are taken out of the graph that is served, and asked about as new nodes with
+their own edges. The server is a process of its own; all requests go to 127.0.0.1. The large store has copies of the
+small one side by side, so that both have the same neighbourhoods and only the size differs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+from records import make_parser, write_record
+
+from gdpnet.cli import main as run_command
+from gdpnet.data.datasets.citation import load_dataset
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.store import index_type, new_store, open_store, write_store
+from gdpnet.estimator import GDPNet
+from gdpnet.inference.local import LocalPredictor
+from gdpnet.web.server.answers import ANSWERS
+from gdpnet.web.server.limits import Limits
+from gdpnet.web.server.payload import Question
+from gdpnet.web.server.questions import read_question
+from gdpnet.web.server.served import Served
+
+LOCAL_HEADS = {"gcn__use": False, "all_edges__use": False}
+"""Settings of a model that looks three hops far; the GCN head and the all-edges head look farther."""
+
+UNSEEN = 300
+QUESTIONS = ("predict", "embed", "denoise", "explain")
+CLIENTS = 32
+HOSTILE = 0.01
+PATIENCE = 120.0
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, run: Path, store: Path, log: Path) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "gdpnet",
+            "serve",
+            str(run),
+            "--graph",
+            str(store),
+            "--port",
+            "0",
+            "--quiet",
+        ]
+        with log.open("w") as file:
+            self.process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )
+        assert self.process.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:(\d+)", self.process.stdout.readline())
+        if found is None:
+            raise RuntimeError(log.read_text())
+        self.port = int(found[1])
+
+    def connect(self) -> http.client.HTTPConnection:
+        """Return a connection that is kept alive."""
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+
+    def memory(self) -> int:
+        """Return the resident bytes of the server."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time of the server, which does not depend on what else the machine does."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> int:
+        """End the server; return its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+
+@contextlib.contextmanager
+def serving(run: Path, store: Path, base: Path) -> Iterator[Server]:
+    """Run a server, and end it whatever happens."""
+    server = Server(run, store, base / f"{store.name}.log")
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None and server.stop() != 0:
+            raise RuntimeError("the server did not end in order")
+
+
+def ask(connection: http.client.HTTPConnection, question: str, body: Any) -> tuple[int, Any]:
+    """Send a question; return status and answer."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    connection.request("POST", f"/v1/{question}", data, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read())
+
+
+def request_of(graph: Graph, nodes: list[int], names: dict[int, str]) -> dict[str, Any]:
+    """Return a request about unseen nodes, with their features and their edges to stored nodes and to each other."""
+    assert isinstance(graph.features, SparseRows)
+    rows = graph.features.take(torch.tensor(nodes)).to_scipy().toarray()
+    asked = {node: f"new{node}" for node in nodes}
+    edges = []
+    for node in nodes:
+        near = graph.neighbour[int(graph.row_ptr[node]) : int(graph.row_ptr[node + 1])].tolist()
+        known = [names.get(one) or asked.get(one) for one in near]
+        edges += [{"src_node_id": asked[node], "dest_node_id": one} for one in known if one is not None]
+    given = [
+        {"node_id": asked[node], "features": row.tolist()} for node, row in zip(nodes, rows, strict=True)
+    ]
+    return {"nodes": given, "edges": edges, "targets": list(asked.values())}
+
+
+def latencies(server: Server, bodies: list[dict[str, Any]]) -> dict[str, float]:
+    """Return percentiles of the time of one question after the other, in milliseconds."""
+    connection, seconds, before = server.connect(), [], server.cpu_seconds()
+    for body in bodies[:10] + bodies:
+        start = time.perf_counter()
+        status, answer = ask(connection, "predict", body)
+        seconds.append(time.perf_counter() - start)
+        assert status == 200, answer
+    taken = np.array(seconds[10:]) * 1e3
+    return {f"p{share}_ms": round(float(np.percentile(taken, share)), 2) for share in (50, 90, 99)} | {
+        "cpu_ms": round(1e3 * (server.cpu_seconds() - before) / len(seconds), 2)
+    }
+
+
+def throughput(server: Server, bodies: list[dict[str, Any]]) -> float:
+    """Return nodes per second over requests of many nodes, by two clients."""
+    waiting, lock = list(bodies), threading.Lock()
+
+    def client() -> None:
+        connection = server.connect()
+        while True:
+            with lock:
+                if not waiting:
+                    return
+                body = waiting.pop()
+            status, answer = ask(connection, "predict", body)
+            assert status == 200, answer
+
+    threads = [threading.Thread(target=client) for _ in range(2)]
+    start = time.perf_counter()
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    return sum(len(body["targets"]) for body in bodies) / (time.perf_counter() - start)
+
+
+def random_questions(
+    graph: Graph, unseen: list[int], names: dict[int, str], count: int, seed: int
+) -> list[Any]:
+    """Return questions about stored nodes, unseen ones and both."""
+    rng, found = np.random.default_rng(seed), []
+    stored = list(names.values())
+    for number in range(count):
+        body: dict[str, Any] = {"targets": []}
+        if number % 2:
+            body = request_of(
+                graph, rng.choice(unseen, size=int(rng.integers(1, 4)), replace=False).tolist(), names
+            )
+        body["targets"] += rng.choice(stored, size=int(rng.integers(0 if number % 2 else 1, 4))).tolist()
+        found.append((QUESTIONS[number % 4], body))
+    return found
+
+
+def compare_bits(
+    server: Server, served: Served, run: Path, store: Path, asked: list[Any], commands: int
+) -> dict[str, int]:
+    """Ask with many clients at once; compare every answer with what the command line computes, in this process."""
+    answers: list[Any] = [None] * len(asked)
+
+    def client(first: int) -> None:
+        connection = server.connect()
+        for place in range(first, len(asked), CLIENTS):
+            status, answers[place] = ask(connection, *asked[place])
+            assert status == 200, answers[place]
+
+    threads = [threading.Thread(target=client, args=(first,)) for first in range(CLIENTS)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    different = 0
+    for (question, body), answer in zip(asked, answers, strict=True):
+        found = read_question(Question.model_validate(body), served, Limits())
+        rows = ANSWERS[question](LocalPredictor(served.model, found.graph), found.targets, None)
+        want = [{"node_id": name} | row for name, row in zip(found.ids, rows, strict=True)]
+        different += json.dumps(want) != json.dumps(answer["results"])
+    by_command = _compare_commands(run, store, asked, answers, commands)
+    return {
+        "requests": len(asked),
+        "different": different,
+        "commands": commands,
+        "different_commands": by_command,
+    }
+
+
+def _compare_commands(run: Path, store: Path, asked: list[Any], answers: list[Any], count: int) -> int:
+    """Run the command itself for some questions about stored nodes; return how many answers differ."""
+    simple = [
+        place for place, (question, body) in enumerate(asked) if question == "predict" and "nodes" not in body
+    ]
+    different = 0
+    for place in simple[:count]:
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "p.parquet"
+            words = [
+                "predict",
+                str(run),
+                str(store),
+                "--nodes",
+                ",".join(asked[place][1]["targets"]),
+                "--as-served",
+            ]
+            with contextlib.redirect_stdout(None):
+                assert run_command([*words, "--device", "cpu", "--out", str(out), "--quiet"]) == 0
+            want = [list(row.values())[2:] for row in pq.read_table(out).to_pylist()]
+        found = [list(row["probabilities"].values()) for row in answers[place]["results"]]
+        different += want != found
+    return different
+
+
+def write_copies(graph: Graph, copies: int, folder: Path) -> None:
+    """Write a store of several copies of a graph side by side, one copy in memory at a time."""
+    features, nodes = graph.features, graph.num_nodes
+    assert isinstance(features, SparseRows)
+    values = features.column.numel()
+    with new_store(folder, graph.class_names, features.width) as store:
+        for name, row_ptr, step in (("row_ptr", graph.row_ptr, graph.num_edges),
+                                    ("feature_row_ptr", features.row_ptr, values)):  # fmt: skip
+            with store.array(name, np.int64, (copies * nodes + 1,)) as append:
+                append(np.zeros(1, dtype=np.int64))
+                for copy in range(copies):
+                    append(row_ptr[1:].numpy() + copy * step)
+        with store.array("neighbour", index_type(copies * nodes), (copies * graph.num_edges,)) as append:
+            for copy in range(copies):
+                append(graph.neighbour.numpy() + copy * nodes)
+        for name, kind, array in (("feature_column", np.int32, features.column),
+                                  ("feature_value", np.float32, features.value),
+                                  ("labels", np.int64, graph.labels), ("split", np.int8, graph.split)):  # fmt: skip
+            with store.array(name, kind, (copies * array.numel(),)) as append:
+                for _ in range(copies):
+                    append(array.numpy())
+
+
+BAD: list[bytes] = [
+    b"", b"{", b"[" * 20_000, b"\xff" * 100, b'{"targets": [NaN]}', b'{"targets": ["nobody"]}', b'{"targets": []}',
+    b'{"targets": [1e400]}', b'{"targets": ["0"], "nodes": [{"node_id": "0", "features": []}]}',
+    b'{"targets": ["x"], "nodes": [{"node_id": "x", "features": [1e999]}]}',
+    b'{"targets": ["' + b"9" * 100_000 + b'"]}',
+    json.dumps({"targets": ["0"] * 5_000}).encode(),
+    json.dumps({"targets": ["0"], "edges": [{"src_node_id": "0", "dest_node_id": "1"}] * 20_000}).encode(),
+]  # fmt: skip
+RAW: list[bytes] = [
+    b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n{",
+    b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
+    b"\x00\x01\x02\x03\r\n\r\n",
+    b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
+    b"GET /v1/nodes/%00%0d%0a HTTP/1.1\r\nHost: localhost\r\n\r\n",
+]
+
+
+def soak(server: Server, asked: list[Any], minutes: float, seed: int) -> dict[str, Any]:
+    """Let many clients ask for some minutes, one request in a hundred hostile; return counts and memory."""
+    statuses, lock, until = Counter[int](), threading.Lock(), time.monotonic() + 60 * minutes
+    hostile = Counter[str]()
+
+    def client(number: int) -> None:
+        rng, connection = np.random.default_rng([seed, number]), server.connect()
+        while time.monotonic() < until:
+            if rng.random() < HOSTILE:
+                if rng.random() < 0.5:
+                    _send_raw(server.port, RAW[rng.integers(len(RAW))])
+                    with lock:
+                        hostile["raw"] += 1
+                    continue
+                status = ask(connection, QUESTIONS[rng.integers(4)], BAD[rng.integers(len(BAD))])[0]
+                with lock:
+                    hostile[str(status)] += 1
+                continue
+            status = ask(connection, *asked[rng.integers(len(asked))])[0]
+            with lock:
+                statuses[status] += 1
+
+    threads = [threading.Thread(target=client, args=(number,), daemon=True) for number in range(CLIENTS)]
+    for one in threads:
+        one.start()
+    memory = []
+    while any(one.is_alive() for one in threads) and time.monotonic() < until + PATIENCE:
+        time.sleep(2.0)
+        memory.append(server.memory())
+    settled = memory[len(memory) // 5 :] or memory  # the first fifth warms up
+    return {
+        "minutes": minutes,
+        "statuses": {str(status): count for status, count in sorted(statuses.items())},
+        "hostile": dict(hostile),
+        "memory_mib": [
+            round(one / 2**20, 1) for one in (settled[0], min(settled), max(settled), settled[-1])
+        ],
+        "memory_growth": round(max(settled) / settled[0] - 1, 4),
+        "clients_left": sum(one.is_alive() for one in threads),
+    }
+
+
+def _send_raw(port: int, data: bytes) -> None:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2.0) as raw:
+        raw.sendall(data)
+        raw.settimeout(0.5)
+        raw.recv(4096)
+
+
+def fit(graph: Graph, folder: Path, seed: int, *, deep: bool) -> None:
+    """Fit a model and save it as a run folder."""
+    model = GDPNet(seed=seed, device="cpu").set_params(**({} if deep else LOCAL_HEADS), training__epochs=5)
+    folder.mkdir(parents=True)
+    model.fit(graph).save(folder / "model.safetensors")
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = make_parser(__doc__)
+    parser.add_argument(
+        "--run", type=Path, help="run folder to serve; if it is not there, the fitted model is saved in it"
+    )
+    parser.add_argument("--deep", action="store_true", help="fit the GCN head and the all-edges head too")
+    parser.add_argument(
+        "--requests", type=int, default=1000, help="random requests to compare (default: 1000)"
+    )
+    parser.add_argument(
+        "--commands", type=int, default=10, help="of these, by the command itself (default: 10)"
+    )
+    parser.add_argument("--unseen", type=int, default=UNSEEN, help="unseen nodes to time (default: 300)")
+    parser.add_argument("--batches", type=int, default=20, help="requests of 64 nodes to time (default: 20)")
+    parser.add_argument(
+        "--copies", type=int, default=114, help="copies of PubMed in the large store (default: 114)"
+    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="minutes of many clients (default: 10)")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    whole = load_dataset("pubmed", options.data_dir)
+    rng = np.random.default_rng(options.seed)
+    unseen = sorted(rng.choice(whole.num_nodes, size=max(UNSEEN, options.unseen), replace=False).tolist())
+    kept = torch.from_numpy(np.setdiff1d(np.arange(whole.num_nodes), unseen))
+    graph = whole.induced(kept)
+    graph = Graph(**{**vars(graph), "node_ids": np.arange(graph.num_nodes)})
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder)
+        run = options.run or base / "run"
+        if not run.exists():
+            fit(graph, run, options.seed, deep=options.deep)
+        write_store(graph, base / "store")
+        names = {node: str(place) for place, node in enumerate(kept.tolist())}
+        metrics = measure(options, whole, unseen, names, run, base, graph)
+    config = {"seed": options.seed, "deep": options.deep, "load_average": os.getloadavg()[1]}
+    write_record(options.results, "serve", metrics, config)
+
+
+def measure(
+    options: Any, whole: Graph, unseen: list[int], names: dict[int, str], run: Path, base: Path, graph: Graph
+) -> dict[str, Any]:
+    """Return all measurements."""
+    one = [request_of(whole, [node], names) for node in unseen[: options.unseen]]
+    rng = np.random.default_rng(options.seed)
+    many = [
+        request_of(whole, rng.choice(unseen, size=64, replace=False).tolist(), names)
+        for _ in range(options.batches)
+    ]
+    asked = random_questions(whole, unseen, names, options.requests, options.seed)
+    served, metrics = (
+        Served(GDPNet.load(run, device="cpu").trained_, open_store(base / "store")),
+        dict[str, Any](),
+    )
+    metrics["heads"], metrics["hops"] = served.about["heads"], served.about["hops"]
+    with serving(run, base / "store", base) as server:
+        metrics["one_unseen_node"] = latencies(server, one)
+        metrics["nodes_per_second"] = round(throughput(server, many), 1)
+        metrics["same_bits"] = compare_bits(server, served, run, base / "store", asked, options.commands)
+        if options.minutes:
+            metrics["soak"] = soak(server, asked, options.minutes, options.seed)
+    if options.copies:
+        shift = options.copies // 2 * graph.num_nodes
+        middle = {node: str(int(name) + shift) for node, name in names.items()}
+        write_copies(graph, options.copies, base / "large")
+        start = time.perf_counter()
+        with serving(run, base / "large", base) as server:
+            metrics["large"] = {
+                "edges": options.copies * graph.num_edges,
+                "start_seconds": time.perf_counter() - start,
+            }
+            there = [request_of(whole, [node], middle) for node in unseen[: options.unseen]]
+            metrics["large"] |= latencies(server, there) | {"memory_mib": round(server.memory() / 2**20)}
+        metrics["large"]["ratio_p50"] = metrics["large"]["p50_ms"] / metrics["one_unseen_node"]["p50_ms"]
+    return metrics
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Answer questions about some nodes from their surroundings alone.
+
+Matrix products of different shapes round differently. So a question is a computation of its own: its nodes are
+computed in groups of `GROUP`, in the order given, and never together with those of another question. The answer
+depends on the model, the graph and the question in every bit, and not on what else is asked, when or by whom. The
+command line with --as-served and the server both ask here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gdpnet._core.threads import one_torch_thread
+from gdpnet.data.extended import ExtendedGraph
+from gdpnet.data.schema import ONE_HOT, STRUCTURAL
+from gdpnet.errors import ConfigError
+from gdpnet.inference.explanation import Explanation
+from gdpnet.inference.model import TrainedModel
+from gdpnet.inference.predictor import Predictor
+from gdpnet.inference.predictors import make_predictor
+from gdpnet.inference.select import edges_of, with_neighbours
+from gdpnet.inference.threshold import KEEP_ALL
+from gdpnet.representation.all_edges import SharedNetwork
+from gdpnet.representation.regression import Regression
+
+GROUP = 64
+"""Nodes of one question that are computed together; all answers depend on it in the last bit."""
+
+_DECISION = 2
+"""Hops that one decision looks at: the candidates, and the neighbourhoods of these."""
+
+_STRUCTURE = 3
+"""Further hops that structural features are computed from."""
+
+_EVIDENCE = 2
+"""Hops around a node within which edges are scored to know which of its edges are genuine."""
+
+
+_FURTHER = {"denoise": 1, "explain": 1, "explore": 3}
+"""Hops around a node within which decisions are asked for too; edges are decided on from both ends."""
+
+
+class Reach(NamedTuple):
+    """How far an answer looks: the nodes within ``hops``, of which those within ``deciding`` decide."""
+
+    hops: int
+    deciding: int
+
+
+def reach_of(model: TrainedModel, question: str) -> Reach:
+    """Return how far the answer to a question looks.
+
+    Questions are ``predict``, ``embed``, ``denoise``, ``explain``, and ``explore``: all nodes within two hops, what
+    is predicted for them, and what is decided on the edges between them.
+    """
+    config, networks, ensemble = model.config, model.networks, model.ensemble
+    context = (config.representation.hops == 2) + config.inference.symmetrise if networks.policy else 0
+    selected = further = _FURTHER.get(question, 0)
+    hops = 0
+    if question in ("predict", "explain", "explore"):
+        if networks.gcn is not None and ensemble.uses_gcn:
+            hops = len(networks.gcn.weights) + 1  # messages are scaled by the degree, one hop more
+            if networks.policy is not None and ensemble.threshold != KEEP_ALL:
+                selected += hops
+        if networks.all_edges is not None and ensemble.weights.all_edges > 0:
+            hops = max(hops, 4 if isinstance(networks.all_edges, SharedNetwork) else 3)
+        hops += further
+    deciding = selected + context
+    if further and networks.evidence is not None:
+        deciding = max(deciding, further + _EVIDENCE - 1)
+    hops = max(hops, deciding + _DECISION)
+    return Reach(hops + (_STRUCTURE if model.columns.kind == STRUCTURAL else 0), deciding)
+
+
+def check_local(model: TrainedModel) -> None:
+    """Refuse a model whose answers need the whole graph."""
+    config = model.config
+    if model.networks.basis is not None:
+        raise ConfigError(
+            "surroundings are enough for a model of classification, multi-label or regression, found one "
+            f"of {config.task.kind}, which reads the whole graph at once"
+        )
+    if config.policy.hops > 1 and model.networks.policy is not None:
+        raise ConfigError(
+            f"policy.hops must be 1 to answer from surroundings, found {config.policy.hops}: candidates farther "
+            "away are drawn from the whole graph"
+        )
+    if model.columns.kind == ONE_HOT:
+        raise ConfigError(
+            "a model trained on one-hot features knows no other nodes and needs the whole graph: train with "
+            "--features structural"
+        )
+
+
+class NodeEdges(NamedTuple):
+    """The edges of one node, and what was decided on them."""
+
+    neighbour: np.ndarray
+    keep_probability: np.ndarray
+    """The mean of both directions."""
+    genuine_probability: np.ndarray | None
+    kept: np.ndarray
+
+
+class LocalPredictor:
+    """Answers questions about some nodes of a graph from their surroundings."""
+
+    def __init__(self, model: TrainedModel, graph: ExtendedGraph, most_edges: int | None = None) -> None:
+        check_local(model)
+        self.model, self.graph, self.most_edges = model, graph, most_edges
+
+    def predictor(self, nodes: Int[Tensor, "asked"], question: str) -> tuple[Predictor, Int[Tensor, "asked"]]:
+        """Return a predictor for the surroundings of some nodes that a question needs, and their numbers in it."""
+        part = self.graph.around(nodes, *reach_of(self.model, question), self.most_edges)
+        return make_predictor(self.model, part.graph, part), torch.searchsorted(part.node, nodes)
+
+    def probabilities(self, nodes: Int[Tensor, "asked"]) -> Float[np.ndarray, "asked classes"]:
+        """Return the class probabilities of some nodes."""
+        return np.concatenate([one.probabilities(place) for one, place in self._groups(nodes, "predict")])
+
+    def embeddings(self, nodes: Int[Tensor, "asked"]) -> Float[np.ndarray, "asked width"]:
+        """Return the embeddings of some nodes."""
+        return np.concatenate([one.embeddings(place) for one, place in self._groups(nodes, "embed")])
+
+    def _groups(
+        self, nodes: Int[Tensor, "asked"], question: str
+    ) -> Iterator[tuple[Predictor, Int[Tensor, "group"]]]:
+        """Return a predictor for each group of nodes, to be used at once, with one thread."""
+        for group in nodes.split(GROUP):
+            with one_torch_thread():
+                yield self.predictor(group, question)
+
+    def named(self, probabilities: Float[np.ndarray, "asked classes"]) -> np.ndarray:
+        """Return what is predicted, given the class probabilities: classes, labels, or numbers."""
+        task = self.model.task
+        if isinstance(task, Regression):
+            return task.mean(torch.from_numpy(probabilities)).numpy()
+        return self.model.named(probabilities)
+
+    def interval(
+        self, probabilities: Float[np.ndarray, "asked bins"], low: float = 0.1, high: float = 0.9
+    ) -> Float[np.ndarray, "asked 2"]:
+        """Return two quantiles of predicted numbers, given the probabilities of their bins."""
+        task, found = self.model.task, torch.from_numpy(probabilities)
+        assert isinstance(task, Regression)
+        return torch.stack([task.quantile(found, share) for share in (low, high)], dim=1).numpy()
+
+    def explain(self, nodes: Int[Tensor, "asked"]) -> Iterator[Explanation]:
+        """Explain the predictions of some nodes, one after the other."""
+        for predictor, place in self._groups(nodes, "explain"):
+            yield from predictor.explain_nodes(place)
+
+    def edges(self, nodes: Int[Tensor, "asked"], threshold: float | None = None) -> Iterator[NodeEdges]:
+        """Return what was decided on the edges of some nodes, one after the other."""
+        least = self.model.cleaning_threshold(threshold)[0]
+        for predictor, place in self._groups(nodes, "denoise"):
+            yield from _edges(predictor, place, least)
+
+
+def _edges(predictor: Predictor, place: Int[Tensor, "group"], least: float) -> Iterator[NodeEdges]:
+    """Return what was decided on the edges of some nodes."""
+    asked, prepared = place.to(predictor.model.device), predictor.prepared
+    near = with_neighbours(prepared, asked)
+    selected, genuine = predictor.select(near), predictor.genuine_probability(near)
+    probability = selected.prepared.symmetrise(selected.probability)
+    for node in asked.split(1):
+        edge = edges_of(prepared, node)[1]
+        keep = probability[edge].cpu().numpy()
+        neighbour = predictor.graph.node_ids[prepared.neighbour[edge].cpu().numpy()]
+        known = None if genuine is None else genuine[edge.cpu()].numpy()
+        yield NodeEdges(neighbour, keep, known, keep >= least)

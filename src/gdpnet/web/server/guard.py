@@ -1,0 +1,191 @@
+"""What every request passes first: host, token, origin, size; what every answer gets: headers, log, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import ipaddress
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gdpnet.errors import ConfigError
+from gdpnet.web.server.limits import Limits
+from gdpnet.web.server.log import tell
+from gdpnet.web.server.metrics import Metrics
+from gdpnet.web.server.problems import ProblemError
+
+OPEN = ("/healthz", "/readyz")
+"""Routes that need no token."""
+
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_POLICY = "default-src 'none'; frame-ancestors 'none'"
+_LEAST_TOKEN = 16
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address can be reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may ask: under which host names, and with which token."""
+
+    host: str
+    allowed_hosts: tuple[str, ...] = ()
+    token: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an open address without a token, and a token that can be guessed."""
+        if self.token is None and not is_loopback(self.host):
+            raise ConfigError(
+                f"--host {self.host} can be reached from other machines and needs a token: set --token-file or "
+                "GDPNET_TOKEN, or leave --host out"
+            )
+        if self.token is not None and (len(self.token) < _LEAST_TOKEN or not self.token.isascii()):
+            raise ConfigError(
+                f"the token must have at least {_LEAST_TOKEN} ASCII characters, found fewer or others"
+            )
+
+    def check(self, scope: Scope) -> None:
+        """Refuse a request for another host, without the token, or from a page of another site."""
+        headers = Headers(scope=scope)
+        self._check_host(headers.get("host", ""))
+        if scope["path"] in OPEN:
+            return
+        if self.token is not None and not any(
+            hmac.compare_digest(one, self.token.encode()) for one in _tokens(headers.get("authorization", ""))
+        ):
+            kind = "Bearer" if scope["path"].startswith("/v1") else 'Basic realm="gdpnet", Bearer'
+            raise ProblemError(
+                401, "a request must have the token of this server", headers={"WWW-Authenticate": kind}
+            )
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+            raise ProblemError(403, "a page of another site may not ask this server")
+
+    def _check_host(self, given: str) -> None:
+        name = _host_name(given)
+        if name not in {*_LOCAL, self.host.lower(), *(one.lower() for one in self.allowed_hosts)}:
+            raise ProblemError(
+                421, f"this server does not answer as '{name}': start it with --allowed-host {name}"
+            )
+
+
+def _host_name(given: str) -> str:
+    """Return the name of a Host header, without its port."""
+    try:
+        return (urlsplit(f"//{given}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _tokens(authorization: str) -> Iterable[bytes]:
+    """Return the token of a header, as a bearer's or as the password that a browser asks for."""
+    kind, _, value = authorization.partition(" ")
+    if kind.lower() == "bearer":
+        return [value.strip().encode("utf-8", "replace")]
+    if kind.lower() == "basic":
+        try:
+            return [base64.b64decode(value, validate=True).partition(b":")[2]]
+        except (binascii.Error, ValueError):
+            return []
+    return []
+
+
+class Guard:
+    """The outermost layer of the server."""
+
+    def __init__(self, app: ASGIApp, access: Access, limits: Limits, metrics: Metrics) -> None:
+        self.app, self.access, self.limits, self.metrics = app, access, limits, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, seen = time.perf_counter(), {"status": 500}
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                seen["status"] = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in {**_HEADERS, "Content-Security-Policy": _POLICY}.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            self.access.check(scope)
+            body = await self._body(scope, receive)
+            await self.app(scope, _replay(body, receive), answer)
+        except ProblemError as problem:
+            await problem.response()(scope, receive, answer)
+        finally:
+            self._record(scope, seen["status"], time.perf_counter() - began)
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        """Read the body of a request, within the limits of size and time."""
+        most, declared = self.limits.max_bytes, Headers(scope=scope).get("content-length", "0")
+        if declared.isdigit() and int(declared) > most:
+            raise _too_large(most)
+        parts, size, until = [], 0, time.monotonic() + self.limits.seconds
+        while True:
+            try:
+                message = await asyncio.wait_for(receive(), max(0.001, until - time.monotonic()))
+            except TimeoutError as error:
+                rule = f"a request must arrive within {self.limits.seconds:g} seconds (--seconds)"
+                raise ProblemError(408, rule, headers={"Connection": "close"}) from error
+            if message["type"] == "http.disconnect":
+                raise ProblemError(400, "the request ended before its body did")
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > most:
+                raise _too_large(most)
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        route: Any = scope.get("route")
+        name = getattr(route, "path", None) or "other"
+        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other"
+        self.metrics.requests.labels(method, name, str(status)).inc()
+        self.metrics.seconds.labels(name).observe(seconds)
+        tell("request", method=method, route=name, status=status, ms=round(1e3 * seconds, 2))
+
+
+def _too_large(most: int) -> ProblemError:
+    return ProblemError(
+        413, f"a request may have {most:,} bytes (--max-bytes)", headers={"Connection": "close"}
+    )
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a channel that gives a body that was read, then what comes after it."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

@@ -1,0 +1,114 @@
+"""Features in a request, as rows: by place, by column name, or as the columns of the table behind the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
+from gdpnet.errors import GDPNetError
+from gdpnet.web.server.payload import Features
+from gdpnet.web.server.problems import unusable
+from gdpnet.web.server.served import Served
+
+
+def node_rows(given: Sequence[Features], graph: Graph) -> Float[Tensor, "nodes columns"]:
+    """Return one row per new node, in the columns of the stored graph."""
+    if not graph.has_features:
+        for place, one in enumerate(given):
+            if len(one):
+                raise unusable(
+                    f"nodes.{place}.features", "it must be left out: stored nodes have no features"
+                )
+        return torch.zeros(len(given), 1)
+    rows = [_row(one, graph, f"nodes.{place}.features") for place, one in enumerate(given)]
+    found = np.stack(rows) if rows else np.zeros((0, graph.num_features))
+    return _finite(found, "nodes", "features")
+
+
+def _row(given: Features, graph: Graph, where: str) -> np.ndarray:
+    width, names = graph.num_features, graph.feature_names
+    if isinstance(given, dict):
+        if graph.table is not None and set(given) >= {one.name for one in graph.table.encoding.used}:
+            return _encoded(given, graph, where)
+        if len(given) == 1 and isinstance(next(iter(given.values())), list):
+            given = next(iter(given.values()))  # type: ignore[assignment]  # one vector under the user's name
+    if isinstance(given, list):
+        if len(given) != width:
+            raise unusable(where, f"there must be {width:,} numbers, one per column, found {len(given):,}")
+        return np.asarray(given, dtype=np.float64)
+    if graph.table is not None:
+        needed = [one.name for one in graph.table.encoding.used if one.name not in given]
+        raise unusable(
+            where, f"it must have the column '{needed[0] if needed else ''}' of the stored graph's table"
+        )
+    if names is None:
+        raise unusable(where, f"columns have no names: give a list of {width:,} numbers")
+    return _by_name(given, names, where, sparse=isinstance(graph.features, SparseRows))
+
+
+def _by_name(given: Mapping[str, object], names: tuple[str, ...], where: str, *, sparse: bool) -> np.ndarray:
+    """Return a row from values by column name; columns that sparse features leave out are zero."""
+    places, row = {name: place for place, name in enumerate(names)}, np.zeros(len(names))
+    for name, value in given.items():
+        if name not in places:
+            raise unusable(where, f"there is no column '{name}'")
+        if not isinstance(value, int | float):
+            raise unusable(f"{where}.{name}", "it must be a number")
+        row[places[name]] = value
+    if not sparse and len(given) < len(names):
+        missing = next(name for name in names if name not in given)
+        raise unusable(where, f"all columns must be there, found no '{missing}'")
+    return row
+
+
+def _encoded(given: Mapping[str, object], graph: Graph, where: str) -> np.ndarray:
+    """Return the row that the encoding of the stored graph makes of the columns of a node table."""
+    assert graph.table is not None
+    try:
+        table = pa.table({name: pa.array([value]) for name, value in given.items()})
+        found = graph.table.encoding.transform(table, "the features")
+    except (GDPNetError, pa.ArrowException, ValueError, TypeError) as error:
+        raise unusable(where, str(error)) from error
+    row = sp.csr_matrix(found).toarray()[0]
+    return np.asarray(row, dtype=np.float64)
+
+
+def edge_rows(given: Sequence[Features], served: Served) -> Float[Tensor, "edges columns"] | None:
+    """Return one row per edge, in the edge columns of the stored graph; None if its edges have no features."""
+    stored, names = served.graph.edge_features, served.graph.edge_feature_names
+    if stored is None:
+        for place, one in enumerate(given):
+            if len(one):
+                raise unusable(
+                    f"edges.{place}.features", "it must be left out: stored edges have no features"
+                )
+        return None
+    width, rows = stored.shape[1], np.zeros((len(given), stored.shape[1]))
+    for place, one in enumerate(given):
+        where = f"edges.{place}.features"
+        if isinstance(one, dict):
+            if names is None:
+                raise unusable(where, f"columns have no names: give a list of {width:,} numbers")
+            rows[place] = _by_name(one, names, where, sparse=True)  # types that are left out are zero
+        elif len(one) != width:
+            raise unusable(where, f"there must be {width:,} numbers, one per column, found {len(one):,}")
+        else:
+            rows[place] = one
+    return _finite(rows, "edges", "features")
+
+
+def _finite(rows: np.ndarray, what: str, field: str) -> Float[Tensor, "rows columns"]:
+    with np.errstate(over="ignore"):
+        found = torch.from_numpy(rows.astype(np.float32))
+    wrong = (~found.isfinite()).any(dim=1).nonzero().flatten().tolist()
+    if wrong:
+        raise unusable(f"{what}.{wrong[0]}.{field}", "numbers must be finite, and of 32 bits")
+    return found

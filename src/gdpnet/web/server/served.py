@@ -1,0 +1,165 @@
+"""What is served: a model and a stored graph, loaded together and exchanged together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gdpnet._core.version import __version__
+from gdpnet.data.extended import ExtendedGraph
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.store import is_store, open_store
+from gdpnet.data.validation import UNKNOWN, id_text
+from gdpnet.errors import ConfigError
+from gdpnet.estimator import GDPNet
+from gdpnet.inference.local import LocalPredictor, check_local, reach_of
+from gdpnet.inference.model import TrainedModel
+from gdpnet.web.explorer.payload import build_summary, neighbourhood
+
+QUESTIONS = ("predict", "embed", "denoise", "explain")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model and a graph are."""
+
+    run: Path
+    store: Path
+    device: str = "cpu"
+
+
+class NodeIndex:
+    """The numbers of nodes by their ids, found without a pass over all of them."""
+
+    def __init__(self, ids: np.ndarray) -> None:
+        self.count = ids.size
+        self.by_number = ids.dtype.kind in "iu" and bool(np.array_equal(ids, np.arange(ids.size)))
+        if not self.by_number:
+            text = id_text(np.asarray(ids))
+            self.order = np.argsort(text, kind="stable")
+            self.sorted = text[self.order]
+
+    def find(self, names: Sequence[str]) -> list[int | None]:
+        """Return the number of each node, None for an id that no node has."""
+        if self.by_number:
+            return [self._as_number(name) for name in names]
+        if not names:
+            return []
+        place = np.searchsorted(self.sorted, list(names)).clip(max=self.count - 1)
+        return [
+            int(self.order[one]) if self.sorted[one] == name else None
+            for one, name in zip(place, names, strict=True)
+        ]
+
+    def beginning_with(self, text: str, most: int) -> list[int]:
+        """Return nodes whose ids begin with a text, a shorter id first."""
+        if self.by_number:
+            found, low, high = list[int](), self._as_number(text), 1
+            while low is not None and low < self.count and len(found) < most and text != "0":
+                found += range(low, min(low + high, self.count, low + most - len(found)))
+                low, high = low * 10, high * 10
+            return found or ([] if low is None else [low])
+        first = int(np.searchsorted(self.sorted, text))
+        near = self.sorted[first : first + most]
+        return [int(self.order[first + place]) for place, one in enumerate(near) if one.startswith(text)]
+
+    def _as_number(self, name: str) -> int | None:
+        plain = name.isascii() and name.isdigit() and len(name) <= 18 and (name == "0" or name[0] != "0")
+        return int(name) if plain and int(name) < self.count else None
+
+
+class Served:
+    """A model and a stored graph that answer questions."""
+
+    def __init__(self, model: TrainedModel, graph: Graph) -> None:
+        check_local(model)
+        self.model, self.graph = model, graph
+        self.directed, self.index = graph.is_directed, NodeIndex(graph.node_ids)
+        self.model_id = model.fingerprint()
+
+    @classmethod
+    def load(cls, place: Place) -> Served:
+        """Load a model and open a store; answer every question once, which refuses what does not fit together."""
+        if not is_store(place.store):
+            raise ConfigError(f"--graph must be a store, found {place.store}: write one with 'gdpnet store'")
+        model, graph = GDPNet.load(place.run, device=place.device).trained_, open_store(place.store)
+        served = cls(model, graph)
+        served.try_out()
+        return served
+
+    def try_out(self) -> None:
+        """Answer every question for the first node, which also compiles what is compiled."""
+        local, node = LocalPredictor(self.model, ExtendedGraph(self.graph)), torch.tensor([0])
+        local.probabilities(node), local.embeddings(node)
+        list(local.edges(node)), list(local.explain(node))
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """Return what is told of the model and the graph."""
+        model, graph = self.model, self.graph
+        columns = graph.table.encoding.columns if graph.table is not None else ()
+        return {
+            "version": __version__,
+            "model": self.model_id,
+            "task": model.config.task.kind,
+            "classes": [str(name) for name in model.classes],
+            "threshold": model.threshold.threshold,
+            "reason": model.threshold.reason,
+            "heads": {name: weight for name, weight in model.weights._asdict().items() if weight > 0},
+            "hops": {question: reach_of(model, question).hops for question in QUESTIONS},
+            "features": {
+                "kind": model.columns.kind,
+                "width": graph.num_features,
+                "names": None if graph.feature_names is None else list(graph.feature_names),
+                "columns": [column.name for column in columns] or None,
+            },
+            "graph": {
+                "nodes": graph.num_nodes,
+                "edges": graph.num_edges,
+                "directed": self.directed,
+                "weighted": graph.edge_weight is not None,
+            },
+        }
+
+    def search(self, text: str, most: int = 50) -> list[dict[str, str]]:
+        """Return nodes whose id begins with a text, or whose class has it."""
+        graph, wanted = self.graph, text.strip()
+        found = self.index.beginning_with(wanted, most) if wanted else []
+        for number, name in enumerate(graph.class_names):
+            if wanted and wanted.casefold() in str(name).casefold() and len(found) < most:
+                found += np.flatnonzero(graph.labels.numpy() == number)[: most - len(found)].tolist()
+        names = [*(str(name) for name in graph.class_names), ""]
+        return [{"id": str(graph.node_ids[one]), "text": names[int(graph.labels[one])]} for one in found]
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """Return what the explorer shows before a node is chosen."""
+        return build_summary(self.model, self.graph, title="served graph", decided=False)
+
+    def neighbourhood(self, number: int, most_edges: int) -> dict[str, Any]:
+        """Return what the explorer shows of a node and the nodes within two hops, computed from its surroundings."""
+        local = LocalPredictor(self.model, ExtendedGraph(self.graph), most_edges)
+        predictor, _ = local.predictor(torch.tensor([number]), "explore")
+        return neighbourhood(predictor, str(self.graph.node_ids[number]), title="served graph")
+
+    def about_node(self, number: int, most: int = 100) -> dict[str, Any]:
+        """Return what the graph knows of a stored node, with its first neighbours."""
+        graph = self.graph
+        row = slice(int(graph.row_ptr[number]), int(graph.row_ptr[number + 1]))
+        near = graph.neighbour[row][:most].long().numpy()
+        label, target = int(graph.labels[number]), None
+        if graph.targets is not None and not bool(graph.targets[number].isnan()):
+            target = float(graph.targets[number])
+        return {
+            "node_id": str(graph.node_ids[number]),
+            "label": None if label == UNKNOWN else graph.class_names[label],
+            "target": target,
+            "degree": row.stop - row.start,
+            "neighbours": [str(one) for one in graph.node_ids[near]],
+        }
