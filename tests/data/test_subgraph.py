@@ -11,7 +11,7 @@ from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.store import write_store
-from gdpnet.data.sampling import part_around
+from gdpnet.data.surroundings import part_around
 from gdpnet.data.validation import SPLITS
 from gdpnet.estimator import GDPNet
 from gdpnet.training.data import cut_for_training, part_for_scoring, part_for_training

@@ -17,7 +17,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.labels import check_classes
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.prepare import Prepared, prepare
-from gdpnet.data.sampling import part_around
+from gdpnet.data.surroundings import part_around
 from gdpnet.data.schema import ONE_HOT, Columns, as_read
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError
