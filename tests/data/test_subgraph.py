@@ -14,7 +14,8 @@ from gdpnet.data.io.store import write_store
 from gdpnet.data.surroundings import part_around
 from gdpnet.data.validation import SPLITS
 from gdpnet.estimator import GDPNet
-from gdpnet.training.data import cut_for_training, part_for_scoring, part_for_training
+from gdpnet.training.data import cut_for_training
+from gdpnet.training.parts import part_for_scoring, part_for_training
 from helpers.commands import last_record, refuse, succeed
 from helpers.small import FAST, same_weights
 

@@ -46,21 +46,25 @@ class Ranks:
         """Return whether this rank is the one that writes and prints."""
         return self.rank == 0
 
-    def average_gradients(self, weights: Sequence[Tensor]) -> None:
-        """Replace the gradients by their means over all ranks, in one message; weights without one have none anywhere."""
-        if self.size > 1:
-            gradients = [weight.grad for weight in weights if weight.grad is not None]
-            flat = torch.cat([gradient.flatten() for gradient in gradients])
-            self.average(flat)
-            parts = flat.split([gradient.numel() for gradient in gradients])
-            for gradient, part in zip(gradients, parts, strict=True):
-                gradient.copy_(part.view_as(gradient))
+    def average_gradients(self, weights: Sequence[Tensor], share: float | None = None) -> None:
+        """Replace gradients by their means over all ranks, in one message.
 
-    def average(self, values: Tensor) -> None:
-        """Replace values, on the device of the ranks, by their means over all ranks."""
+        This rank's count by its ``share``, by default as much as those of the others. A weight without a gradient
+        must have none on any rank.
+        """
+        if self.size == 1:
+            return
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        flat.mul_(1.0 / self.size if share is None else share)
+        self.add_up(flat)
+        for gradient, part in zip(gradients, flat.split([one.numel() for one in gradients]), strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+    def add_up(self, values: Tensor) -> None:
+        """Replace values, on the device of the ranks, by their sums over all ranks."""
         if self.size > 1:
             self._call(lambda: dist.all_reduce(values))
-            values.div_(self.size)
 
     def add(self, *numbers: float) -> list[float]:
         """Return the sum of each number over all ranks."""
@@ -97,9 +101,10 @@ class Ranks:
         return torch.cat([part.to(rows.device) for part in self.gather(rows.cpu())])
 
     def _reduced(self, numbers: Sequence[float], how: dist.ReduceOp.RedOpType) -> list[float]:
+        if self.size == 1:
+            return list(numbers)
         values = torch.tensor(numbers, dtype=torch.float64, device=self.device)
-        if self.size > 1:
-            self._call(lambda: dist.all_reduce(values, op=how))
+        self._call(lambda: dist.all_reduce(values, op=how))
         found: list[float] = values.tolist()
         return found
 

@@ -20,7 +20,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.splits import FEW_TEST_NODES
 from gdpnet.estimator import GDPNet
 from gdpnet.training.checkpoint import Checkpoint, RunFolder
-from gdpnet.training.data import part_for_scoring
+from gdpnet.training.parts import part_for_scoring
 from gdpnet.training.trainer import is_over
 
 _SCORES = ("micro_f1", "macro_f1", "average_precision", "roc_auc")

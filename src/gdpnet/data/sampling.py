@@ -83,8 +83,8 @@ def distinct_by_key(
 ) -> tuple[Int[np.ndarray, "sampled"], Int[np.ndarray, "sampled"]]:
     """Sample up to ``most`` distinct numbers below ``size[i]`` for each row i, uniformly.
 
-    Returns the row of each number and the number. What a row gets depends on the seed, its key and its size alone, not
-    on the other rows.
+    Returns the row of each number and the number. What a row gets depends on the seed, its key and its size alone,
+    not on the other rows.
     """
     count = np.minimum(size, most)
     crowded = 2 * count > size

@@ -1,8 +1,8 @@
 """Subgraphs of bounded size around an ordered core of nodes.
 
-What is sampled around a node depends on the seed and on that node alone. So the surroundings of a longer core contain
-those of a shorter one, and every node has an *entry*: the length of the core from which on it belongs to the subgraph.
-Counting entries gives the nodes and edges of the subgraph for every length at once.
+What is sampled around a node depends on the seed and on that node alone. So the surroundings of a longer core
+contain those of a shorter one, and every node has an *entry*: the length of the core from which on it belongs to the
+subgraph. Counting entries gives the nodes and edges of the subgraph for every length at once.
 """
 
 from __future__ import annotations

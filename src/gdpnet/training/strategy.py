@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gdpnet._core.memory import release_freed
 from gdpnet._core.random import Key
+from gdpnet._core.ranks import Ranks
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
@@ -20,7 +21,7 @@ from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected, select
 from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Steps
-from gdpnet.training.data import TrainingData
+from gdpnet.training.data import TrainingData, after_epochs
 from gdpnet.training.fit_genuine import fit_genuine
 from gdpnet.training.label_noise import without_suspected
 from gdpnet.training.state import Finalised, TrainingState
@@ -39,6 +40,8 @@ class TrainingTask(ABC):
     """A task of the user's own."""
     held_out: Pairs | None = None
     """Pairs that validate link prediction."""
+    ranks: Ranks = field(default_factory=Ranks)
+    """The processes that train the model together."""
     basis: Tensor | None = field(init=False, default=None)
     """What features are projected on before anything is learned, if they are."""
 
@@ -58,6 +61,15 @@ class TrainingTask(ABC):
     @abstractmethod
     def class_names(self) -> list[str]:
         """Return a name for each output of the aggregators."""
+
+    def data_of_epoch(self, state: TrainingState) -> TrainingData:
+        """Return the data of the epoch that begins, which may be another part of a large graph than before."""
+        return self.data
+
+    def end_epochs(self, state: TrainingState) -> None:
+        """Drop what only epochs need."""
+        state.projected = None
+        self.data = after_epochs(self.data)
 
     def update_targets(self, state: TrainingState) -> Shaped[Tensor, "nodes *any"] | None:
         """Return new targets found with the policy as it is now; None if labels are given."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from jaxtyping import Int
 from torch import Tensor
 
+from gdpnet._core.profiling import phase
 from gdpnet._core.progress import part
 from gdpnet._core.random import Key
 from gdpnet.config import Config
@@ -14,9 +15,11 @@ from gdpnet.inference.networks import Networks
 from gdpnet.representation.regression import Regression
 from gdpnet.representation.tasks import MultiLabel
 from gdpnet.training.callbacks import Steps
-from gdpnet.training.data import TrainingData, make_training_data, part_for_training
+from gdpnet.training.data import TrainingData, make_training_data
 from gdpnet.training.heads import Heads
+from gdpnet.training.label_noise import suspect_labels
 from gdpnet.training.objective import learned_task
+from gdpnet.training.parts import Parts, draw_first, is_too_large, part_for_training
 from gdpnet.training.self_training import SelfTraining
 from gdpnet.training.state import Finalised, TrainingState
 from gdpnet.training.strategy import TrainingTask
@@ -26,23 +29,68 @@ class LabelTask(TrainingTask):
     """One class, several labels or a number per node; also tasks of the user's own."""
 
     self_training: SelfTraining | None = None
+    parts: Parts | None = None
+    """The parts of a graph that is too large to train on at once."""
+    _part: tuple[int, TrainingData] | None = None
+    """The part that epochs are trained on now, by number."""
 
     @staticmethod
     def part_of(graph: Graph, config: Config, seed: int) -> Graph:
         """Return the part of a graph that is trained on; refuse numbers as classes, and classes as numbers."""
+        return part_for_training(LabelTask.checked(graph, config), config, seed)
+
+    @staticmethod
+    def checked(graph: Graph, config: Config) -> Graph:
+        """Return a graph with labels as the task reads them; refuse others."""
         if config.task.kind == "regression":
-            graph = as_targets(graph)
-        else:
-            check_classes(graph)
-        return part_for_training(graph, config, seed)
+            return as_targets(graph)
+        check_classes(graph)
+        return graph
 
     def gather(self) -> TrainingData:
-        """Return the training data of the graph, or of the part of a large one."""
-        self.graph = self.part_of(self.graph, self.config, self.seed)
-        objective = self.objective
+        """Return the training data of the graph, or of the first part of a large one."""
+        config, seed, whole = self.config, self.seed, self.graph
+        objective, numbers = self.objective, None
+        if is_too_large(whole, config):
+            self.graph = whole = self.checked(whole, config)
+            first = draw_first(whole, config, seed, self.ranks)
+            self.parts, numbers, self.graph = (
+                Parts(whole, first, config, seed, self.ranks),
+                first.numbers,
+                first.graph,
+            )
+        else:
+            self.graph = whole = self.part_of(whole, config, seed)
         if objective is None:
-            objective = learned_task(self.graph, self.config, self.seed)
-        return make_training_data(self.graph, self.config, self.seed, self.device, objective)
+            objective = learned_task(whole, config, seed)
+        return make_training_data(self.graph, config, seed, self.device, objective, numbers)
+
+    def data_of_epoch(self, state: TrainingState) -> TrainingData:
+        """Return the data of the epoch that begins; of a large graph that of the part whose turn it is."""
+        if self.parts is None:
+            return self.data
+        number = self.parts.number_at(state.epoch)
+        if self._part is None or self._part[0] != number:
+            self._part = None  # its memory is needed
+            state.projected = None
+            with phase("part"):
+                data = self.parts.data_of(number, self.data)
+            if self.self_training is not None:
+                data = self.self_training.enter(data)
+            self._part = number, data
+        if state.part != number:
+            state.part, state.suggested = number, None
+            if state.pseudo is not None and self.self_training is not None:
+                selecting = self.config.training.selection and state.epoch > self.config.training.warmup + 1
+                state.pseudo = self.self_training.labelled_anew(state, selecting)
+        return self._part[1]
+
+    def end_epochs(self, state: TrainingState) -> None:
+        """Drop what only epochs need; pseudo-labels are those of the first part again."""
+        super().end_epochs(state)
+        self._part = None
+        if self.parts is not None and self.self_training is not None:
+            state.pseudo = self.self_training.first
 
     @property
     def class_names(self) -> list[str]:
@@ -57,7 +105,7 @@ class LabelTask(TrainingTask):
     def first_pseudo_labels(self, key: Key, steps: Steps) -> Int[Tensor, "nodes"] | None:
         """Return the confident predictions of a teacher, if labels are few; unlabelled nodes get folds, too."""
         self.self_training = SelfTraining(self.data, self.config, self.seed)
-        found = self.self_training.begin(len(self.class_names), key, steps)
+        found = self.self_training.begin(len(self.class_names), key, steps, self.ranks)
         self.data = self.self_training.data
         if found is None:
             self.self_training = None  # it holds graphs that only epochs need
@@ -70,6 +118,8 @@ class LabelTask(TrainingTask):
 
     def trusted(self, networks: Networks, data: TrainingData, state: TrainingState) -> TrainingData:
         """Return the training data with the pseudo-labels that the best epoch predicts, if labels are few."""
+        if self.parts is not None and state.best_suggested is not None:  # those of another part
+            state.best_suggested = suspect_labels(networks.aggregators, data, self.config)
         data = super().trusted(networks, data, state)
         if state.pseudo is None or self.self_training is None:
             return data

@@ -7,9 +7,10 @@ clean the graph far better than others, and injected edges show which.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from math import isnan, nan
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
+from gdpnet._core.ranks import Ranks
 from gdpnet._core.roc import roc_auc
 from gdpnet.config import Config
 from gdpnet.inference.ensemble import aggregate
@@ -32,7 +34,11 @@ from gdpnet.training.selection_phase import (
     selection_phase,
     with_selected_neighbourhoods,
 )
+from gdpnet.training.shared_state import collect_found, share_state
 from gdpnet.training.state import Epoch, TrainingState
+
+if TYPE_CHECKING:
+    from gdpnet.training.strategy import TrainingTask
 
 _MOST_PATIENT = 20
 """Epochs that few targets may prolong the patience to."""
@@ -47,50 +53,91 @@ def train_epochs(
     config: Config,
     key: Key,
     callbacks: Sequence[Callback] = (),
-    update_targets: Callable[[TrainingState], Tensor | None] | None = None,
+    task: TrainingTask | None = None,
 ) -> None:
     """Train until the last epoch, or until validation has not improved for the configured patience.
 
     Random streams depend only on the key and the epoch's number, so a checkpoint needs no generator state. At
     the end ``state.best`` holds the best weights by validation F1 and injected-edge AUC, or the last ones
-    without validation nodes. Tasks without labels update their labels every few epochs.
+    without validation nodes. The task says on which part of a large graph an epoch is trained; tasks without labels
+    update their labels every few epochs.
     """
     for callback in callbacks:
         callback.on_train_begin(state)
+    ranks = state.ranks
+    share_state(state)
     if state.best_epoch <= settled(config):  # a run that goes on with more epochs may settle later
         state.forget_best()
     total = config.training.warmup + config.training.epochs
-    targets = data.targets.numel()
+    targets = ranks.least(data.targets.numel())
+    has_validation = ranks.any(data.validation.numel() > 0)
     while (
         state.epoch < total
         and not state.stopped
         and not is_over(state.history, state.best_epoch, config, targets)
     ):
         state.epoch += 1
-        selecting = state.epoch - config.training.warmup
-        is_due = config.training.selection and selecting > 1 and (selecting - 1) % config.task.refresh == 0
-        if is_due and update_targets is not None:
-            found = update_targets(state)
-            state.truth = state.truth if found is None else found
-        if state.truth is not None:
-            data = replace(data, labels=state.truth)
-        if is_time_to_check_labels(state.epoch, state.suggested, config):
-            suspected = suspect_labels(state.aggregators, data, config)
-            state.suggested = state.suggested if suspected is None else suspected
-        trusted = without_suspected(data, state.suggested)
-        if state.pseudo is not None:
-            trusted = with_pseudo_labels(trusted, state.pseudo)
-        targets = trusted.targets.numel()
-        with phase("epochs" if selecting > 0 else "warm-up"):
-            epoch = _one_epoch(state, trusted, config, key)
+        trusted = _data_of_epoch(state, data, config, task)
+        targets = ranks.least(trusted.targets.numel())
+        with phase("epochs" if state.epoch > config.training.warmup else "warm-up"):
+            epoch = _one_epoch(state, *_own_share(state, trusted, config), key)
+        del trusted  # a part whose memory the next one needs
         state.history.append(asdict(epoch))
-        if state.epoch > settled(config) and (data.validation.numel() == 0 or is_best(state.history, config)):
+        if state.epoch > settled(config) and (not has_validation or is_best(state.history, config)):
             state.remember_best(epoch.validation_f1)
+        collect_found(state)
         with phase("callbacks"):
             for callback in callbacks:
                 callback.on_epoch_end(state, epoch)
+        state.stopped = ranks.any(state.stopped)
     for callback in callbacks:
         callback.on_train_end(state)
+
+
+def _data_of_epoch(
+    state: TrainingState, data: TrainingData, config: Config, task: TrainingTask | None
+) -> TrainingData:
+    """Return the data of the epoch that begins, with the labels that are trusted and those that were found."""
+    before, selecting = state.part, state.epoch - config.training.warmup
+    data = data if task is None else task.data_of_epoch(state)
+    has_begun = state.part != before  # a part whose labels were found just now
+    is_due = config.training.selection and selecting > 1 and (selecting - 1) % config.task.refresh == 0
+    if is_due and task is not None and not has_begun:
+        found = task.update_targets(state)
+        state.truth = state.truth if found is None else found
+    if state.truth is not None:
+        data = replace(data, labels=state.truth)
+    checks = is_time_to_check_labels(state.epoch, state.suggested, config) or (has_begun and selecting > 1)
+    if checks:
+        suspected = suspect_labels(state.aggregators, data, config)
+        state.suggested = state.suggested if suspected is None else suspected
+    trusted = without_suspected(data, state.suggested)
+    return trusted if state.pseudo is None else with_pseudo_labels(trusted, state.pseudo)
+
+
+def _own_share(state: TrainingState, data: TrainingData, config: Config) -> tuple[TrainingData, Config]:
+    """Return the targets and validation nodes that this rank works on, if all ranks train on the same graph.
+
+    Batches and roll-outs are smaller by the number of ranks, so that all ranks together take the steps of one
+    process.
+    """
+    part, parts = state.ranks.part, state.ranks.parts
+    if parts == 1 or data.every_fold is not None:  # a rank has a part of its own
+        return data, config
+    own = replace(
+        data,
+        targets=data.targets[part::parts],
+        validation=data.validation[part::parts],
+        validation_labels=data.validation_labels[part::parts],
+    )
+    sizes = {
+        "ppo": {
+            name: max(1, getattr(config.ppo, name) // parts)
+            for name in ("batch_size", "max_targets", "rollout_targets")
+        },
+        "representation": {"batch_size": max(1, config.representation.batch_size // parts)},
+    }
+    return own, config.with_values(sizes)
 
 
 def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Key) -> Epoch:
@@ -104,11 +151,11 @@ def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Ke
         with phase("selection"):
             data = with_selected_neighbourhoods(state, data, config, genuine)
             reward, divergence, decisions = selection_phase(state, data, config, genuine)
-        if data.injected:
+        if state.ranks.least(len(data.injected)):
             injected = stream.fold_in("injected")
             perturbed = replace(data, train=data.injected[state.epoch % len(data.injected)])
             with phase("injected practice"):
-                targets = epoch_targets(perturbed, config, injected)
+                targets = epoch_targets(perturbed, config, injected, state.ranks)
                 perturbed = with_selected_neighbourhoods(state, perturbed, config, injected, targets)
                 selection_phase(state, perturbed, config, injected, targets)
     with phase("representation"):
@@ -120,8 +167,21 @@ def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Ke
         auc = measure_injected_auc(state, data, config, evaluation) if selecting else None
     metric = getattr(data.task, "metric", "score")
     told = _numbers(loss, reward, share, float("nan") if auc is None else auc)
-    found = None if auc is None else told[3]
+    is_known = auc is not None
+    if state.ranks.size > 1:
+        told, decisions = _merged(state.ranks, told, decisions)
+        is_known = not isnan(told[3])
+    found = told[3] if is_known else None
     return Epoch(state.epoch, told[0], score, told[1], told[2], divergence, decisions, found, metric)
+
+
+def _merged(ranks: Ranks, told: list[float], decisions: int) -> tuple[list[float], int]:
+    """Return the means of an epoch's numbers over the ranks that have them, and the sum of the decisions."""
+    known = [not isnan(value) for value in told]
+    sums = ranks.add(*(value if has else 0.0 for value, has in zip(told, known, strict=True)), decisions)
+    counts = ranks.add(*known)
+    means = [total / count if count else nan for total, count in zip(sums, counts, strict=False)]
+    return means, int(sums[-1])
 
 
 def _numbers(*values: float | Tensor) -> list[float]:
@@ -134,9 +194,19 @@ def _numbers(*values: float | Tensor) -> list[float]:
 def validate(
     state: TrainingState, data: TrainingData, config: Config, key: Key, *, selecting: bool = True
 ) -> float:
-    """Return the task's quality (micro-F1 by default) on the validation nodes, predicted on the whole graph."""
-    if data.validation.numel() == 0:
+    """Return the task's quality (micro-F1 by default) on the validation nodes of all ranks, on the whole graph."""
+    labels = state.ranks.join_rows(data.validation_labels)
+    if labels.shape[0] == 0:
         return float("nan")
+    probabilities = state.aggregators.weight.new_empty(0, state.aggregators.classes)
+    if data.validation.numel():
+        probabilities = _validation_probabilities(state, data, config, key, selecting)
+    return data.task.quality(state.ranks.join_rows(probabilities), labels)
+
+
+def _validation_probabilities(
+    state: TrainingState, data: TrainingData, config: Config, key: Key, selecting: bool
+) -> Float[Tensor, "validation classes"]:
     policy = state.policy if selecting else None
     most, usual = config.training.validation_episodes, config.inference
     fewer = replace(
@@ -145,8 +215,7 @@ def validate(
     config = replace(config, inference=fewer)
     chosen = select(policy, state.aggregators, data.whole, data.validation, config, key)
     weight = chosen.weight(config.inference.mode)
-    _, probabilities = aggregate(state.aggregators, chosen.prepared, data.validation, weight)
-    return data.task.quality(probabilities, data.validation_labels)
+    return aggregate(state.aggregators, chosen.prepared, data.validation, weight)[1]
 
 
 @torch.no_grad()
