@@ -24,7 +24,8 @@ from gdpnet.training.callbacks import Callback, OnEpoch
 from gdpnet.training.data import TrainingData, make_training_data, split_for_training
 from gdpnet.training.state import Epoch, TrainingState, begin_training
 from gdpnet.training.tasks import LabelTask
-from gdpnet.training.trainer import train_epochs, validate
+from gdpnet.training.trainer import train_epochs
+from gdpnet.training.validation import validate
 from helpers.setups import CPU
 from helpers.small import same_weights as same_models
 

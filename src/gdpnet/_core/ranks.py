@@ -17,11 +17,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from gdpnet._core.launch import environment_number, own_rank, ranks_asked
 from gdpnet.errors import ConfigError, WorkError
 
 T = TypeVar("T")
 
-_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _PATIENCE = timedelta(hours=1)
 """How long a rank waits for the others: one of them may read a large graph first."""
 
@@ -100,6 +100,11 @@ class Ranks:
             return rows
         return torch.cat([part.to(rows.device) for part in self.gather(rows.cpu())])
 
+    def leave(self) -> None:
+        """Part from the other ranks, which need not wait for what this one does afterwards."""
+        if self.size > 1:
+            _leave()
+
     def _reduced(self, numbers: Sequence[float], how: dist.ReduceOp.RedOpType) -> list[float]:
         if self.size == 1:
             return list(numbers)
@@ -118,18 +123,6 @@ class Ranks:
             ) from error
 
 
-def ranks_asked() -> int:
-    """Return how many processes this one was started with; one if it was started alone."""
-    if not all(name in os.environ for name in _VARIABLES):
-        return 1
-    return _number("WORLD_SIZE", least=1)
-
-
-def has_restarted() -> bool:
-    """Return whether ``torchrun`` has started the ranks again, after one of them failed."""
-    return ranks_asked() > 1 and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-
-
 @contextmanager
 def joined_ranks(kind: str) -> Iterator[Ranks]:
     """Meet the processes that this one was started with, over NCCL for the device ``cuda`` and gloo for the CPU."""
@@ -137,7 +130,7 @@ def joined_ranks(kind: str) -> Iterator[Ranks]:
     if size == 1:
         yield Ranks()
         return
-    rank, device = _number("RANK", most=size - 1), torch.device("cpu")
+    rank, device = own_rank(), torch.device("cpu")
     if kind == "cuda":
         device = _own_gpu()
         torch.cuda.set_device(device)
@@ -151,24 +144,20 @@ def joined_ranks(kind: str) -> Iterator[Ranks]:
     try:
         yield Ranks(rank, size, device, rank, size)
     finally:
+        _leave()
+
+
+def _leave() -> None:
+    if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def _own_gpu() -> torch.device:
     """Return the GPU of this rank, which no other rank of its machine may use."""
-    here, found = _number("LOCAL_RANK"), torch.cuda.device_count()
+    here, found = environment_number("LOCAL_RANK"), torch.cuda.device_count()
     if here >= found:
         raise ConfigError(
             f"every rank needs a GPU of its own, found {found} for rank {here + 1} of this machine: start fewer with "
             "--nproc-per-node, or use --device cpu"
         )
     return torch.device("cuda", here)
-
-
-def _number(name: str, least: int = 0, most: int = 1 << 20) -> int:
-    text = os.environ.get(name, "0")
-    if not text.isdecimal() or not least <= int(text) <= most:
-        raise ConfigError(
-            f"the environment variable {name} must be a number from {least} to {most}, found '{text[:40]}'"
-        )
-    return int(text)

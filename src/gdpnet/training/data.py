@@ -234,6 +234,7 @@ def perturbed_copies(
 
 def after_epochs(data: TrainingData) -> TrainingData:
     """Return the data without what only epochs need: perturbed graphs, and means over all neighbours."""
+    release_freed()
     return replace(data, train=replace(data.train), injected=(), held_out_graph=None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
@@ -14,29 +13,16 @@ from gdpnet._core.ranks import Ranks
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
-from gdpnet.data.schema import Columns, EdgeColumns, read_edges
-from gdpnet.data.splits import fit_columns
+from gdpnet.data.schema import Columns
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.networks import build_networks
 from gdpnet.representation.tasks import CLASSIFICATION, Task
-from gdpnet.training.budget import Budget, train_in_time
 from gdpnet.training.callbacks import Callback, OnEpoch, Steps, score_text
-from gdpnet.training.data import split_for_training
 from gdpnet.training.label_noise import name_suspected
-from gdpnet.training.registry import TASKS
-from gdpnet.training.state import Epoch, TrainingState, begin_training
-from gdpnet.training.strategy import TrainingTask
+from gdpnet.training.run_epochs import EpochsDone, run_epochs
+from gdpnet.training.state import Epoch, TrainingState
 
-
-@dataclass
-class _Epochs:
-    """A fit after its epochs."""
-
-    task: TrainingTask
-    state: TrainingState
-    config: Config
-    budget: Budget
-    edges: EdgeColumns | None
+__all__ = ["Ranks", "fit_model"]
 
 
 def fit_model(
@@ -52,50 +38,15 @@ def fit_model(
 ) -> TrainedModel:
     """Train a model for the configured task; see `gdpnet.GDPNet.fit`.
 
-    With several ``ranks`` the first one calls this, and the others call `help_fit`.
+    With several ``ranks`` the first one calls this, and the others call
+    `gdpnet.training.run_epochs.help_fit`.
     """
     steps = Steps([one if isinstance(one, Callback) else OnEpoch(one) for one in callbacks])
-    fit = _run_epochs(graph, config, seed, device, steps, objective, held_out, ranks or Ranks())
+    fit = run_epochs(graph, config, seed, device, steps, objective, held_out, ranks or Ranks())
     return _finish(fit, seed, device, steps)
 
 
-def help_fit(graph: Graph, config: Config, seed: int, device: torch.device, ranks: Ranks) -> None:
-    """Take part in the epochs of a fit whose first rank calls `fit_model`."""
-    _run_epochs(graph, config, seed, device, Steps([]), None, None, ranks)
-
-
-def _run_epochs(
-    graph: Graph,
-    config: Config,
-    seed: int,
-    device: torch.device,
-    steps: Steps,
-    objective: Task | None,
-    held_out: Pairs | None,
-    ranks: Ranks,
-) -> _Epochs:
-    """Prepare the data and run all epochs."""
-    budget, key = Budget(config), Key.of(seed)
-    edges = EdgeColumns.of(graph) if config.training.selection else None
-    graph = read_edges(fit_columns(graph, split_for_training(graph, seed)), edges)
-    with steps.run("data", "preparing the graph") as step:
-        task = TASKS[config.task.kind](graph, config, seed, device, objective, held_out, ranks)
-        targets, validation = task.data.targets.numel(), task.data.validation.numel()
-        step.result = f"{targets:,} training and {validation:,} validation nodes"
-    del graph  # a part of it may be all that is needed
-    pseudo = task.first_pseudo_labels(key, steps)
-    if pseudo is not None:
-        settle = max(config.training.settle, config.self_training.settle)
-        budget.config = config = config.with_values({"training": {"settle": settle}})
-    # with folds for nodes that have a pseudo-label
-    state = begin_training(task.data, len(task.class_names), config, key, device, ranks)
-    state.pseudo = pseudo
-    train_in_time(budget, state, task.data, key, steps.callbacks, task)
-    task.end_epochs(state)
-    return _Epochs(task, state, config, budget, edges)
-
-
-def _finish(fit: _Epochs, seed: int, device: torch.device, steps: Steps) -> TrainedModel:
+def _finish(fit: EpochsDone, seed: int, device: torch.device, steps: Steps) -> TrainedModel:
     """Choose the best epoch, and fit what follows the epochs."""
     task, state, config, budget, edges = fit.task, fit.state, fit.config, fit.budget, fit.edges
     data, key = task.data, Key.of(seed)

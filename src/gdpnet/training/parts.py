@@ -16,10 +16,12 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from gdpnet._core.memory import release_freed
+from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
 from gdpnet._core.ranks import Ranks
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph, places_among
+from gdpnet.data.labels import as_targets, check_classes
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.data.schema import ONE_HOT, Columns, as_read
 from gdpnet.data.surroundings import part_around, surroundings
@@ -34,6 +36,8 @@ from gdpnet.training.data import (
     split_for_training,
     without_labels,
 )
+from gdpnet.training.self_training import SelfTraining
+from gdpnet.training.state import TrainingState
 
 _TRAIN, _VALIDATION = SPLITS.index("train"), SPLITS.index("validation")
 
@@ -121,11 +125,22 @@ def part_for_scoring(graph: Graph, most: int, fan_out: tuple[int, ...], seed: in
     return replace(part, split=split)
 
 
+def checked_labels(graph: Graph, config: Config) -> Graph:
+    """Return a graph with labels as the task reads them; refuse numbers as classes, and classes as numbers."""
+    if config.task.kind == "regression":
+        return as_targets(graph)
+    check_classes(graph)
+    return graph
+
+
 class Parts:
     """The parts of a large graph that epochs are trained on, one after the other.
 
     A part depends on the seed, its number and the rank alone, so that a resumed run draws the same ones.
     """
+
+    current: tuple[int, TrainingData] | None = None
+    """The part that epochs are trained on now, by number."""
 
     def __init__(self, graph: Graph, first: FirstPart, config: Config, seed: int, ranks: Ranks) -> None:
         self.graph = replace(graph, split=split_for_training(graph, seed))
@@ -136,6 +151,23 @@ class Parts:
         """Return the number of the part that an epoch is trained on, from zero."""
         every = self.config.training.redraw_every
         return (epoch - 1) // every if every else 0
+
+    def enter(
+        self, state: TrainingState, home: TrainingData, self_training: SelfTraining | None
+    ) -> TrainingData:
+        """Return the data of the epoch that begins; labels of a part are found anew when its turn comes."""
+        number, training = self.number_at(state.epoch), self.config.training
+        if self.current is None or self.current[0] != number:
+            self.current = state.projected = None  # their memory is needed
+            with phase("drawing a part"):
+                data = self.data_of(number, home)
+            self.current = number, data if self_training is None else self_training.enter(data)
+        if state.part != number:
+            state.part, state.suggested = number, None
+            if state.pseudo is not None and self_training is not None:
+                selecting = training.selection and state.epoch > training.warmup + 1
+                state.pseudo = self_training.labelled_anew(state, selecting)
+        return self.current[1]
 
     def data_of(self, number: int, home: TrainingData) -> TrainingData:
         """Return the training data of a part; ``home`` is that of the first part, whose validation nodes all use."""

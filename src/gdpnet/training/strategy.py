@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from gdpnet._core.memory import release_freed
 from gdpnet._core.random import Key
 from gdpnet._core.ranks import Ranks
 from gdpnet.config import Config
@@ -23,7 +22,7 @@ from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData, after_epochs
 from gdpnet.training.fit_genuine import fit_genuine
-from gdpnet.training.label_noise import without_suspected
+from gdpnet.training.label_noise import suspect_labels, without_suspected
 from gdpnet.training.state import Finalised, TrainingState
 
 
@@ -81,7 +80,8 @@ class TrainingTask(ABC):
 
     def trusted(self, networks: Networks, data: TrainingData, state: TrainingState) -> TrainingData:
         """Return the training data without suspected labels, for what is fitted after the epochs."""
-        release_freed()  # what the epochs needed
+        if data.every_fold is not None and state.best_suggested is not None:  # those of another part
+            state.best_suggested = suspect_labels(networks.aggregators, data, self.config)
         return without_suspected(data, state.best_suggested)
 
     def complete(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:

@@ -5,21 +5,18 @@ from __future__ import annotations
 from jaxtyping import Int
 from torch import Tensor
 
-from gdpnet._core.profiling import phase
 from gdpnet._core.progress import part
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
-from gdpnet.data.labels import as_targets, check_classes
 from gdpnet.inference.networks import Networks
 from gdpnet.representation.regression import Regression
 from gdpnet.representation.tasks import MultiLabel
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData, make_training_data
 from gdpnet.training.heads import Heads
-from gdpnet.training.label_noise import suspect_labels
 from gdpnet.training.objective import learned_task
-from gdpnet.training.parts import Parts, draw_first, is_too_large, part_for_training
+from gdpnet.training.parts import Parts, checked_labels, draw_first, is_too_large, part_for_training
 from gdpnet.training.self_training import SelfTraining
 from gdpnet.training.state import Finalised, TrainingState
 from gdpnet.training.strategy import TrainingTask
@@ -31,66 +28,33 @@ class LabelTask(TrainingTask):
     self_training: SelfTraining | None = None
     parts: Parts | None = None
     """The parts of a graph that is too large to train on at once."""
-    _part: tuple[int, TrainingData] | None = None
-    """The part that epochs are trained on now, by number."""
 
     @staticmethod
     def part_of(graph: Graph, config: Config, seed: int) -> Graph:
         """Return the part of a graph that is trained on; refuse numbers as classes, and classes as numbers."""
-        return part_for_training(LabelTask.checked(graph, config), config, seed)
-
-    @staticmethod
-    def checked(graph: Graph, config: Config) -> Graph:
-        """Return a graph with labels as the task reads them; refuse others."""
-        if config.task.kind == "regression":
-            return as_targets(graph)
-        check_classes(graph)
-        return graph
+        return part_for_training(checked_labels(graph, config), config, seed)
 
     def gather(self) -> TrainingData:
         """Return the training data of the graph, or of the first part of a large one."""
-        config, seed, whole = self.config, self.seed, self.graph
-        objective, numbers = self.objective, None
+        config, seed, numbers = self.config, self.seed, None
+        whole = self.graph = checked_labels(self.graph, config)
         if is_too_large(whole, config):
-            self.graph = whole = self.checked(whole, config)
             first = draw_first(whole, config, seed, self.ranks)
-            self.parts, numbers, self.graph = (
-                Parts(whole, first, config, seed, self.ranks),
-                first.numbers,
-                first.graph,
-            )
-        else:
-            self.graph = whole = self.part_of(whole, config, seed)
-        if objective is None:
-            objective = learned_task(whole, config, seed)
+            self.parts = Parts(whole, first, config, seed, self.ranks)
+            self.graph, numbers = first.graph, first.numbers
+        objective = learned_task(whole, config, seed) if self.objective is None else self.objective
         return make_training_data(self.graph, config, seed, self.device, objective, numbers)
 
     def data_of_epoch(self, state: TrainingState) -> TrainingData:
         """Return the data of the epoch that begins; of a large graph that of the part whose turn it is."""
-        if self.parts is None:
-            return self.data
-        number = self.parts.number_at(state.epoch)
-        if self._part is None or self._part[0] != number:
-            self._part = None  # its memory is needed
-            state.projected = None
-            with phase("part"):
-                data = self.parts.data_of(number, self.data)
-            if self.self_training is not None:
-                data = self.self_training.enter(data)
-            self._part = number, data
-        if state.part != number:
-            state.part, state.suggested = number, None
-            if state.pseudo is not None and self.self_training is not None:
-                selecting = self.config.training.selection and state.epoch > self.config.training.warmup + 1
-                state.pseudo = self.self_training.labelled_anew(state, selecting)
-        return self._part[1]
+        return self.data if self.parts is None else self.parts.enter(state, self.data, self.self_training)
 
     def end_epochs(self, state: TrainingState) -> None:
         """Drop what only epochs need; pseudo-labels are those of the first part again."""
         super().end_epochs(state)
-        self._part = None
-        if self.parts is not None and self.self_training is not None:
-            state.pseudo = self.self_training.first
+        if self.parts is not None:
+            self.parts.current = None
+            state.pseudo = None if self.self_training is None else self.self_training.first
 
     @property
     def class_names(self) -> list[str]:
@@ -118,8 +82,6 @@ class LabelTask(TrainingTask):
 
     def trusted(self, networks: Networks, data: TrainingData, state: TrainingState) -> TrainingData:
         """Return the training data with the pseudo-labels that the best epoch predicts, if labels are few."""
-        if self.parts is not None and state.best_suggested is not None:  # those of another part
-            state.best_suggested = suspect_labels(networks.aggregators, data, self.config)
         data = super().trusted(networks, data, state)
         if state.pseudo is None or self.self_training is None:
             return data

@@ -13,29 +13,20 @@ from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
 from gdpnet._core.ranks import Ranks
-from gdpnet._core.roc import roc_auc
 from gdpnet.config import Config
-from gdpnet.inference.ensemble import aggregate
-from gdpnet.inference.select import edges_of, select
 from gdpnet.training.callbacks import Callback
 from gdpnet.training.data import TrainingData
-from gdpnet.training.label_noise import is_time_to_check_labels, suspect_labels, without_suspected
-from gdpnet.training.pseudo_labels import with_pseudo_labels
+from gdpnet.training.epoch_data import data_of_epoch, own_share
 from gdpnet.training.representation_phase import representation_phase
-from gdpnet.training.selection_phase import (
-    epoch_targets,
-    play_once,
-    selection_phase,
-    with_selected_neighbourhoods,
-)
+from gdpnet.training.selection_phase import epoch_targets, selection_phase, with_selected_neighbourhoods
 from gdpnet.training.shared_state import collect_found, share_state
 from gdpnet.training.state import Epoch, TrainingState
+from gdpnet.training.validation import measure_injected_auc, validate
 
 if TYPE_CHECKING:
     from gdpnet.training.strategy import TrainingTask
@@ -77,10 +68,10 @@ def train_epochs(
         and not is_over(state.history, state.best_epoch, config, targets)
     ):
         state.epoch += 1
-        trusted = _data_of_epoch(state, data, config, task)
+        trusted = data_of_epoch(state, data, config, task)
         targets = ranks.least(trusted.targets.numel())
         with phase("epochs" if state.epoch > config.training.warmup else "warm-up"):
-            epoch = _one_epoch(state, *_own_share(state, trusted, config), key)
+            epoch = _one_epoch(state, *own_share(state, trusted, config), key)
         del trusted  # a part whose memory the next one needs
         state.history.append(asdict(epoch))
         if state.epoch > settled(config) and (not has_validation or is_best(state.history, config)):
@@ -92,52 +83,6 @@ def train_epochs(
         state.stopped = ranks.any(state.stopped)
     for callback in callbacks:
         callback.on_train_end(state)
-
-
-def _data_of_epoch(
-    state: TrainingState, data: TrainingData, config: Config, task: TrainingTask | None
-) -> TrainingData:
-    """Return the data of the epoch that begins, with the labels that are trusted and those that were found."""
-    before, selecting = state.part, state.epoch - config.training.warmup
-    data = data if task is None else task.data_of_epoch(state)
-    has_begun = state.part != before  # a part whose labels were found just now
-    is_due = config.training.selection and selecting > 1 and (selecting - 1) % config.task.refresh == 0
-    if is_due and task is not None and not has_begun:
-        found = task.update_targets(state)
-        state.truth = state.truth if found is None else found
-    if state.truth is not None:
-        data = replace(data, labels=state.truth)
-    checks = is_time_to_check_labels(state.epoch, state.suggested, config) or (has_begun and selecting > 1)
-    if checks:
-        suspected = suspect_labels(state.aggregators, data, config)
-        state.suggested = state.suggested if suspected is None else suspected
-    trusted = without_suspected(data, state.suggested)
-    return trusted if state.pseudo is None else with_pseudo_labels(trusted, state.pseudo)
-
-
-def _own_share(state: TrainingState, data: TrainingData, config: Config) -> tuple[TrainingData, Config]:
-    """Return the targets and validation nodes that this rank works on, if all ranks train on the same graph.
-
-    Batches and roll-outs are smaller by the number of ranks, so that all ranks together take the steps of one
-    process.
-    """
-    part, parts = state.ranks.part, state.ranks.parts
-    if parts == 1 or data.every_fold is not None:  # a rank has a part of its own
-        return data, config
-    own = replace(
-        data,
-        targets=data.targets[part::parts],
-        validation=data.validation[part::parts],
-        validation_labels=data.validation_labels[part::parts],
-    )
-    sizes = {
-        "ppo": {
-            name: max(1, getattr(config.ppo, name) // parts)
-            for name in ("batch_size", "max_targets", "rollout_targets")
-        },
-        "representation": {"batch_size": max(1, config.representation.batch_size // parts)},
-    }
-    return own, config.with_values(sizes)
 
 
 def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Key) -> Epoch:
@@ -189,58 +134,6 @@ def _numbers(*values: float | Tensor) -> list[float]:
     there = [value.double() for value in values if isinstance(value, Tensor)]
     fetched = iter(torch.stack(there).tolist() if there else [])
     return [next(fetched) if isinstance(value, Tensor) else value for value in values]
-
-
-def validate(
-    state: TrainingState, data: TrainingData, config: Config, key: Key, *, selecting: bool = True
-) -> float:
-    """Return the task's quality (micro-F1 by default) on the validation nodes of all ranks, on the whole graph."""
-    labels = state.ranks.join_rows(data.validation_labels)
-    if labels.shape[0] == 0:
-        return float("nan")
-    probabilities = state.aggregators.weight.new_empty(0, state.aggregators.classes)
-    if data.validation.numel():
-        probabilities = _validation_probabilities(state, data, config, key, selecting)
-    return data.task.quality(state.ranks.join_rows(probabilities), labels)
-
-
-def _validation_probabilities(
-    state: TrainingState, data: TrainingData, config: Config, key: Key, selecting: bool
-) -> Float[Tensor, "validation classes"]:
-    policy = state.policy if selecting else None
-    most, usual = config.training.validation_episodes, config.inference
-    fewer = replace(
-        usual, episodes=min(most, usual.episodes), context_episodes=min(most, usual.context_episodes)
-    )
-    config = replace(config, inference=fewer)
-    chosen = select(policy, state.aggregators, data.whole, data.validation, config, key)
-    weight = chosen.weight(config.inference.mode)
-    return aggregate(state.aggregators, chosen.prepared, data.validation, weight)[1]
-
-
-@torch.no_grad()
-def measure_injected_auc(
-    state: TrainingState, data: TrainingData, config: Config, key: Key
-) -> Float[Tensor, ""] | None:
-    """Return the ROC AUC of keep probabilities on the held-out perturbed graph; None if there is none."""
-    if data.held_out_graph is None:
-        return None
-    train, genuine = data.held_out_graph.perturbed, data.held_out_graph.genuine
-    nodes, most = torch.arange(train.num_nodes, device=train.device), config.training.injected_targets
-    if nodes.numel() > most:  # of a large graph, the decisions of some nodes
-        nodes = torch.randperm(train.num_nodes, generator=key.fold_in("sample").generator())[:most].to(nodes)
-    perturbed = replace(data, train=train)
-    perturbed = with_selected_neighbourhoods(state, perturbed, config, key, nodes)
-    probability, _ = play_once(state, perturbed, config, nodes, key)
-    if nodes.numel() == train.num_nodes:
-        on_edges = train.on_edges(train.symmetrise(probability))
-    else:
-        asked = torch.zeros_like(probability, dtype=torch.bool)
-        asked[edges_of(train, nodes)[1]] = True
-        asked = train.on_edges(asked)
-        on_edges, genuine = train.on_edges(probability)[asked], genuine[asked]
-    with phase("ROC AUC"):
-        return roc_auc(genuine, on_edges)
 
 
 def settled(config: Config) -> int:
