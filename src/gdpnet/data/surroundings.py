@@ -42,7 +42,7 @@ class Surroundings:
 
     def length_within(self, most: int) -> int:
         """Return the largest length of the core that has at most so many nodes; one at least."""
-        return max(1, int(np.searchsorted(self.nodes_of, most, side="right")) - 1)
+        return max(1, _last_within(self.nodes_of, most))
 
     def edges_of(
         self, graph: Graph, length: int, counted: Bool[np.ndarray, "nodes"] | None = None
@@ -63,7 +63,26 @@ class Surroundings:
             found += np.bincount(both, minlength=length + 1)
         return found.cumsum()
 
-    def nodes_within(self, length: int) -> Int[Tensor, "nodes"]:
+    def filled_up(
+        self, graph: Graph, most: int, edges: int, counted: Bool[np.ndarray, "nodes"] | None = None
+    ) -> tuple[Int[Tensor, "taken"], int]:
+        """Return at most so many nodes with about, and at most, so many edges, and how much of the core has its all.
+
+        Of the core node that no longer fits with its surroundings, some of these are taken to come closer.
+        """
+        length = self.length_within(most)
+        length = max(1, _last_within(self.edges_of(graph, length, counted), edges))
+        inside = self.entry <= length
+        order = np.concatenate([self.node[inside], self.node[self.entry == length + 1]])
+        order = order[: max(most, int(inside.sum()))]
+        entry = np.maximum(np.arange(order.size) - int(inside.sum()) + 1, 0)
+        node, entry = _earliest(order, entry)
+        finer = Surroundings(self.core, node, entry)
+        return finer.nodes_within(
+            _last_within(finer.edges_of(graph, int(entry.max()), counted), edges)
+        ), length
+
+    def nodes_within(self, length: int) -> Int[Tensor, "taken"]:
         """Return the nodes for some length of the core, ascending."""
         return torch.from_numpy(self.node[self.entry <= length])
 
@@ -126,6 +145,11 @@ def _around(
         new = entry[np.searchsorted(node, reached)] == since  # the others were here earlier
         reached, since = reached[new], since[new]
     return Surroundings(core, node, entry)
+
+
+def _last_within(counts: Int[np.ndarray, "lengths"], most: int) -> int:
+    """Return the last place of counts that ascend whose count is at most ``most``; zero if there is none."""
+    return max(0, int(np.searchsorted(counts, most, side="right")) - 1)
 
 
 def _earliest(

@@ -64,14 +64,14 @@ class CompiledSteps:
         gathered: Gathered,
         settings: PPOSettings,
         team: Team,
-        ranks: Ranks,
+        ranks: Ranks | None = None,
     ) -> None:
         from gdpnet.selection.engines import numba_update_kernel, numba_weights_kernel
 
         self.run_lanes = numba_update_kernel.run_lanes
         self.lay_out, self.scale = numba_weights_kernel.lay_out, numba_weights_kernel.scale
         self.add_up = numba_weights_kernel.add_up
-        self.optimiser, self.team, self.ranks = optimiser, team, ranks
+        self.optimiser, self.team, self.ranks = optimiser, team, ranks or Ranks()
         begins, inputs, given = gathered
         self.can_end = given.can_end
         bounds = cut_bounds(begins, settings.batch_size).numpy()

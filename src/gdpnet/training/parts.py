@@ -99,10 +99,9 @@ def draw_first(graph: Graph, config: Config, seed: int, ranks: Ranks | None = No
         )
     core = _interleaved(train, validation)
     around = surroundings(graph, core, most, fan_out, seed)
-    edges = around.edges_of(graph, around.length_within(most), _trained_on(graph))
-    bound = ranks.least(int(edges[-1]))
-    length = max(1, int(np.searchsorted(edges, bound, side="right")) - 1)
-    numbers = around.nodes_within(length)
+    counted = _trained_on(graph)
+    bound = ranks.least(int(around.edges_of(graph, around.length_within(most), counted)[-1]))
+    numbers, length = around.filled_up(graph, most, bound, counted)
     part = graph.induced(numbers)
     _check_classes(part)
     cored = int((graph.split[core[:length]] == _TRAIN).sum())
@@ -207,8 +206,7 @@ class Parts:
         seed = Key.of(self.seed).fold_in("part", number).seed32
         given = (self.graph, core, settings.max_nodes, settings.part_fan_out, seed)
         around = surroundings(*given, self.trained_on)
-        edges = around.edges_of(self.graph, around.length_within(settings.max_nodes))
-        return around.nodes_within(max(1, int(np.searchsorted(edges, self.first.edges, side="right")) - 1))
+        return around.filled_up(self.graph, settings.max_nodes, self.first.edges)[0]
 
     def _core(self, number: int) -> Int[Tensor, "core"]:
         """Return the training nodes that a part is drawn around, those that did not have their turn first.
