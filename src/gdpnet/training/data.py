@@ -46,7 +46,7 @@ class TrainingData:
     fold: Int[Tensor, "nodes"]
     whole: Prepared
     seen: Int[Tensor, "nodes"]
-    """The number in the whole graph of each node of the training graph; -1 if it is not there (`is_redrawn`)."""
+    """The number in the whole graph of each node of the training graph; -1 if it is not there (see ``first``)."""
     validation: Int[Tensor, "validation"]
     validation_labels: Shaped[Tensor, "validation *any"]
     task: Task = CLASSIFICATION
@@ -57,8 +57,13 @@ class TrainingData:
     """Which targets have a pseudo-label, predicted and not given; None if none has."""
     every_fold: Int[Tensor, "nodes"] | None = None
     """Of a part of a larger graph, the fold that each node is in or would be in as a target."""
-    is_redrawn: bool = False
-    """Whether the training graph is another part of a larger graph than ``whole`` is."""
+    first: TrainingData | None = None
+    """The data of the first part of a larger graph, whose validation nodes these are, if this is of another part."""
+
+    @property
+    def is_redrawn(self) -> bool:
+        """Return whether the training graph is another part of a larger graph than ``whole`` is."""
+        return self.first is not None
 
     @property
     def fold_model(self) -> Int[Tensor, "nodes"]:

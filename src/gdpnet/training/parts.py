@@ -190,7 +190,7 @@ class Parts:
             fold=fold_of_targets(every, targets).to(device),
             every_fold=every.to(device),
             seen=places_among(self.first.numbers, numbers, self.graph.num_nodes).to(device),
-            is_redrawn=True,
+            first=home,
         )
 
     def _copies(self, train: Prepared, inner: Graph, number: int) -> tuple[Prepared, ...]:

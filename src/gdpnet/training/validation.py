@@ -57,7 +57,7 @@ def measure_injected_auc(
     nodes, most = torch.arange(train.num_nodes, device=train.device), config.training.injected_targets
     if nodes.numel() > most:  # of a large graph, the decisions of some nodes
         nodes = torch.randperm(train.num_nodes, generator=key.fold_in("sample").generator())[:most].to(nodes)
-    perturbed = replace(data, train=train)
+    perturbed = replace(data.first or data, train=train)
     perturbed = with_selected_neighbourhoods(state, perturbed, config, key, nodes)
     probability, _ = play_once(state, perturbed, config, nodes, key)
     if nodes.numel() == train.num_nodes:
