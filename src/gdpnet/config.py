@@ -433,12 +433,15 @@ class TrainingSettings(Section):
     label_error_every: int = setting(5, "epochs between two checks once labels are suspected")
     max_nodes: int = setting(
         100_000,
-        "maximum number of nodes to train on; of a larger graph, a part around randomly sampled labelled nodes is "
-        "used; tasks without labels always use the whole graph",
+        "maximum number of nodes to train on at once; of a larger graph, parts around randomly sampled labelled "
+        "nodes are used; tasks without labels always use the whole graph",
         low=10,
     )
+    redraw_every: int = setting(
+        5, "epochs on such a part before another one is drawn; 0 trains on one part alone", low=0
+    )
     part_fan_out: tuple[int, int] = setting(
-        (256, 4), "neighbours sampled per node for that part, in the first and in the second hop"
+        (256, 4), "neighbours sampled per node for these parts, in the first and in the second hop"
     )
     validation_episodes: int = setting(
         1, "maximum number of sampled episodes per validation node in an epoch; see inference.episodes"

@@ -51,7 +51,7 @@ from gdpnet.inference.predictor import Predictor
 from gdpnet.inference.predictors import make_predictor
 from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Callback, Progress
-from gdpnet.training.fit_model import fit_model
+from gdpnet.training.fit_model import Ranks, fit_model
 from gdpnet.training.state import Epoch
 
 SECTIONS = tuple(item.name for item in fields(Config))
@@ -158,11 +158,12 @@ class GDPNet(BaseEstimator):
         *,
         held_out: Pairs | None = None,
         callbacks: Iterable[Callback | Callable[[Epoch], object]] = (),
+        ranks: Ranks | None = None,
     ) -> GDPNet:
         """Train on a graph: on its training nodes, evaluated on its validation nodes; test nodes are not used.
 
         Without a split, a tenth of the labelled nodes is held out for validation. A graph with more than
-        ``training.max_nodes`` nodes is trained on a sampled part; tasks without labels use the whole graph.
+        ``training.max_nodes`` nodes is trained on sampled parts; tasks without labels use the whole graph.
 
         Args:
             graph: the graph to train on, or what can be read as one.
@@ -170,6 +171,8 @@ class GDPNet(BaseEstimator):
                 in twenty is held out.
             callbacks: `gdpnet.training.callbacks.Callback` objects, or functions called with every epoch.
                 ``Checkpoint(run)`` writes checkpoints to a run folder and resumes from it.
+            ranks: the processes that train the model with this one, the first of them; the others call
+                `gdpnet.training.run_epochs.help_fit`. ``torchrun -m gdpnet train`` does both.
         """
         check_seed(self.seed)
         objective, device = self.task if isinstance(self.task, Task) else None, pick_device(self.device)
@@ -183,6 +186,7 @@ class GDPNet(BaseEstimator):
                 objective=objective,
                 held_out=held_out,
                 callbacks=each,
+                ranks=ranks,
             )
         self._set_trained(trained)
         return self

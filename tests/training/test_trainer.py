@@ -19,12 +19,13 @@ from gdpnet.data.prepare import prepare
 from gdpnet.errors import GraphError
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.select import select
-from gdpnet.training import selection_phase, trainer
+from gdpnet.training import selection_phase, trainer, validation
 from gdpnet.training.callbacks import Callback, OnEpoch
 from gdpnet.training.data import TrainingData, make_training_data, split_for_training
 from gdpnet.training.state import Epoch, TrainingState, begin_training
 from gdpnet.training.tasks import LabelTask
-from gdpnet.training.trainer import train_epochs, validate
+from gdpnet.training.trainer import train_epochs
+from gdpnet.training.validation import validate
 from helpers.setups import CPU
 from helpers.small import same_weights as same_models
 
@@ -308,12 +309,12 @@ def test_the_injected_edge_auc_is_one_for_perfect_keep_probabilities_and_one_hal
         assert torch.equal(perturbed.train.neighbour, data.held_out_graph.perturbed.neighbour)
         return genuine.float() if perfect else torch.full(genuine.shape, 0.5), genuine
 
-    monkeypatch.setattr(trainer, "play_once", played)
+    monkeypatch.setattr(validation, "play_once", played)
     perfect = True
-    assert trainer.measure_injected_auc(state, data, INJECTED, KEY) == 1.0
+    assert validation.measure_injected_auc(state, data, INJECTED, KEY) == 1.0
     perfect = False
-    assert trainer.measure_injected_auc(state, data, INJECTED, KEY) == 0.5
-    assert trainer.measure_injected_auc(state, replace(data, held_out_graph=None), INJECTED, KEY) is None
+    assert validation.measure_injected_auc(state, data, INJECTED, KEY) == 0.5
+    assert validation.measure_injected_auc(state, replace(data, held_out_graph=None), INJECTED, KEY) is None
 
 
 @pytest.mark.parametrize("hops", [1, 2])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt
 from torch import Tensor
 
 _MASK = 0xFFFFFFFF
+_MASK64 = 0xFFFFFFFFFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,17 @@ def mix(key: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     bits = bits ^ ((bits >> 15) & 0x1FFFF)
     bits = bits * -0x61C88647
     return bits ^ ((bits >> 16) & 0xFFFF)
+
+
+def mix64(seed: int, *parts: Int[np.ndarray, "*shape"]) -> UInt[np.ndarray, "*shape"]:
+    """Scramble a seed and some numbers into one 64-bit number each (splitmix64, once per part)."""
+    mixed = np.zeros(parts[0].shape, dtype=np.uint64)
+    for part in (np.full(parts[0].shape, seed & _MASK64, dtype=np.uint64), *parts):
+        mixed = (mixed ^ part.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed ^= mixed >> np.uint64(31)
+    return mixed
 
 
 def keys(seed: int, *parts: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:

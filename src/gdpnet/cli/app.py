@@ -11,14 +11,14 @@ import typer
 
 from gdpnet._core.version import __version__
 from gdpnet._core.words import counted
-from gdpnet.cli import attack, compare, data, explore, paper, predict, serve, settings, train, tune
+from gdpnet.cli import attack, compare, data, demo, explore, paper, predict, serve, settings, train, tune
 from gdpnet.cli.options import COMPUTING, GraphSource, Json, Quiet
 from gdpnet.cli.output import print_json, results_to, set_quiet
 from gdpnet.errors import WorkError
 
 _COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
     "Train a model": {
-        train.demo: "gdpnet demo --out runs/demo",
+        demo.demo: "gdpnet demo --out runs/demo",
         train.train: "gdpnet train cora --out runs/cora",
     },
     "Use a trained model": {

@@ -10,7 +10,7 @@ import torch
 
 from gdpnet._core.profile_page import HEADER, cells_of
 from gdpnet._core.profiling import Profile, phase
-from gdpnet._core.words import counted
+from gdpnet._core.ranks import Ranks
 from gdpnet.cli.describe import say_stopped
 from gdpnet.cli.output import note, print_table
 from gdpnet.cli.progress import EpochProgress, doing
@@ -20,32 +20,31 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.splits import FEW_TEST_NODES
 from gdpnet.estimator import GDPNet
 from gdpnet.training.checkpoint import Checkpoint, RunFolder
-from gdpnet.training.data import part_for_scoring
 from gdpnet.training.trainer import is_over
 
 _SCORES = ("micro_f1", "macro_f1", "average_precision", "roc_auc")
 
-__all__ = ["Profile", "fit_and_save", "part_to_score", "print_profile"]
+__all__ = ["Profile", "fit_and_save", "print_profile"]
 
 
 def fit_and_save(
-    model: GDPNet, part: Graph, whole: Graph, scored: Graph, run: RunFolder, *, check: bool
+    model: GDPNet, graph: Graph, scored: Graph, run: RunFolder, *, check: bool, ranks: Ranks
 ) -> dict[str, Any]:
-    """Fit a model to a part of a graph and save it with its scores on ``scored``; return these.
+    """Fit a model to a graph and save it with its scores on ``scored``; return these.
 
-    With ``check``, simple methods are scored beside it and, if the ``whole`` graph has few labels, folds of that.
+    With ``check``, simple methods are scored beside it and, if the graph has few labels, folds of that.
     """
     settings, start = model.config, time.perf_counter()
     total = settings.training.warmup + settings.training.epochs
     with EpochProgress(total) as progress, phase("fit"):
-        model.fit(part, callbacks=[Checkpoint(run), progress])
+        model.fit(graph, callbacks=[Checkpoint(run), progress], ranks=ranks)
     epochs = len(model.history_)
     if epochs < total and is_over(model.history_, model.best_epoch_, settings):
         say_stopped(epochs, settings)
     seconds = time.perf_counter() - start
     folds = (
-        _cross_validated(whole, settings, model.seed, model.device)
-        if check and _has_few_labels(whole)
+        _cross_validated(graph, settings, model.seed, model.device)
+        if check and _has_few_labels(graph)
         else {}
     )
     return save_run(model, scored, run, seconds if check else None, folds)
@@ -58,18 +57,6 @@ def print_profile(profile: Profile, folder: Path, graph: str) -> dict[str, Any]:
     paths = [str(path) for path in profile.save(folder, f"gdpnet train {Path(graph).name}")]
     print("profile: " + ", ".join(paths))
     return {"profile": [row._asdict() for row in rows]}
-
-
-def part_to_score(graph: Graph, part: Graph, settings: Config, seed: int) -> Graph:
-    """Return the graph to score on: a sampled part if training uses one, which is said."""
-    if part is graph:
-        return graph
-    train, validation = (part.nodes_in(name).numel() for name in ("train", "validation"))
-    note(
-        f"  note: training uses a sampled part of {counted(part.num_nodes, 'node')}, with {train:,} training and "
-        f"{counted(validation, 'validation node')} (training.max_nodes)"
-    )
-    return part_for_scoring(graph, settings.training.max_nodes, settings.training.part_fan_out, seed)
 
 
 def _has_few_labels(graph: Graph) -> bool:

@@ -28,7 +28,6 @@ from gdpnet.data.splits import ALL_TEST
 from gdpnet.data.validation import SPLITS, id_text
 from gdpnet.errors import ConfigError, GDPNetError, RunFolderError
 from gdpnet.estimator import GDPNet
-from gdpnet.training.registry import TASKS
 from gdpnet.training.run_folder import (
     RunFolder,
     check_same_graph,
@@ -241,8 +240,3 @@ def finished_metrics(run: RunFolder) -> dict[str, Any] | None:
     if not (run.metrics.is_file() and run.model.is_file()):
         return None
     return read_metrics(run)
-
-
-def part_to_train(graph: Graph, settings: Config, seed: int) -> Graph:
-    """Return the part of a graph that the task trains on; refuse a graph that it cannot be learned on."""
-    return TASKS[settings.task.kind].part_of(graph, settings, seed)

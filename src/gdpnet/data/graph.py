@@ -29,6 +29,9 @@ _DECIMALS = re.compile(r"(-?\d+)\.0+")
 _MOST_DECIMALS = 100
 """Characters that an id may be longer than the id that it stands for: 3.000 is 3."""
 
+_FEW = 16
+"""Of a graph with so many times the nodes, the nodes of a subgraph are found by search."""
+
 _EDGES = 1 << 20
 """Edges that are searched at a time, which bounds the memory."""
 
@@ -140,10 +143,10 @@ class Graph:
 
     def induced(self, nodes: Int[Tensor, "kept"]) -> Graph:
         """Return the induced subgraph of some nodes, which must ascend."""
-        place = torch.full((self.num_nodes,), -1, dtype=torch.long)
-        place[nodes] = torch.arange(nodes.numel())
-        owner, edge = ranges(self.row_ptr[nodes], self.degree[nodes])
-        inside = place[self.neighbour[edge]] >= 0
+        start = self.row_ptr[nodes]
+        owner, edge = ranges(start, self.row_ptr[nodes + 1] - start)
+        place = places_among(nodes, self.neighbour[edge], self.num_nodes)
+        inside = place >= 0
         owner, edge = owner[inside], edge[inside]
         truth = self.truth and Truth(
             self.truth.spurious[edge], self.truth.corrupted[nodes], self.truth.clean_labels[nodes]
@@ -151,7 +154,7 @@ class Graph:
         return replace(
             self,
             row_ptr=offsets_of(torch.bincount(owner, minlength=nodes.numel())),
-            neighbour=place[self.neighbour[edge]],
+            neighbour=place[inside],
             features=take_rows(self.features, nodes),
             labels=self.labels[nodes],
             targets=None if self.targets is None else self.targets[nodes],
@@ -291,6 +294,18 @@ class Part:
     edge: Int[Tensor, "edges"]
     deciding: Int[Tensor, "deciding"]
     """The nodes of the part, by their number in it, that decide; only their edges get pair features."""
+
+
+def places_among(nodes: Int[Tensor, "kept"], wanted: Int[Tensor, "n"], total: int) -> Int[Tensor, "n"]:
+    """Return the place of each wanted node among ascending nodes, -1 if it is not there."""
+    if nodes.numel() == 0:
+        return torch.full_like(wanted, -1, dtype=torch.long)
+    if _FEW * nodes.numel() < total:  # without a table of all nodes
+        place = torch.searchsorted(nodes, wanted.long()).clamp(max=nodes.numel() - 1)
+        return torch.where(nodes[place] == wanted, place, -1)
+    table = torch.full((total,), -1, dtype=torch.long)
+    table[nodes] = torch.arange(nodes.numel())
+    return table[wanted]
 
 
 def check_graph(graph: Any) -> None:

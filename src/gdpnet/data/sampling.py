@@ -1,21 +1,14 @@
-"""Sample without replacement in many rows at once, and a subgraph of bounded size around some nodes.
+"""Sample without replacement in many rows at once.
 
 The work grows with the sample, not with the population.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-import torch
 from jaxtyping import Bool, Int
-from torch import Tensor
 
-from gdpnet.data.graph import Graph
-
-_TRIALS = 6
-"""Core sizes that are tried when the whole core of a subgraph does not fit."""
+from gdpnet._core.random import mix64
 
 
 def distinct(
@@ -85,55 +78,43 @@ def _by_rejection(
     return kept
 
 
-def part_around(
-    graph: Graph, core: Int[Tensor, "core"], most: int, fan_out: Sequence[int], seed: int
-) -> tuple[Graph, Int[Tensor, "chosen"]]:
-    """Return an induced subgraph around the first core nodes, and the numbers of these nodes in it.
+def distinct_by_key(
+    seed: int, key: Int[np.ndarray, "rows"], size: Int[np.ndarray, "rows"], most: int
+) -> tuple[Int[np.ndarray, "sampled"], Int[np.ndarray, "sampled"]]:
+    """Sample up to ``most`` distinct numbers below ``size[i]`` for each row i, uniformly.
 
-    As much of the core is taken, from its beginning, as fits into ``most`` nodes together with its surroundings; one
-    node is always taken. At each hop, up to ``fan_out[hop]`` neighbours per node are sampled uniformly. So a core
-    node has all its neighbours unless it has more than ``fan_out[0]``.
+    Returns the row of each number and the number. What a row gets depends on the seed, its key and its size alone,
+    not on the other rows.
     """
-    size = min(core.numel(), most)
-    nodes = _around(graph, core[:size], fan_out, seed)
-    if nodes.numel() > most:
-        size, nodes = _largest(graph, core, most, fan_out, seed)
-    chosen = torch.searchsorted(nodes, core[:size].sort().values)
-    return graph.induced(nodes), chosen
+    count = np.minimum(size, most)
+    crowded = 2 * count > size
+    owner = np.repeat(np.arange(size.size), np.where(crowded, size, 0))
+    place = _places(owner)
+    # all numbers of a crowded row in random order, of which the first ones are taken
+    order = np.lexsort((mix64(seed, key[owner], place), owner))
+    order = order[place < count[owner]]
+    others = _keyed_by_rejection(seed, key, size, np.where(crowded, 0, count))
+    return np.concatenate([owner[order], others[0]]), np.concatenate([place[order], others[1]])
 
 
-def _largest(
-    graph: Graph, core: Int[Tensor, "core"], most: int, fan_out: Sequence[int], seed: int
-) -> tuple[int, Int[Tensor, "nodes"]]:
-    """Search for the largest part of the core that fits; return its size and the nodes of the subgraph."""
-    size, too_large = 1, min(core.numel(), most)
-    nodes = _around(graph, core[:1], fan_out, seed)
-    for _ in range(_TRIALS):
-        # the first guess follows the size of one neighbourhood, later ones bisect
-        guess = max(1, most // nodes.numel()) if size == 1 else (size + too_large) // 2
-        if not size < guess < too_large:
-            guess = (size + too_large) // 2
-        if guess == size:
-            break
-        tried = _around(graph, core[:guess], fan_out, seed)
-        if tried.numel() > most:
-            too_large = guess
-        else:
-            size, nodes = guess, tried
-    return size, nodes
+def _keyed_by_rejection(
+    seed: int, key: np.ndarray, size: np.ndarray, count: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw missing numbers of each row one after the other until there are enough distinct ones."""
+    start = np.cumsum(size) - size
+    kept = np.empty(0, dtype=np.int64)
+    missing, drawn = count.copy(), np.zeros_like(count)
+    while missing.any():
+        row = np.repeat(np.arange(size.size), missing)
+        number = mix64(~seed, key[row], drawn[row] + _places(row)) % size[row].astype(np.uint64)
+        drawn += missing
+        kept = np.union1d(kept, start[row] + number.astype(np.int64))
+        missing = count - np.bincount(np.searchsorted(start, kept, side="right") - 1, minlength=size.size)
+    row = np.searchsorted(start, kept, side="right") - 1
+    return row, kept - start[row]
 
 
-def _around(
-    graph: Graph, core: Int[Tensor, "core"], fan_outs: Sequence[int], seed: int
-) -> Int[Tensor, "nodes"]:
-    """Return the core and its sampled surroundings, ascending."""
-    rng = np.random.default_rng(seed)
-    degree, first = graph.degree.numpy(), graph.row_ptr.numpy()
-    found = frontier = np.unique(core.numpy())
-    for fan_out in fan_outs:
-        rows = degree[frontier]
-        owner, place = distinct(rng, rows, np.minimum(rows, fan_out))
-        sampled = graph.neighbour[torch.from_numpy(first[frontier][owner] + place)].numpy()
-        frontier = np.setdiff1d(sampled, found)
-        found = np.union1d(found, frontier)
-    return torch.from_numpy(found.astype(np.int64))
+def _places(owner: np.ndarray) -> np.ndarray:
+    """Return the place of each entry within its row, where rows lie one after the other."""
+    count = np.bincount(owner) if owner.size else np.zeros(0, dtype=np.int64)
+    return np.arange(owner.size) - (np.cumsum(count) - count)[owner]

@@ -24,7 +24,7 @@ from gdpnet.inference.observation import make_view
 from gdpnet.inference.select import select_context
 from gdpnet.selection.episodes import View
 from gdpnet.training.data import make_training_data, split_for_training
-from gdpnet.training.tasks import LabelTask
+from gdpnet.training.parts import checked_labels, part_and_numbers
 
 QUICK_CONFIG = Config().with_values(
     {
@@ -123,8 +123,9 @@ def _split_graph(
 ) -> tuple[Graph, Prepared, Int[Tensor, "targets"], Int[Tensor, "nodes"]]:
     """Return the graph of a split, prepared, the split's nodes, and the fold model of every node."""
     if split == "train":
-        graph = LabelTask.part_of(graph, model.config_, model.seed)
-        data = make_training_data(graph, config, model.seed, model.device_)
+        graph = checked_labels(graph, model.config_)
+        graph, numbers = part_and_numbers(graph, model.config_, model.seed)
+        data = make_training_data(graph, config, model.seed, model.device_, numbers=numbers)
         return graph.induced(data.seen.cpu()), data.train, data.targets, data.fold_model
     code = split_for_training(graph, model.seed)
     targets = (code == SPLITS.index(split)).nonzero().flatten().to(model.device_)

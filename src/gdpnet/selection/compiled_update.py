@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gdpnet._core.device import has_numba
+from gdpnet._core.ranks import Ranks
 from gdpnet._core.threads import Team
 from gdpnet.config import PPOSettings
 from gdpnet.selection.buffer import cut_bounds
@@ -63,12 +64,14 @@ class CompiledSteps:
         gathered: Gathered,
         settings: PPOSettings,
         team: Team,
+        ranks: Ranks | None = None,
     ) -> None:
         from gdpnet.selection.engines import numba_update_kernel, numba_weights_kernel
 
         self.run_lanes = numba_update_kernel.run_lanes
-        self.lay_out, self.add_up = numba_weights_kernel.lay_out, numba_weights_kernel.add_up
-        self.optimiser, self.team = optimiser, team
+        self.lay_out, self.scale = numba_weights_kernel.lay_out, numba_weights_kernel.scale
+        self.add_up = numba_weights_kernel.add_up
+        self.optimiser, self.team, self.ranks = optimiser, team, ranks or Ranks()
         begins, inputs, given = gathered
         self.can_end = given.can_end
         bounds = cut_bounds(begins, settings.batch_size).numpy()
@@ -92,29 +95,15 @@ class CompiledSteps:
         if given.learned:  # in a random order the roll-out has recorded all scores
             self._run(RECORD, 0, len(lane_chunk) - 1)
 
-    @property
-    def batches(self) -> int:
-        """Return the number of batches."""
-        return len(self.decisions)
-
-    def step(self, number: int) -> Tensor:
-        """Take one gradient step on a batch; return its loss."""
+    def step(self, number: int, decisions: int) -> Tensor:
+        """Take one gradient step on a batch, which all ranks together have so many decisions of; return its loss."""
         first, last = self.batch_lane[number : number + 2]
         self._run(LEARN, first, last)
-        share = -1.0 / self.decisions[number]
-        self.add_up(
-            self.gradients,
-            last - first,
-            self.parameters,
-            self.gradient,
-            self.half,
-            self.flat.numpy(),
-            self.can_end,
-            share,
-            1.0,
-        )
+        self.add_up(self.gradients, last - first, self.parameters, self.gradient, self.half, self.can_end)
+        self.ranks.add_up(self.flat)
+        self.scale(self.flat.numpy(), -1.0 / decisions, 1.0)
         self.optimiser.step()
-        return torch.tensor(self.total[first:last].sum() * share)
+        return torch.tensor(self.total[first:last].sum() * (-1.0 / self.decisions[number]))
 
     def mean_kl(self) -> float:
         """Return the exact KL of the joint action, averaged over all decisions."""
@@ -122,7 +111,8 @@ class CompiledSteps:
         if not all(bool(weight.isfinite().all()) for weight in self.tensors):
             return float("nan")
         self._run(MEASURE, 0, self.batch_lane[-1])
-        return float(self.total.sum()) / sum(self.decisions)
+        total, decisions = self.ranks.add(float(self.total.sum()), sum(self.decisions))
+        return total / decisions
 
     def _run(self, task: int, first: int, last: int) -> None:
         """Do a task with a range of lanes, in all threads."""

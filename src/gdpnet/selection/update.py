@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gdpnet._core.ranks import Ranks
 from gdpnet._core.replay import Replays
 from gdpnet._core.threads import Team
 from gdpnet.config import PPOSettings
@@ -52,12 +53,15 @@ def update_policy(
     settings: PPOSettings,
     generator: torch.Generator,
     replays: Replays | None = None,
+    ranks: Ranks | None = None,
 ) -> Update:
     """Improve the policy on one roll-out, within the KL limit around the policy that acted.
 
-    With ``replays``, which keeps them between updates, steps have fixed shapes, as a GPU can replay them.
+    With ``replays``, which keeps them between updates, steps have fixed shapes, as a GPU can replay them. The
+    ``ranks`` step together, each on a batch of its own roll-out; the KL limit holds for all their decisions.
     """
-    if rollout.decisions == 0:
+    ranks = ranks or Ranks()
+    if ranks.least(rollout.decisions) == 0:
         return Update(0.0, 0.0, 0, 0)
     with torch.no_grad():
         advantage = advantages(
@@ -73,10 +77,11 @@ def update_policy(
     if can_compile(policy, settings):
         with Team(torch.get_num_threads()) as team:
             gathered = gather_decisions(policy, rollout, view, advantage, shuffled, settings.clip, team)
-            compiled = CompiledSteps(policy, optimiser, gathered, settings, team)
-            return _run(policy, compiled, settings, generator)
+            compiled = CompiledSteps(policy, optimiser, gathered, settings, team, ranks)
+            return _run(policy, compiled, settings, generator, ranks)
     whole = gather_batch(policy, rollout, view, shuffled) if whole is None else whole
-    return _run(policy, RaggedSteps(policy, optimiser, whole, advantage, settings), settings, generator)
+    ragged = RaggedSteps(policy, optimiser, whole, advantage, settings, ranks)
+    return _run(policy, ragged, settings, generator, ranks)
 
 
 class RaggedSteps:
@@ -90,20 +95,18 @@ class RaggedSteps:
         whole: Batch,
         advantage: Advantages,
         settings: PPOSettings,
+        ranks: Ranks,
     ) -> None:
         self.policy, self.optimiser, self.advantage, self.settings = policy, optimiser, advantage, settings
+        self.ranks = ranks
         self.parts = cut_batch(whole, settings.batch_size)
         # small products fit into the cache of a CPU; on a GPU few large ones are faster
         self.scored_in = self.parts if whole.chosen.device.type == "cpu" else cut_batch(whole)
         self.old = [score_batch(policy, batch) for batch in self.scored_in]
+        self.decisions = [batch.chosen.numel() for batch in self.parts]
 
-    @property
-    def batches(self) -> int:
-        """Return the number of batches."""
-        return len(self.parts)
-
-    def step(self, number: int) -> Float[Tensor, ""]:
-        """Take one gradient step on a batch; return its loss."""
+    def step(self, number: int, decisions: int) -> Float[Tensor, ""]:
+        """Take one gradient step on a batch, which all ranks together have so many decisions of; return its loss."""
         batch, settings = self.parts[number], self.settings
         score, ending = score_candidates(self.policy, batch)
         gain: Tensor = Gain.apply(score, ending, batch, self.advantage, settings.clip)
@@ -111,6 +114,7 @@ class RaggedSteps:
             gain = gain + settings.entropy * joint_entropy(log_probabilities(batch, score, ending)).mean()
         self.optimiser.zero_grad(set_to_none=True)
         (-gain).backward()
+        self.ranks.average_gradients(list(self.policy.parameters()), self.decisions[number] / decisions)
         torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 1.0)
         self.optimiser.step()
         return -gain.detach()
@@ -122,20 +126,26 @@ class RaggedSteps:
             joint_kl(before, score_batch(self.policy, batch)).sum()
             for batch, before in zip(self.scored_in, self.old, strict=True)
         ]
-        decisions = sum(batch.chosen.numel() for batch in self.scored_in)
-        return float(torch.stack(parts).double().sum()) / decisions
+        total, decisions = self.ranks.add(float(torch.stack(parts).double().sum()), sum(self.decisions))
+        return total / decisions
 
 
 def _run(
-    policy: Policy, steps: RaggedSteps | CompiledSteps, settings: PPOSettings, generator: torch.Generator
+    policy: Policy,
+    steps: RaggedSteps | CompiledSteps,
+    settings: PPOSettings,
+    generator: torch.Generator,
+    ranks: Ranks,
 ) -> Update:
     """Take all passes, as long as the policy stays within the KL limit."""
+    batches = ranks.least(len(steps.decisions))
     losses: list[Tensor] = []
     divergence, passes, backtracks = 0.0, 0, 0
     while passes < settings.passes and not backtracks:
         accepted, accepted_kl = [weight.detach().clone() for weight in policy.parameters()], divergence
-        order = torch.randperm(steps.batches, generator=generator).tolist()
-        losses += [steps.step(number) for number in order]
+        order = torch.randperm(len(steps.decisions), generator=generator)[:batches].tolist()
+        together = ranks.add(*(steps.decisions[number] for number in order))
+        losses += [steps.step(number, int(count)) for number, count in zip(order, together, strict=True)]
         divergence = steps.mean_kl()
         passes += 1
         if not divergence <= settings.kl_limit:  # also true for NaN

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from time import perf_counter
-
-from torch import Tensor
 
 from gdpnet._core.progress import Limit, limit, watch, watcher
 from gdpnet._core.random import Key
@@ -15,6 +13,7 @@ from gdpnet.config import Config
 from gdpnet.training.callbacks import Callback, Steps
 from gdpnet.training.data import TrainingData
 from gdpnet.training.state import Epoch, TrainingState
+from gdpnet.training.strategy import TrainingTask
 from gdpnet.training.trainer import settled, train_epochs
 
 _RESERVED_SHARE = 0.3
@@ -96,8 +95,8 @@ def train_in_time(
     data: TrainingData,
     key: Key,
     callbacks: Sequence[Callback],
-    update_targets: Callable[[TrainingState], Tensor | None],
+    task: TrainingTask,
 ) -> None:
     """Run the epochs; only whole ones advance the fit."""
     with watch(None):
-        train_epochs(state, data, budget.config, key, [budget, *callbacks], update_targets)
+        train_epochs(state, data, budget.config, key, [budget, *callbacks], task)

@@ -15,6 +15,7 @@ from gdpnet.errors import ModelFileError, RunFolderError
 from gdpnet.inference.model_file import read_tensors, write_tensors
 from gdpnet.training.callbacks import Callback
 from gdpnet.training.run_folder import RunFolder
+from gdpnet.training.shared_state import FOUND
 from gdpnet.training.state import Epoch, TrainingState
 
 __all__ = ["Checkpoint", "RunFolder"]
@@ -26,15 +27,17 @@ _PROGRESS: dict[str, tuple[type, ...]] = {
     "best_epoch": (int,),
     "history": (list,),
     "seconds": (float, int),
+    "part": (int,),
 }
 _ALWAYS = 7
 """So many metrics every epoch has; those after them came with later versions."""
 
-_FOUND = ("truth", "suggested", "best_suggested", "pseudo")
-"""Labels found during training; each may be missing."""
+_MOST_RANKS = 1 << 16
+_STREAMS, _PART_STREAMS = 2, 3
+"""Raised when epochs draw other random numbers than before: a checkpoint of another kind cannot be continued.
 
-_STREAMS = 2
-"""Raised when epochs draw other random numbers than before: a checkpoint of another kind cannot be continued."""
+The second one is of runs on parts of a large graph.
+"""
 
 
 class Checkpoint(Callback):
@@ -49,7 +52,7 @@ class Checkpoint(Callback):
         if not run.checkpoint.exists():
             return
         tensors, about = read_tensors(run.checkpoint, "checkpoint")
-        if about.get("streams") != _STREAMS:
+        if about.get("streams") != _streams_of(state):
             raise RunFolderError(
                 f"{run.checkpoint} is of another version of GDPNet, which drew other random numbers; train again "
                 "with another --out"
@@ -64,13 +67,16 @@ class Checkpoint(Callback):
         except (RuntimeError, KeyError, IndexError) as error:
             reason = " ".join(str(error).split())
             raise ModelFileError(f"{run.checkpoint} does not fit the run's settings ({reason})") from error
-        for name in _FOUND:
-            if name in tensors and (tensors[name].dim() != 1 or tensors[name].is_floating_point()):
+        found = {name: value for name, value in tensors.items() if name.rpartition(".")[2] in FOUND}
+        for name, value in found.items():
+            if value.dim() != 1 or value.is_floating_point():
                 raise ModelFileError(
                     f"'{name}' in {run.checkpoint} must be a list of labels, found something else"
                 )
-            setattr(state, name, tensors[name].to(device) if name in tensors else None)
+        for name in FOUND:
+            setattr(state, name, found[name].to(device) if name in found else None)
         _check_progress(about, run.checkpoint)
+        state.found_by_ranks = _found_by_ranks(found, about.get("ranks", 1), run.checkpoint)
         for name in _PROGRESS:
             setattr(state, name, about.get(name, getattr(state, name)))  # older ones have no seconds
         self._write_history(state)  # the process may have ended before it wrote the last epoch
@@ -82,13 +88,29 @@ class Checkpoint(Callback):
         for title in _OPTIMISERS:
             for number, moments in getattr(state, title).state_dict()["state"].items():
                 tensors |= {f"{title}.{number}.{key}": value for key, value in moments.items()}
-        tensors |= {name: getattr(state, name) for name in _FOUND if getattr(state, name) is not None}
-        about = {name: getattr(state, name) for name in _PROGRESS} | {"streams": _STREAMS}
+        tensors |= {name: getattr(state, name) for name in FOUND if getattr(state, name) is not None}
+        for rank, found in enumerate(state.found_by_ranks):
+            tensors |= {f"rank {rank}.{name}": value for name, value in found.items()}
+        about = {name: getattr(state, name) for name in _PROGRESS} | {"streams": _streams_of(state)}
+        if state.found_by_ranks:
+            about["ranks"] = len(state.found_by_ranks)
         write_tensors(self.run.checkpoint, "checkpoint", tensors, about)
         self._write_history(state)
 
     def _write_history(self, state: TrainingState) -> None:
         write_text(self.run.history, "".join(json.dumps(plain(line)) + "\n" for line in state.history))
+
+
+def _streams_of(state: TrainingState) -> int:
+    """Return which random numbers the epochs draw."""
+    return _PART_STREAMS if state.has_own_part else _STREAMS
+
+
+def _found_by_ranks(found: dict[str, torch.Tensor], ranks: Any, path: Path) -> list[dict[str, torch.Tensor]]:
+    """Return the labels that each rank found; none if all had the same."""
+    if type(ranks) is not int or not 1 <= ranks <= _MOST_RANKS:
+        raise ModelFileError(f"'ranks' in {path} must be a number from 1 to {_MOST_RANKS}, found another one")
+    return [_tensors_under(found, f"rank {rank}.") for rank in range(ranks)] if ranks > 1 else []
 
 
 def _check_progress(about: dict[str, Any], path: Path) -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from gdpnet._core.memory import release_freed
-from gdpnet._core.random import Key
+from gdpnet._core.random import Key, mix64
 from gdpnet._core.threads import in_order
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.labels import check_classes
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.prepare import Prepared, prepare
-from gdpnet.data.sampling import part_around
-from gdpnet.data.schema import ONE_HOT, Columns, as_read
+from gdpnet.data.schema import as_read
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError
 from gdpnet.representation.tasks import CLASSIFICATION, Task
@@ -46,7 +46,7 @@ class TrainingData:
     fold: Int[Tensor, "nodes"]
     whole: Prepared
     seen: Int[Tensor, "nodes"]
-    """The number in the whole graph of each node of the training graph."""
+    """The number in the whole graph of each node of the training graph; -1 if it is not there (see ``first``)."""
     validation: Int[Tensor, "validation"]
     validation_labels: Shaped[Tensor, "validation *any"]
     task: Task = CLASSIFICATION
@@ -55,6 +55,15 @@ class TrainingData:
     """Whether targets with suspected label errors were removed; the others agree with the aggregators."""
     is_pseudo: Bool[Tensor, "nodes"] | None = None
     """Which targets have a pseudo-label, predicted and not given; None if none has."""
+    every_fold: Int[Tensor, "nodes"] | None = None
+    """Of a part of a larger graph, the fold that each node is in or would be in as a target."""
+    first: TrainingData | None = None
+    """The data of the first part of a larger graph, whose validation nodes these are, if this is of another part."""
+
+    @property
+    def is_redrawn(self) -> bool:
+        """Return whether the training graph is another part of a larger graph than ``whole`` is."""
+        return self.first is not None
 
     @property
     def fold_model(self) -> Int[Tensor, "nodes"]:
@@ -159,7 +168,7 @@ def cut_for_training(graph: Graph, seed: int) -> Cut:
     if graph.transductive:
         learned = train & labelled
         return Cut(
-            _without_labels(graph, ~learned),
+            without_labels(graph, ~learned),
             torch.arange(graph.num_nodes),
             learned.nonzero().flatten(),
             validation,
@@ -169,80 +178,40 @@ def cut_for_training(graph: Graph, seed: int) -> Cut:
     return Cut(graph.induced(seen), seen, targets, validation)
 
 
-def _without_labels(graph: Graph, hidden: Bool[Tensor, "nodes"]) -> Graph:
+def without_labels(graph: Graph, hidden: Bool[Tensor, "nodes"]) -> Graph:
     """Return a graph without the labels, or the numbers in place of classes, of some nodes."""
     targets = None if graph.targets is None else graph.targets.masked_fill(hidden, torch.nan)
     return replace(graph, labels=graph.labels.masked_fill(hidden, UNKNOWN), targets=targets, notes=())
 
 
-def part_for_training(graph: Graph, config: Config, seed: int) -> Graph:
-    """Return the part of a large graph to train on: random labelled nodes and their neighbourhoods.
-
-    A graph of at most ``training.max_nodes`` nodes is returned unchanged. Every fifth sampled node is a validation
-    node, while there are both kinds. Sampled nodes keep all their neighbours. Labelled nodes among these are used
-    too, with the neighbours that they have in the part.
-    """
-    split = split_for_training(graph, seed)
-    check_trainable(graph, split)
-    most, fan_out = config.training.max_nodes, config.training.part_fan_out
-    if graph.num_nodes <= most:
-        return graph
-    if Columns.of(graph, config).kind == ONE_HOT:
-        raise GraphError(
-            f"a graph of more than {most:,} nodes is trained on a part of it, and one-hot features, one column "
-            "per node, cannot be used on a part: use --features structural, or raise training.max_nodes"
-        )
-    part = part_around(replace(graph, split=split), _drawn(graph, split, seed), most, fan_out, seed)[0]
-    learned = (part.split == SPLITS.index("train")) & part.labelled
-    if torch.unique((part.labels if part.targets is None else part.targets)[learned]).numel() < 2:
-        raise GraphError(
-            f"the part of {part.num_nodes:,} nodes that is trained on shows one class alone: "
-            "raise training.max_nodes"
-        )
-    return part
-
-
-def part_for_scoring(graph: Graph, most: int, fan_out: tuple[int, ...], seed: int) -> Graph:
-    """Return the part of a large graph to score and plot: random test nodes and their neighbourhoods.
-
-    Without labelled test nodes, other labelled nodes are sampled, or else any nodes.
-    """
-    if graph.num_nodes <= most:
-        return graph
-    labelled = graph.labelled.nonzero().flatten()
-    tested = labelled[graph.split[labelled] == SPLITS.index("test")]
-    core = next(some for some in (tested, labelled, torch.arange(graph.num_nodes)) if some.numel())
-    core = core[torch.randperm(core.numel(), generator=torch.Generator().manual_seed(seed))]
-    part, chosen = part_around(graph, core, most, fan_out, seed)
-    split = torch.full_like(part.split, SPLITS.index("none")).index_copy(0, chosen, part.split[chosen])
-    return replace(part, split=split)
-
-
-def _drawn(graph: Graph, split: Int[Tensor, "nodes"], seed: int) -> Int[Tensor, "drawn"]:
-    """Return labelled training and validation nodes in random order, every fifth one for validation."""
-    generator, labelled = torch.Generator().manual_seed(seed), graph.labelled
-    train, validation = (
-        nodes[torch.randperm(nodes.numel(), generator=generator)]
-        for name in ("train", "validation")
-        for nodes in [((split == SPLITS.index(name)) & labelled).nonzero().flatten()]
-    )
-    place = torch.cat([torch.arange(train.numel()) * 5 // 4, torch.arange(validation.numel()) * 5 + 4])
-    return torch.cat([train, validation])[place.argsort(stable=True)]
-
-
 def make_training_data(
-    graph: Graph, config: Config, seed: int, device: torch.device, task: Task = CLASSIFICATION
+    graph: Graph,
+    config: Config,
+    seed: int,
+    device: torch.device,
+    task: Task = CLASSIFICATION,
+    numbers: Int[Tensor, "nodes"] | None = None,
 ) -> TrainingData:
-    """Return the training data of a graph on a device, with the targets split into folds."""
+    """Return the training data of a graph on a device, with the targets split into folds.
+
+    Of a part of a larger graph, ``numbers`` are those of its nodes there. Folds then depend on these alone, so that
+    they are the same in every part; copies with injected edges are left out.
+    """
     cut = cut_for_training(graph, seed)
     inner, targets = as_read(cut.inner, config), cut.targets
-    count, key = config.training.perturbed_graphs, Key.of(seed).fold_in("injected")
-    graphs = _injected(cut.inner, config, [key.fold_in("perturbed", number) for number in range(count)])
-    fold = cut_into_folds(inner.num_nodes, targets, config, seed)
+    key = Key.of(seed).fold_in("injected")
+    every = None if numbers is None else fold_by_number(numbers[cut.seen], config, seed)
+    fold = (
+        cut_into_folds(inner.num_nodes, targets, config, seed)
+        if every is None
+        else fold_of_targets(every, targets)
+    )
     train = prepare(inner, config, device)
     found = TrainingData(
         train=train,
-        injected=tuple(in_order(lambda one: _beside(train, cut.inner, one, config, device), graphs)),
+        injected=()
+        if numbers is not None
+        else perturbed_copies(train, cut.inner, config, key, device, config.training.perturbed_graphs),
         labels=task.truth(inner).to(device),
         targets=targets.to(device),
         fold=fold.to(device),
@@ -254,21 +223,50 @@ def make_training_data(
         held_out_graph=_held_out_graph(train, cut.inner, config, key, device)
         if cut.validation.numel()
         else None,
+        every_fold=None if every is None else every.to(device),
     )
     release_freed()  # what the threads that prepared graphs needed
     return found
 
 
+def perturbed_copies(
+    train: Prepared, inner: Graph, config: Config, key: Key, device: torch.device, count: int
+) -> tuple[Prepared, ...]:
+    """Return copies of a training graph with injected edges, on a device."""
+    graphs = _injected(inner, config, [key.fold_in("perturbed", number) for number in range(count)])
+    return tuple(in_order(lambda one: _beside(train, inner, one, config, device), graphs))
+
+
 def after_epochs(data: TrainingData) -> TrainingData:
     """Return the data without what only epochs need: perturbed graphs, and means over all neighbours."""
+    release_freed()
     return replace(data, train=replace(data.train), injected=(), held_out_graph=None)
+
+
+def folds_asked(config: Config) -> int:
+    """Return how many folds the targets are split into; one if they are not split."""
+    return config.reward.folds if config.reward.kind != "paper" else 1
+
+
+def fold_by_number(numbers: Int[Tensor, "nodes"], config: Config, seed: int) -> Int[Tensor, "nodes"]:
+    """Return the fold of each node of a larger graph, which depends on its number there; -1 without folds."""
+    folds = folds_asked(config)
+    if folds == 1:
+        return torch.full_like(numbers, -1)
+    drawn = mix64(Key.of(seed).fold_in("folds").value, numbers.cpu().numpy()) % np.uint64(folds)
+    return torch.from_numpy(drawn.astype(np.int64))
+
+
+def fold_of_targets(every: Int[Tensor, "nodes"], targets: Int[Tensor, "targets"]) -> Int[Tensor, "nodes"]:
+    """Return the folds of the targets; -1 for other nodes."""
+    return torch.full_like(every, -1).index_copy(0, targets, every[targets])
 
 
 def cut_into_folds(
     nodes: int, targets: Int[Tensor, "targets"], config: Config, seed: int
 ) -> Int[Tensor, "nodes"]:
     """Return the random fold of each target; -1 for other nodes, and for all nodes if there are no folds."""
-    folds = config.reward.folds if config.reward.kind != "paper" else 1
+    folds = folds_asked(config)
     fold = torch.full((nodes,), -1)
     if folds > 1:
         order = torch.randperm(targets.numel(), generator=Key.of(seed).fold_in("folds").generator())

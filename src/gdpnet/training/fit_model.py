@@ -9,20 +9,20 @@ import numpy as np
 import torch
 
 from gdpnet._core.random import Key
+from gdpnet._core.ranks import Ranks
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
-from gdpnet.data.schema import Columns, EdgeColumns, read_edges
-from gdpnet.data.splits import fit_columns
+from gdpnet.data.schema import Columns
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.networks import build_networks
 from gdpnet.representation.tasks import CLASSIFICATION, Task
-from gdpnet.training.budget import Budget, train_in_time
 from gdpnet.training.callbacks import Callback, OnEpoch, Steps, score_text
-from gdpnet.training.data import after_epochs, split_for_training
 from gdpnet.training.label_noise import name_suspected
-from gdpnet.training.registry import TASKS
-from gdpnet.training.state import Epoch, TrainingState, begin_training
+from gdpnet.training.run_epochs import EpochsDone, run_epochs
+from gdpnet.training.state import Epoch, TrainingState
+
+__all__ = ["Ranks", "fit_model"]
 
 
 def fit_model(
@@ -34,28 +34,22 @@ def fit_model(
     objective: Task | None = None,
     held_out: Pairs | None = None,
     callbacks: Iterable[Callback | Callable[[Epoch], object]] = (),
+    ranks: Ranks | None = None,
 ) -> TrainedModel:
-    """Train a model for the configured task; see `gdpnet.GDPNet.fit`."""
-    budget = Budget(config)
-    edges = EdgeColumns.of(graph) if config.training.selection else None
-    graph = read_edges(fit_columns(graph, split_for_training(graph, seed)), edges)
-    each = [one if isinstance(one, Callback) else OnEpoch(one) for one in callbacks]
-    steps, key = Steps(each), Key.of(seed)
-    with steps.run("data", "preparing the graph") as step:
-        task = TASKS[config.task.kind](graph, config, seed, device, objective, held_out)
-        data = task.data
-        targets, validation = data.targets.numel(), data.validation.numel()
-        step.result = f"{targets:,} training and {validation:,} validation nodes"
-    pseudo = task.first_pseudo_labels(key, steps)
-    data = task.data  # with folds for nodes that have a pseudo-label
-    if pseudo is not None:
-        settle = max(config.training.settle, config.self_training.settle)
-        budget.config = config = config.with_values({"training": {"settle": settle}})
-    state = begin_training(data, len(task.class_names), config, key, device)
-    state.pseudo = pseudo
-    train_in_time(budget, state, data, key, each, task.update_targets)
-    state.projected = None
-    task.data = data = after_epochs(data)
+    """Train a model for the configured task; see `gdpnet.GDPNet.fit`.
+
+    With several ``ranks`` the first one calls this, and the others call
+    `gdpnet.training.run_epochs.help_fit`.
+    """
+    steps = Steps([one if isinstance(one, Callback) else OnEpoch(one) for one in callbacks])
+    fit = run_epochs(graph, config, seed, device, steps, objective, held_out, ranks or Ranks())
+    return _finish(fit, seed, device, steps)
+
+
+def _finish(fit: EpochsDone, seed: int, device: torch.device, steps: Steps) -> TrainedModel:
+    """Choose the best epoch, and fit what follows the epochs."""
+    task, state, config, budget, edges = fit.task, fit.state, fit.config, fit.budget, fit.edges
+    data, key = task.data, Key.of(seed)
     budget.report(state, steps)
     has_policy = _has_policy(state, config)
     if not has_policy:

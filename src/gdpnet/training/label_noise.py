@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
+from gdpnet.data.prepare import Prepared
 from gdpnet.data.validation import id_text
 from gdpnet.inference.ensemble import embed_fold_models
 from gdpnet.inference.model import SuspectedLabel
@@ -49,13 +50,15 @@ def suspect_labels(
     few = left_out.numel() < config.training.label_error_min_per_class * aggregators.classes
     if type(data.task) is not Classification or few or not bool((left_out > 0).all()):
         return None
-    fold_probabilities = _fold_probabilities(aggregators, data, data.seen[data.targets])
+    # targets of a redrawn part are not in the graph of the validation nodes
+    seen_in = (data.train, data.targets) if data.is_redrawn else (data.whole, data.seen[data.targets])
+    fold_probabilities = _fold_probabilities(aggregators, *seen_in)
     parts = zip(fold_probabilities, left_out.split(_AT_ONCE), strict=True)
     probability = torch.cat(
         [part[torch.arange(fold.numel(), device=fold.device), fold] for part, fold in parts]
     )
     truths = data.validation_labels.split(_AT_ONCE)
-    parts = zip(_fold_probabilities(aggregators, data, data.validation), truths, strict=True)
+    parts = zip(_fold_probabilities(aggregators, data.whole, data.validation), truths, strict=True)
     right = torch.cat(
         [(part[:, 1:].argmax(dim=2) == truth[:, None]).float().mean(dim=1) for part, truth in parts]
     )
@@ -112,9 +115,9 @@ def name_suspected(
 
 
 def _fold_probabilities(
-    aggregators: Aggregators, data: TrainingData, nodes: Int[Tensor, "nodes"]
+    aggregators: Aggregators, graph: Prepared, nodes: Int[Tensor, "nodes"]
 ) -> Iterator[Float[Tensor, "part fold_models classes"]]:
     """Yield class probabilities of some nodes by every fold model, part by part, all neighbours kept."""
-    weight = keep_all(data.whole).probability
+    weight = keep_all(graph).probability
     for part in nodes.split(_AT_ONCE):
-        yield embed_fold_models(aggregators, data.whole, part, weight)[1]
+        yield embed_fold_models(aggregators, graph, part, weight)[1]

@@ -39,6 +39,8 @@ def is_worth_self_training(data: TrainingData, config: Config) -> bool:
 
 def with_context_folds(data: TrainingData, key: Key) -> TrainingData:
     """Give every unlabelled node a fold, so that one model never learns what stands for its label."""
+    if data.every_fold is not None:  # the same fold in every part
+        return replace(data, fold=data.every_fold)
     nodes = (data.fold < 0).nonzero().flatten()
     order = torch.randperm(nodes.numel(), generator=key.fold_in("context folds").generator())
     drawn = (order % (int(data.fold.max()) + 1)).to(data.fold)

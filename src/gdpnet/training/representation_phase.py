@@ -34,7 +34,8 @@ def representation_phase(
         for _ in range(settings.passes)
     ]
     parts = [part for order in orders for part in order.split(settings.batch_size)]
-    batches = [data.targets[part] for part in parts[: settings.max_steps]]
+    steps = state.ranks.least(min(len(parts), settings.max_steps))
+    batches = [data.targets[part] for part in parts[:steps]]
     # all targets, or different ones: those of the first pass alone
     targets = (
         torch.cat(batches) if len(batches) * settings.batch_size < data.targets.numel() else data.targets
@@ -49,6 +50,7 @@ def representation_phase(
         loss = padded_steps(state, data, settings, key, targets, selected, batches)
         state.projected = None  # by weights that have changed
         return loss / state.aggregators.fold_models, share
+    weights = list(state.aggregators.parameters())
     for targets in batches:
         start = train.row_ptr[targets]
         owner, edge = ranges(start, train.row_ptr[targets + 1] - start)
@@ -56,6 +58,7 @@ def representation_phase(
         loss = _batch_loss(state.aggregators, data, config, generator, targets, owner[kept], edge[kept])
         state.optimiser.zero_grad(set_to_none=True)
         loss.backward()
+        state.ranks.average_gradients(weights)
         state.optimiser.step()
         losses.append(loss.detach())
     state.projected = None  # by weights that have changed

@@ -11,6 +11,7 @@ from torch import Tensor
 from gdpnet._core.csr import running_sum_before
 from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
+from gdpnet._core.ranks import Ranks
 from gdpnet.config import Config, RewardSettings
 from gdpnet.data.prepare import Prepared, with_neighbourhoods
 from gdpnet.inference.observation import make_view, project_nodes
@@ -39,7 +40,7 @@ def selection_phase(
     view = _view_of(state, data.train)
     rewards: float | Tensor = 0.0
     divergence, decisions = 0.0, 0
-    every = epoch_targets(data, config, key) if targets is None else targets
+    every = epoch_targets(data, config, key, state.ranks) if targets is None else targets
     for some in torch.split(every, config.ppo.rollout_targets):
         episodes = begin_episodes(
             data.train.row_ptr,
@@ -63,6 +64,7 @@ def selection_phase(
                 config.ppo,
                 host,
                 state.replays,
+                state.ranks,
             )
         rewards = rewards + (gain * rollout.kept).sum().double()
         decisions += rollout.decisions
@@ -70,10 +72,14 @@ def selection_phase(
     return rewards / max(decisions, 1), divergence, decisions
 
 
-def epoch_targets(data: TrainingData, config: Config, key: Key) -> Int[Tensor, "some"]:
-    """Return the targets of a selection phase, in random order."""
+def epoch_targets(
+    data: TrainingData, config: Config, key: Key, ranks: Ranks | None = None
+) -> Int[Tensor, "some"]:
+    """Return the targets of a selection phase, in random order; every rank has as many."""
     order = torch.randperm(data.targets.numel(), generator=key.fold_in("targets").generator())
-    return data.targets[order[: config.ppo.max_targets].to(data.targets.device)]
+    count = min(order.numel(), config.ppo.max_targets)
+    count = count if ranks is None else ranks.least(count)
+    return data.targets[order[:count].to(data.targets.device)]
 
 
 def _view_of(state: TrainingState, prepared: Prepared) -> View:

@@ -9,6 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from gdpnet._core.random import Key
+from gdpnet._core.ranks import Ranks
 from gdpnet.config import Config
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.inference.networks import Networks
@@ -36,10 +37,18 @@ class SelfTraining:
         self.data, self.config, self.seed = data, config, seed
         self.quality = 0.0
         """Quality of the teacher on validation nodes."""
+        self.first: Tensor | None = None
+        """The predictions of the teacher, for nodes of the first part of a large graph."""
 
-    def begin(self, outputs: int, key: Key, steps: Steps) -> Int[Tensor, "nodes"] | None:
-        """Return the confident predictions of a teacher; None where labels are plenty, or predictions too unsure."""
-        if not is_worth_self_training(self.data, self.config):
+    def begin(
+        self, outputs: int, key: Key, steps: Steps, ranks: Ranks | None = None
+    ) -> Int[Tensor, "nodes"] | None:
+        """Return the confident predictions of a teacher; None where labels are plenty, or predictions too unsure.
+
+        Either every rank has some or none.
+        """
+        ranks = ranks or Ranks()
+        if not ranks.least(is_worth_self_training(self.data, self.config)):
             return None
         stream, settings = key.fold_in("self-training"), self.config.self_training
         with steps.run("pseudo-labels", "predicting missing labels") as step:
@@ -48,7 +57,7 @@ class SelfTraining:
                 self.data, taught.nodes, taught.validation, settings.later_share, settings
             )
             self.quality = taught.score[0]
-            if not can_be_trusted(self.data, found, self.quality):
+            if not ranks.least(can_be_trusted(self.data, found, self.quality)):
                 step.result = "none: predictions for unlabelled nodes are too unsure"
                 return None
             self.data = with_context_folds(self.data, stream)
@@ -56,7 +65,21 @@ class SelfTraining:
                 f"{int((found != UNKNOWN).sum()):,} of {unlabelled_nodes(self.data).numel():,} unlabelled nodes have "
                 f"one; a GCN on {taught.kept.share:.0%} of the edges predicts them"
             )
+        self.first = found
         return found
+
+    def enter(self, data: TrainingData) -> TrainingData:
+        """Take the data of a part of a large graph, with folds for unlabelled nodes too, and return it."""
+        self.data = with_context_folds(data, Key.of(self.seed).fold_in("self-training"))
+        return self.data
+
+    def labelled_anew(self, state: TrainingState, selecting: bool) -> Int[Tensor, "nodes"]:
+        """Return the confident predictions of the aggregators for the part that was entered; none if unsure.
+
+        Before the policy is trained all neighbours are kept.
+        """
+        found, quality = self._predicted(state, selecting)
+        return found if can_be_trusted(self.data, found, quality) else torch.full_like(found, UNKNOWN)
 
     def relabelled(
         self, networks: Networks | TrainingState, pseudo: Int[Tensor, "nodes"]
@@ -65,15 +88,22 @@ class SelfTraining:
 
         Those before are returned if the aggregators are worse on validation nodes than the teacher.
         """
-        data, aggregators, stream = self.data, networks.aggregators, Key.of(self.seed).fold_in("relabel")
-        few = replace(self.config.inference, episodes=2, context_episodes=1)
-        config = replace(self.config, inference=few)
-        everyone = torch.arange(data.train.num_nodes, device=data.targets.device)
-        train = select(networks.policy, aggregators, data.train, everyone, config, stream, data.fold_model)
-        whole = select(networks.policy, aggregators, data.whole, data.validation, config, stream)
-        found, quality = relabel(aggregators, data, train, whole, config)
+        data = self.data
+        found, quality = self._predicted(networks)
         least = self.quality - deviation_of(self.quality, data.validation.numel())
         return found if quality >= least and can_be_trusted(data, found, quality) else pseudo
+
+    def _predicted(
+        self, networks: Networks | TrainingState, selecting: bool = True
+    ) -> tuple[Int[Tensor, "nodes"], float]:
+        """Return the confident predictions for unlabelled nodes, and the quality on validation nodes."""
+        data, aggregators, stream = self.data, networks.aggregators, Key.of(self.seed).fold_in("relabel")
+        few = replace(self.config.inference, episodes=2, context_episodes=1)
+        config, policy = replace(self.config, inference=few), networks.policy if selecting else None
+        everyone = torch.arange(data.train.num_nodes, device=data.targets.device)
+        train = select(policy, aggregators, data.train, everyone, config, stream, data.fold_model)
+        whole = select(policy, aggregators, data.whole, data.validation, config, stream)
+        return relabel(aggregators, data, train, whole, config)
 
     def applied(
         self, data: TrainingData, networks: Networks | TrainingState, pseudo: Int[Tensor, "nodes"]

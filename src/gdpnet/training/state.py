@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
+from gdpnet._core.ranks import Ranks
 from gdpnet._core.replay import Replays
 from gdpnet.config import Config
 from gdpnet.data.features import Features
@@ -19,7 +20,7 @@ from gdpnet.inference.observation import project_alone
 from gdpnet.inference.threshold import Choice
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.policy import Policy
-from gdpnet.training.data import TrainingData
+from gdpnet.training.data import TrainingData, folds_asked
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,14 @@ class TrainingState:
     """Set by a callback to end training after this epoch."""
     best_suggested: Tensor | None = None
     """``suggested`` in the best epoch."""
+    part: int = 0
+    """The number of the part of a large graph whose nodes ``suggested`` and ``pseudo`` belong to."""
+    ranks: Ranks = field(default_factory=Ranks, repr=False, compare=False)
+    """The processes that are trained together."""
+    has_own_part: bool = False
+    """Whether the graph is trained on in parts, so that every rank has its own."""
+    found_by_ranks: list[dict[str, Tensor]] = field(default_factory=list, repr=False, compare=False)
+    """``suggested`` and ``pseudo`` of every rank that has a part of its own; empty if all have the same."""
     projected: tuple[Features, int, Tensor] | None = field(default=None, repr=False, compare=False)
     """Features, the version of the weights that projected them, and `project_alone` of both."""
     seconds: float = 0.0
@@ -109,11 +118,17 @@ class Finalised:
 
 @phase("networks")
 def begin_training(
-    data: TrainingData, outputs: int, config: Config, key: Key, device: torch.device
+    data: TrainingData,
+    outputs: int,
+    config: Config,
+    key: Key,
+    device: torch.device,
+    ranks: Ranks | None = None,
 ) -> TrainingState:
     """Initialise networks and optimisers."""
+    ranks = ranks or Ranks()
     generator = key.fold_in("weights").generator()
-    fold_models = int(data.fold.max()) + 2 if data.fold.numel() else 1
+    fold_models = _fold_models(data, config)
     aggregators = Aggregators(
         data.train.features.shape[1],
         config.representation.width,
@@ -132,5 +147,22 @@ def begin_training(
         policy.parameters(), lr=ppo.learning_rate, weight_decay=ppo.weight_decay, fused=True
     )
     optimiser = aggregators.adam(settings.learning_rate, settings.weight_decay)
-    replays = Replays() if device.type == "cuda" else None
-    return TrainingState(policy, aggregators, policy_optimiser, optimiser, replays=replays)
+    # a captured step cannot wait for other processes
+    replays = Replays() if device.type == "cuda" and ranks.size == 1 else None
+    return TrainingState(
+        policy,
+        aggregators,
+        policy_optimiser,
+        optimiser,
+        replays=replays,
+        ranks=ranks,
+        has_own_part=data.every_fold is not None,
+    )
+
+
+def _fold_models(data: TrainingData, config: Config) -> int:
+    """Return one model per fold and one that learns from all; of a part, also for folds that it has no target of."""
+    if data.every_fold is not None:
+        folds = folds_asked(config)
+        return folds + 1 if folds > 1 else 1
+    return int(data.fold.max()) + 2 if data.fold.numel() else 1

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from gdpnet._core.memory import release_freed
 from gdpnet._core.random import Key
+from gdpnet._core.ranks import Ranks
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
@@ -20,9 +20,9 @@ from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected, select
 from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Steps
-from gdpnet.training.data import TrainingData
+from gdpnet.training.data import TrainingData, after_epochs
 from gdpnet.training.fit_genuine import fit_genuine
-from gdpnet.training.label_noise import without_suspected
+from gdpnet.training.label_noise import suspect_labels, without_suspected
 from gdpnet.training.state import Finalised, TrainingState
 
 
@@ -39,6 +39,8 @@ class TrainingTask(ABC):
     """A task of the user's own."""
     held_out: Pairs | None = None
     """Pairs that validate link prediction."""
+    ranks: Ranks = field(default_factory=Ranks)
+    """The processes that train the model together."""
     basis: Tensor | None = field(init=False, default=None)
     """What features are projected on before anything is learned, if they are."""
 
@@ -59,6 +61,15 @@ class TrainingTask(ABC):
     def class_names(self) -> list[str]:
         """Return a name for each output of the aggregators."""
 
+    def data_of_epoch(self, state: TrainingState) -> TrainingData:
+        """Return the data of the epoch that begins, which may be another part of a large graph than before."""
+        return self.data
+
+    def end_epochs(self, state: TrainingState) -> None:
+        """Drop what only epochs need."""
+        state.projected = None
+        self.data = after_epochs(self.data)
+
     def update_targets(self, state: TrainingState) -> Shaped[Tensor, "nodes *any"] | None:
         """Return new targets found with the policy as it is now; None if labels are given."""
         return None
@@ -69,7 +80,8 @@ class TrainingTask(ABC):
 
     def trusted(self, networks: Networks, data: TrainingData, state: TrainingState) -> TrainingData:
         """Return the training data without suspected labels, for what is fitted after the epochs."""
-        release_freed()  # what the epochs needed
+        if data.every_fold is not None and state.best_suggested is not None:  # those of another part
+            state.best_suggested = suspect_labels(networks.aggregators, data, self.config)
         return without_suspected(data, state.best_suggested)
 
     def complete(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:

@@ -9,14 +9,14 @@ from gdpnet._core.progress import part
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
-from gdpnet.data.labels import as_targets, check_classes
 from gdpnet.inference.networks import Networks
 from gdpnet.representation.regression import Regression
 from gdpnet.representation.tasks import MultiLabel
 from gdpnet.training.callbacks import Steps
-from gdpnet.training.data import TrainingData, make_training_data, part_for_training
+from gdpnet.training.data import TrainingData, make_training_data
 from gdpnet.training.heads import Heads
 from gdpnet.training.objective import learned_task
+from gdpnet.training.parts import Parts, checked_labels, draw_first, is_too_large, part_for_training
 from gdpnet.training.self_training import SelfTraining
 from gdpnet.training.state import Finalised, TrainingState
 from gdpnet.training.strategy import TrainingTask
@@ -26,23 +26,35 @@ class LabelTask(TrainingTask):
     """One class, several labels or a number per node; also tasks of the user's own."""
 
     self_training: SelfTraining | None = None
+    parts: Parts | None = None
+    """The parts of a graph that is too large to train on at once."""
 
     @staticmethod
     def part_of(graph: Graph, config: Config, seed: int) -> Graph:
         """Return the part of a graph that is trained on; refuse numbers as classes, and classes as numbers."""
-        if config.task.kind == "regression":
-            graph = as_targets(graph)
-        else:
-            check_classes(graph)
-        return part_for_training(graph, config, seed)
+        return part_for_training(checked_labels(graph, config), config, seed)
 
     def gather(self) -> TrainingData:
-        """Return the training data of the graph, or of the part of a large one."""
-        self.graph = self.part_of(self.graph, self.config, self.seed)
-        objective = self.objective
-        if objective is None:
-            objective = learned_task(self.graph, self.config, self.seed)
-        return make_training_data(self.graph, self.config, self.seed, self.device, objective)
+        """Return the training data of the graph, or of the first part of a large one."""
+        config, seed, numbers = self.config, self.seed, None
+        whole = self.graph = checked_labels(self.graph, config)
+        if is_too_large(whole, config):
+            first = draw_first(whole, config, seed, self.ranks)
+            self.parts = Parts(whole, first, config, seed, self.ranks)
+            self.graph, numbers = first.graph, first.numbers
+        objective = learned_task(whole, config, seed) if self.objective is None else self.objective
+        return make_training_data(self.graph, config, seed, self.device, objective, numbers)
+
+    def data_of_epoch(self, state: TrainingState) -> TrainingData:
+        """Return the data of the epoch that begins; of a large graph that of the part whose turn it is."""
+        return self.data if self.parts is None else self.parts.enter(state, self.data, self.self_training)
+
+    def end_epochs(self, state: TrainingState) -> None:
+        """Drop what only epochs need; pseudo-labels are those of the first part again."""
+        super().end_epochs(state)
+        if self.parts is not None:
+            self.parts.current = None
+            state.pseudo = None if self.self_training is None else self.self_training.first
 
     @property
     def class_names(self) -> list[str]:
@@ -57,7 +69,7 @@ class LabelTask(TrainingTask):
     def first_pseudo_labels(self, key: Key, steps: Steps) -> Int[Tensor, "nodes"] | None:
         """Return the confident predictions of a teacher, if labels are few; unlabelled nodes get folds, too."""
         self.self_training = SelfTraining(self.data, self.config, self.seed)
-        found = self.self_training.begin(len(self.class_names), key, steps)
+        found = self.self_training.begin(len(self.class_names), key, steps, self.ranks)
         self.data = self.self_training.data
         if found is None:
             self.self_training = None  # it holds graphs that only epochs need

@@ -7,32 +7,29 @@ clean the graph far better than others, and injected edges show which.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from math import isnan, nan
+from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
-from gdpnet._core.roc import roc_auc
+from gdpnet._core.ranks import Ranks
 from gdpnet.config import Config
-from gdpnet.inference.ensemble import aggregate
-from gdpnet.inference.select import edges_of, select
 from gdpnet.training.callbacks import Callback
 from gdpnet.training.data import TrainingData
-from gdpnet.training.label_noise import is_time_to_check_labels, suspect_labels, without_suspected
-from gdpnet.training.pseudo_labels import with_pseudo_labels
+from gdpnet.training.epoch_data import data_of_epoch, own_share
 from gdpnet.training.representation_phase import representation_phase
-from gdpnet.training.selection_phase import (
-    epoch_targets,
-    play_once,
-    selection_phase,
-    with_selected_neighbourhoods,
-)
+from gdpnet.training.selection_phase import epoch_targets, selection_phase, with_selected_neighbourhoods
+from gdpnet.training.shared_state import collect_found, share_state
 from gdpnet.training.state import Epoch, TrainingState
+from gdpnet.training.validation import measure_injected_auc, validate
+
+if TYPE_CHECKING:
+    from gdpnet.training.strategy import TrainingTask
 
 _MOST_PATIENT = 20
 """Epochs that few targets may prolong the patience to."""
@@ -47,48 +44,43 @@ def train_epochs(
     config: Config,
     key: Key,
     callbacks: Sequence[Callback] = (),
-    update_targets: Callable[[TrainingState], Tensor | None] | None = None,
+    task: TrainingTask | None = None,
 ) -> None:
     """Train until the last epoch, or until validation has not improved for the configured patience.
 
     Random streams depend only on the key and the epoch's number, so a checkpoint needs no generator state. At
     the end ``state.best`` holds the best weights by validation F1 and injected-edge AUC, or the last ones
-    without validation nodes. Tasks without labels update their labels every few epochs.
+    without validation nodes. The task says on which part of a large graph an epoch is trained; tasks without labels
+    update their labels every few epochs.
     """
     for callback in callbacks:
         callback.on_train_begin(state)
+    ranks = state.ranks
+    share_state(state)
     if state.best_epoch <= settled(config):  # a run that goes on with more epochs may settle later
         state.forget_best()
     total = config.training.warmup + config.training.epochs
-    targets = data.targets.numel()
+    targets = ranks.least(data.targets.numel())
+    has_validation = ranks.any(data.validation.numel() > 0)
     while (
         state.epoch < total
         and not state.stopped
         and not is_over(state.history, state.best_epoch, config, targets)
     ):
         state.epoch += 1
-        selecting = state.epoch - config.training.warmup
-        is_due = config.training.selection and selecting > 1 and (selecting - 1) % config.task.refresh == 0
-        if is_due and update_targets is not None:
-            found = update_targets(state)
-            state.truth = state.truth if found is None else found
-        if state.truth is not None:
-            data = replace(data, labels=state.truth)
-        if is_time_to_check_labels(state.epoch, state.suggested, config):
-            suspected = suspect_labels(state.aggregators, data, config)
-            state.suggested = state.suggested if suspected is None else suspected
-        trusted = without_suspected(data, state.suggested)
-        if state.pseudo is not None:
-            trusted = with_pseudo_labels(trusted, state.pseudo)
-        targets = trusted.targets.numel()
-        with phase("epochs" if selecting > 0 else "warm-up"):
-            epoch = _one_epoch(state, trusted, config, key)
+        trusted = data_of_epoch(state, data, config, task)
+        targets = ranks.least(trusted.targets.numel())
+        with phase("epochs" if state.epoch > config.training.warmup else "warm-up"):
+            epoch = _one_epoch(state, *own_share(state, trusted, config), key)
+        del trusted  # a part whose memory the next one needs
         state.history.append(asdict(epoch))
-        if state.epoch > settled(config) and (data.validation.numel() == 0 or is_best(state.history, config)):
+        if state.epoch > settled(config) and (not has_validation or is_best(state.history, config)):
             state.remember_best(epoch.validation_f1)
+        collect_found(state)
         with phase("callbacks"):
             for callback in callbacks:
                 callback.on_epoch_end(state, epoch)
+        state.stopped = ranks.any(state.stopped)
     for callback in callbacks:
         callback.on_train_end(state)
 
@@ -104,11 +96,11 @@ def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Ke
         with phase("selection"):
             data = with_selected_neighbourhoods(state, data, config, genuine)
             reward, divergence, decisions = selection_phase(state, data, config, genuine)
-        if data.injected:
+        if state.ranks.least(len(data.injected)):
             injected = stream.fold_in("injected")
             perturbed = replace(data, train=data.injected[state.epoch % len(data.injected)])
             with phase("injected practice"):
-                targets = epoch_targets(perturbed, config, injected)
+                targets = epoch_targets(perturbed, config, injected, state.ranks)
                 perturbed = with_selected_neighbourhoods(state, perturbed, config, injected, targets)
                 selection_phase(state, perturbed, config, injected, targets)
     with phase("representation"):
@@ -120,8 +112,21 @@ def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Ke
         auc = measure_injected_auc(state, data, config, evaluation) if selecting else None
     metric = getattr(data.task, "metric", "score")
     told = _numbers(loss, reward, share, float("nan") if auc is None else auc)
-    found = None if auc is None else told[3]
+    is_known = auc is not None
+    if state.ranks.size > 1:
+        told, decisions = _merged(state.ranks, told, decisions)
+        is_known = not isnan(told[3])
+    found = told[3] if is_known else None
     return Epoch(state.epoch, told[0], score, told[1], told[2], divergence, decisions, found, metric)
+
+
+def _merged(ranks: Ranks, told: list[float], decisions: int) -> tuple[list[float], int]:
+    """Return the means of an epoch's numbers over the ranks that have them, and the sum of the decisions."""
+    known = [not isnan(value) for value in told]
+    sums = ranks.add(*(value if has else 0.0 for value, has in zip(told, known, strict=True)), decisions)
+    counts = ranks.add(*known)
+    means = [total / count if count else nan for total, count in zip(sums, counts, strict=False)]
+    return means, int(sums[-1])
 
 
 def _numbers(*values: float | Tensor) -> list[float]:
@@ -129,49 +134,6 @@ def _numbers(*values: float | Tensor) -> list[float]:
     there = [value.double() for value in values if isinstance(value, Tensor)]
     fetched = iter(torch.stack(there).tolist() if there else [])
     return [next(fetched) if isinstance(value, Tensor) else value for value in values]
-
-
-def validate(
-    state: TrainingState, data: TrainingData, config: Config, key: Key, *, selecting: bool = True
-) -> float:
-    """Return the task's quality (micro-F1 by default) on the validation nodes, predicted on the whole graph."""
-    if data.validation.numel() == 0:
-        return float("nan")
-    policy = state.policy if selecting else None
-    most, usual = config.training.validation_episodes, config.inference
-    fewer = replace(
-        usual, episodes=min(most, usual.episodes), context_episodes=min(most, usual.context_episodes)
-    )
-    config = replace(config, inference=fewer)
-    chosen = select(policy, state.aggregators, data.whole, data.validation, config, key)
-    weight = chosen.weight(config.inference.mode)
-    _, probabilities = aggregate(state.aggregators, chosen.prepared, data.validation, weight)
-    return data.task.quality(probabilities, data.validation_labels)
-
-
-@torch.no_grad()
-def measure_injected_auc(
-    state: TrainingState, data: TrainingData, config: Config, key: Key
-) -> Float[Tensor, ""] | None:
-    """Return the ROC AUC of keep probabilities on the held-out perturbed graph; None if there is none."""
-    if data.held_out_graph is None:
-        return None
-    train, genuine = data.held_out_graph.perturbed, data.held_out_graph.genuine
-    nodes, most = torch.arange(train.num_nodes, device=train.device), config.training.injected_targets
-    if nodes.numel() > most:  # of a large graph, the decisions of some nodes
-        nodes = torch.randperm(train.num_nodes, generator=key.fold_in("sample").generator())[:most].to(nodes)
-    perturbed = replace(data, train=train)
-    perturbed = with_selected_neighbourhoods(state, perturbed, config, key, nodes)
-    probability, _ = play_once(state, perturbed, config, nodes, key)
-    if nodes.numel() == train.num_nodes:
-        on_edges = train.on_edges(train.symmetrise(probability))
-    else:
-        asked = torch.zeros_like(probability, dtype=torch.bool)
-        asked[edges_of(train, nodes)[1]] = True
-        asked = train.on_edges(asked)
-        on_edges, genuine = train.on_edges(probability)[asked], genuine[asked]
-    with phase("ROC AUC"):
-        return roc_auc(genuine, on_edges)
 
 
 def settled(config: Config) -> int:

@@ -98,8 +98,8 @@ def _compile(sources: str) -> Any:
                 for j in range(parameters.bias.size):
                     weights.ending_half[j] += parameters.ending[i] * parameters.neighbour[i, j]
 
-    def add_up(out, used, parameters, gradient, half, flat, can_end, share, most):
-        """Write the gradient of a batch, ``flat`` in memory, from its lanes."""
+    def add_up(out, used, parameters, gradient, half, can_end):
+        """Write the gradient of a batch, a sum over its decisions, from its lanes."""
         _ = digest
         columns, wide = out.bias.shape[1], out.hidden_bias.shape[1]
         _add_lanes(out.target, used, columns, gradient.target)
@@ -113,12 +113,17 @@ def _compile(sources: str) -> Any:
         if can_end:
             _add_vectors(out.ending_half, used, half)
             _add_ending(gradient, parameters, half)
+
+    def scale(flat, share, most):
+        """Turn a sum over decisions into their mean with a bounded norm."""
+        _ = digest
         _scale(flat, share, most)
 
+    functions = (lay_out, add_up, scale)
     try:
-        return numba.njit(cache=True, **OPTIONS)(lay_out), numba.njit(cache=True, **OPTIONS)(add_up)
+        return [numba.njit(cache=True, **OPTIONS)(one) for one in functions]
     except RuntimeError:  # numba found no folder that it may write to
-        return numba.njit(**OPTIONS)(lay_out), numba.njit(**OPTIONS)(add_up)
+        return [numba.njit(**OPTIONS)(one) for one in functions]
 
 
-lay_out, add_up = _compile(inspect.getsource(numba_update_arrays))
+lay_out, add_up, scale = _compile(inspect.getsource(numba_update_arrays))
