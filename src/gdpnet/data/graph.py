@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,14 @@ class Truth:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """The arrays of a graph that are mapped from the files of a store, and its folder."""
+
+    folder: Path
+    arrays: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
 class Graph:
     """A checked graph; make one with :meth:`build` or a reader of `gdpnet.data.io`.
 
@@ -73,6 +82,26 @@ class Graph:
     """How columns are encoded when they are fitted to training nodes; a model that is trained sets its own."""
     transductive: bool = False
     """Whether validation and test nodes, without their labels, are part of the training graph."""
+    stored: Stored | None = field(default=None, compare=False)
+    """The store that the graph was opened from; other arrays may have replaced those of the store since."""
+
+    @property
+    def store(self) -> Path | None:
+        """Return the folder of the store that holds this graph as it is, apart from labels and splits, or None.
+
+        A store with edge features or known noise that this graph does without holds it too.
+        """
+        if self.stored is None:
+            return None
+        pairs = zip(self.mapped, self.stored.arrays, strict=True)
+        same = all(one is other or (one is None and place > 2) for place, (one, other) in enumerate(pairs))
+        return self.stored.folder if same else None
+
+    @property
+    def mapped(self) -> tuple[Any, ...]:
+        """Return the arrays that passes over a store read."""
+        needed = (self.neighbour, self.features, self.node_ids)
+        return *needed, self.edge_weight, self.edge_features, self.truth and self.truth.spurious
 
     @property
     def labelled(self) -> Bool[Tensor, "nodes"]:

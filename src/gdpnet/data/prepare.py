@@ -56,6 +56,10 @@ class Prepared:
     """How many of the pair features, the first ones after the distance, are features of the edges themselves."""
     neighbourhood_rows: Features | None = None
     """`neighbourhood` where it was computed elsewhere."""
+    number: Int[Tensor, "nodes"] | None = None
+    """The number of each node in the graph that this is a part of, which random draws depend on."""
+    edge_number: int = 0
+    """The number of the first edge in that graph."""
 
     @cached_property
     def neighbourhood(self) -> Features:

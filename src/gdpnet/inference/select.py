@@ -31,6 +31,9 @@ _MOST_CANDIDATES_ON_DEVICE = 1 << 24
 
 T = TypeVar("T")
 
+Localise = Callable[[Episodes], tuple[View, Episodes]]
+"""Return a view that holds the rows of some episodes alone, and the episodes with the places of these rows."""
+
 
 def play_of(config: Config, *, greedy: bool) -> Play:
     """Return how episodes are played with this configuration."""
@@ -47,14 +50,20 @@ def roll_outs(
     seed: int,
     row_shift: Int[Tensor, "targets"] | None = None,
     copies: int = 1,
+    localise: Localise | None = None,
 ) -> Iterator[Rollout]:
-    """Play ``copies`` episodes per target, in batches that fit into memory."""
+    """Play ``copies`` episodes per target, in batches that fit into memory; ``localise`` gives each its own view."""
     number = torch.arange(copies, device=targets.device).repeat(targets.numel())
     targets = targets.repeat_interleave(copies)
     shift = torch.zeros_like(targets) if row_shift is None else row_shift.repeat_interleave(copies)
     most = _CANDIDATES_AT_ONCE if prepared.device.type == "cpu" else _LEAST_CANDIDATES_ON_DEVICE
     batches = _batches(prepared, targets, config, seed, most, row_shift=shift, copy=number)
-    for played in _in_halves(batches, partial(roll_out, policy, view, play=play)):
+
+    def play_all(episodes: Episodes) -> Rollout:
+        seen = (view, episodes) if localise is None else localise(episodes)
+        return roll_out(policy, *seen, play=play)
+
+    for played in _in_halves(batches, play_all):
         yield played[1]
         del played  # before the next batch is played
 
@@ -81,6 +90,8 @@ def _batches(
             max_candidates=config.policy.max_candidates,
             seed=seed,
             shared_keys=shared_keys,
+            number=prepared.number,
+            edge_number=prepared.edge_number,
             **{name: column[some] for name, column in columns.items()},
         )
         yield from split_episodes(episodes, 2 * most)
@@ -218,8 +229,12 @@ def decide(
     fold_model: Int[Tensor, "nodes"] | None = None,
     most_episodes: int | None = None,
     rows: NodeRows | None = None,
+    localise: Localise | None = None,
 ) -> Selected:
-    """Run episodes of the targets without a context pass; the block must hold all their edges."""
+    """Run episodes of the targets without a context pass; the block must hold all their edges.
+
+    If ``localise`` is given, ``rows`` need not hold the nodes.
+    """
     view = make_view(aggregators, prepared, slice(0, 1) if fold_model is None else slice(None), rows)
     shift = None if fold_model is None else fold_model[targets] * prepared.num_nodes
     greedy = config.inference.mode == "greedy"
@@ -228,14 +243,15 @@ def decide(
     kept, decided = torch.zeros_like(total), torch.zeros_like(total, dtype=torch.bool)
     play = play_of(config, greedy=greedy)
     # all copies together on a GPU; a single one is faster with one program per episode
-    shares = episodes > 1 and shift is None and prepared.graph_weight is None
+    shares = episodes > 1 and shift is None and prepared.graph_weight is None and localise is None
     if shares and can_share(view, prepared.device, config.policy.max_candidates):
         most = candidates_at_once(policy, prepared.device)
         batches = _batches(prepared, targets, config, seed, most, shared_keys=True)
         shared = _in_halves(batches, partial(play_shared, policy, view, play=play, copies=episodes))
         played: Iterator[tuple[Tensor, ...]] = ((batch.edge, *found) for batch, found in shared)
     else:
-        rollouts = roll_outs(policy, view, prepared, targets, config, play, seed, shift, copies=episodes)
+        given = (policy, view, prepared, targets, config, play, seed, shift)
+        rollouts = roll_outs(*given, copies=episodes, localise=localise)
         played = map(_decided, rollouts)
     for edge, keep_probability, times_kept in played:
         place = edge - prepared.first_edge

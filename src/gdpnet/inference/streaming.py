@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gdpnet._core.csr import cut_rows
 from gdpnet._core.files import locked_folder
 from gdpnet._core.stopwatch import Stopwatch
 from gdpnet._core.threads import Background, threads_here
@@ -24,22 +23,17 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.csv_parquet import write_table
 from gdpnet.data.io.files import edges_of_targets, id_array
-from gdpnet.errors import ConfigError
 from gdpnet.inference.blocks import Block, Blockwise
+from gdpnet.inference.by_blocks import Asked, engine_for, run_by_blocks, tally_of
+from gdpnet.inference.edge_tables import Decided, decided_edges
+from gdpnet.inference.engines.engine import Engine
+from gdpnet.inference.engines.one_process import OneProcess
 from gdpnet.inference.genuine import Parts, genuine_probability
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected
 from gdpnet.inference.shards import ShardFolder, Tally, check_place, open_shards
+from gdpnet.inference.starting import Progress, check_model, ranges_of
 from gdpnet.inference.threshold import cleaning_sentence, edge_weights
-
-EDGES_PER_SHARD = 1 << 20
-"""Edges decided on together and written to one shard; a node with more neighbours has its own shard."""
-
-EDGES_PER_SHARD_ON_DEVICE = 1 << 22
-"""The same on a GPU, which needs larger batches; an edge takes about 3 kilobytes of its memory."""
-
-Progress = Callable[[str, int, int], None]
-"""Called with the current step, the number of finished shards, and the number of all."""
 
 
 def denoise_to(
@@ -54,21 +48,43 @@ def denoise_to(
     progress: Progress | None = None,
     stopwatch: Stopwatch | None = None,
     force: bool = False,
+    engine: Engine | None = None,
+    blocks: range | None = None,
 ) -> dict[str, Any]:
     """Write the cleaned graph as shards of edges with their keep probabilities; return a summary.
 
     The probabilities are those of `GDPNet.denoise`. ``all_edges`` writes every edge, with a column ``kept``;
     ``stopwatch`` records the time of each step; ``force`` replaces other shards, and writes beside other files.
+
+    With an ``engine`` the graph is processed by passes over blocks, whose tables are files; by default this is so
+    if tables of all nodes do not fit into memory. ``blocks`` are those that this process works on, all by default.
     """
     least, reason = model.cleaning_threshold(threshold)
     settings = {"threshold": least, "symmetric": symmetric, "all_edges": all_edges}
+    engine = engine_for(model, graph, folder, engine, blocks)
+    if engine is not None:
+        asked = Asked("denoise", settings, threshold is None, edges_per_shard, force, blocks)
+        return run_by_blocks(
+            model,
+            graph,
+            folder,
+            asked,
+            engine,
+            progress,
+            lambda shards: _cleaned(tally_of(shards).summary(), model, least, reason),
+        )
     begun = _begin(model, graph, folder, "denoise", settings, edges_per_shard, progress, stopwatch, force)
     with begun as work:
         if isinstance(work, dict):
             return work
         counts = _write_cleaned(work, graph, least, symmetric, all_edges, weigh=threshold is None)
-        said = cleaning_sentence(counts["kept"], counts["edges"], reason, model.config.threshold.min_kept)
-        return work.shards.finish(counts | {"threshold": least, "reason": reason, "summary": said})
+        return work.shards.finish(_cleaned(counts, model, least, reason))
+
+
+def _cleaned(counts: dict[str, Any], model: TrainedModel, least: float, reason: str) -> dict[str, Any]:
+    """Return the summary of a cleaned graph."""
+    said = cleaning_sentence(counts["kept"], counts["edges"], reason, model.config.threshold.min_kept)
+    return counts | {"threshold": least, "reason": reason, "summary": said}
 
 
 def _write_cleaned(
@@ -103,28 +119,6 @@ def _write_cleaned(
     return tally.summary()
 
 
-class Decided(NamedTuple):
-    """What was decided on some edges."""
-
-    probability: np.ndarray
-    kept: np.ndarray
-    weight: np.ndarray | None
-    """The weight of kept edges in the cleaned graph, if the original graph is weighted."""
-    genuine: np.ndarray | None
-    """The probability that the edges are genuine, if the model has evidence of it."""
-
-
-def decided_edges(table: Any, decided: Decided, *, all_edges: bool) -> Any:
-    """Add the probabilities to a table of edges, and leave out or mark the edges that are removed."""
-    if decided.weight is not None:
-        table = table.append_column("weight", pa.array(decided.weight, mask=~decided.kept))
-    table = table.append_column("keep_probability", pa.array(decided.probability))
-    if decided.genuine is not None:
-        table = table.append_column("genuine_probability", pa.array(decided.genuine))
-    kept = pa.array(decided.kept)
-    return table.append_column("kept", kept) if all_edges else table.filter(kept)
-
-
 def embed_to(
     model: TrainedModel,
     graph: Graph,
@@ -133,8 +127,18 @@ def embed_to(
     edges_per_shard: int | None = None,
     progress: Progress | None = None,
     force: bool = False,
+    engine: Engine | None = None,
+    blocks: range | None = None,
 ) -> dict[str, Any]:
-    """Write the embeddings of all nodes, as `GDPNet.embed` returns them, as shards of nodes."""
+    """Write the embeddings of all nodes, as `GDPNet.embed` returns them, as shards of nodes.
+
+    ``engine`` and ``blocks`` are as in `denoise_to`.
+    """
+    said = {"nodes": graph.num_nodes, "width": model.networks.aggregators.width}
+    engine = engine_for(model, graph, folder, engine, blocks)
+    if engine is not None:
+        asked = Asked("embed", {}, False, edges_per_shard, force, blocks)
+        return run_by_blocks(model, graph, folder, asked, engine, progress, lambda _: said)
     with _begin(model, graph, folder, "embed", {}, edges_per_shard, progress, None, force) as work:
         if isinstance(work, dict):
             return work
@@ -151,7 +155,28 @@ def embed_to(
                 columns = {f"h{place}": column for place, column in enumerate(values.T)}
                 ids = names.slice(block[0], block[1] - block[0])
                 writing.do(partial(write, number, pa.table({"id": ids} | columns)))
-        return shards.finish({"nodes": graph.num_nodes, "width": model.networks.aggregators.width})
+        return shards.finish(said)
+
+
+def predict_to(
+    model: TrainedModel,
+    graph: Graph,
+    folder: Path,
+    *,
+    edges_per_shard: int | None = None,
+    progress: Progress | None = None,
+    force: bool = False,
+    engine: Engine | None = None,
+    blocks: range | None = None,
+) -> dict[str, Any]:
+    """Write the predictions of all nodes, those of `GDPNet.predict`, as shards of nodes with class probabilities.
+
+    They are always made by passes over blocks. ``engine`` and ``blocks`` are as in `denoise_to`.
+    """
+    asked = Asked("predict", {}, False, edges_per_shard, force, blocks)
+    engine = engine or OneProcess(model.device)
+    nodes = {"nodes": graph.num_nodes}
+    return run_by_blocks(model, graph, folder, asked, engine, progress, lambda _: nodes)
 
 
 @contextmanager
@@ -172,22 +197,9 @@ def _begin(
     fingerprint.
     """
     graph = model.matched(graph)
-    if model.networks.basis is not None:
-        raise ConfigError(
-            "a model without labels reads the whole graph at once and writes no shards; "
-            f"this one was trained for {model.config.task.kind}"
-        )
-    if model.config.policy.hops > 1 and model.networks.policy is not None:
-        raise ConfigError(
-            f"policy.hops must be 1 to write shards, found {model.config.policy.hops}: "
-            "candidates farther away need the whole graph at once"
-        )
+    check_model(model)
+    ranges = ranges_of(graph, edges_per_shard, model.device)
     on_host = model.device.type == "cpu"
-    if edges_per_shard is None:
-        edges_per_shard = EDGES_PER_SHARD if on_host else EDGES_PER_SHARD_ON_DEVICE
-    if edges_per_shard < 1:
-        raise ConfigError(f"a shard must hold at least one edge, found {edges_per_shard}")
-    ranges = cut_rows(graph.row_ptr, edges_per_shard)
     about = {"kind": kind, "model": model.fingerprint()}
     check_place(folder, force=force)
     early = not on_host and not folder.exists()

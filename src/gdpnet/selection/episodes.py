@@ -106,6 +106,8 @@ def begin_episodes(
     max_candidates: int,
     seed: int,
     shared_keys: bool = False,
+    number: Int[Tensor, "nodes"] | None = None,
+    edge_number: int = 0,
 ) -> Episodes:
     """Return one episode for each target that has neighbours.
 
@@ -114,13 +116,16 @@ def begin_episodes(
     target's node number, and to its neighbours', to give rows. A target may be listed several times to be played
     several times; ``copy`` then gives each its own random draws. With ``shared_keys`` the keys leave the copy out:
     the engine that plays an episode several times folds it in.
+
+    In a part of a larger graph, ``number`` are the numbers of its nodes there and ``edge_number`` that of its first
+    edge: random draws are those of the larger graph.
     """
     degree = row_ptr[targets + 1] - row_ptr[targets]
     owner, edge = ranges(row_ptr[targets], degree)
     parts = (degree + max_candidates - 1) // max_candidates
     rank = torch.arange(edge.numel(), device=edge.device) - offsets_of(degree)[:-1][owner]
     if edge.numel() and int(parts.max()) > 1:
-        rank = shuffled_rank(owner, keys(seed + 2, edge), degree)
+        rank = shuffled_rank(owner, keys(seed + 2, edge + edge_number), degree)
     part = rank * parts[owner] // degree[owner].clamp(min=1)
     episode = offsets_of(parts)[:-1][owner] + part
     length = torch.bincount(episode, minlength=int(parts.sum()))
@@ -130,6 +135,9 @@ def begin_episodes(
     owner, edge = owner[order], edge[order]
     target_of = owners_of(parts)[by_length]
     shift = torch.zeros_like(targets) if row_shift is None else row_shift
+    known, other = targets, neighbour[edge]
+    if number is not None:
+        known, other = number[targets], number[other]
     copies = [] if shared_keys else [torch.zeros_like(targets) if copy is None else copy]
     part_number = by_length - offsets_of(parts)[:-1][target_of]
     return Episodes(
@@ -138,8 +146,8 @@ def begin_episodes(
         offsets=offsets_of(length[by_length]),
         row=neighbour[edge] + shift[owner],
         edge=edge,
-        key=keys(seed, targets[owner], neighbour[edge], *(each[owner] for each in copies)),
-        ending_key=keys(seed + 1, targets[target_of], part_number, *(each[target_of] for each in copies)),
+        key=keys(seed, known[owner], other, *(each[owner] for each in copies)),
+        ending_key=keys(seed + 1, known[target_of], part_number, *(each[target_of] for each in copies)),
     )
 
 
