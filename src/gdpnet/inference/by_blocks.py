@@ -160,7 +160,8 @@ def note(shards: ShardFolder, one: Pass, done: Done) -> None:
     """Note that a task is finished."""
     lines = [{"file": name, **seal._asdict()} for name, seal in done.files.items()]
     task = {"task": task_name(one.name, done.number), "files": list(done.files)}
-    append_line(shards.path / WORK / DONE, "\n".join(json.dumps(line) for line in [*lines, task]))
+    text = "\n".join(json.dumps(line) for line in [*lines, task])
+    append_line(shards.path / WORK / DONE, text, durable=False)
     shards.seals.update(done.files)
     shards.verified.update(done.files)
 

@@ -42,7 +42,7 @@ def play_of(config: Config, *, greedy: bool) -> Play:
 
 def roll_outs(
     policy: Policy,
-    view: View,
+    view: View | Localise,
     prepared: Prepared,
     targets: Int[Tensor, "targets"],
     config: Config,
@@ -50,9 +50,8 @@ def roll_outs(
     seed: int,
     row_shift: Int[Tensor, "targets"] | None = None,
     copies: int = 1,
-    localise: Localise | None = None,
 ) -> Iterator[Rollout]:
-    """Play ``copies`` episodes per target, in batches that fit into memory; ``localise`` gives each its own view."""
+    """Play ``copies`` episodes per target, in batches that fit into memory; each may have a view of its own."""
     number = torch.arange(copies, device=targets.device).repeat(targets.numel())
     targets = targets.repeat_interleave(copies)
     shift = torch.zeros_like(targets) if row_shift is None else row_shift.repeat_interleave(copies)
@@ -60,8 +59,7 @@ def roll_outs(
     batches = _batches(prepared, targets, config, seed, most, row_shift=shift, copy=number)
 
     def play_all(episodes: Episodes) -> Rollout:
-        seen = (view, episodes) if localise is None else localise(episodes)
-        return roll_out(policy, *seen, play=play)
+        return roll_out(policy, *((view, episodes) if isinstance(view, View) else view(episodes)), play=play)
 
     for played in _in_halves(batches, play_all):
         yield played[1]
@@ -233,9 +231,10 @@ def decide(
 ) -> Selected:
     """Run episodes of the targets without a context pass; the block must hold all their edges.
 
-    If ``localise`` is given, ``rows`` need not hold the nodes.
+    ``localise`` gives each batch a view of its own, where the rows of all nodes do not fit into memory.
     """
-    view = make_view(aggregators, prepared, slice(0, 1) if fold_model is None else slice(None), rows)
+    fold_models = slice(0, 1) if fold_model is None else slice(None)
+    view = localise or make_view(aggregators, prepared, fold_models, rows)
     shift = None if fold_model is None else fold_model[targets] * prepared.num_nodes
     greedy = config.inference.mode == "greedy"
     episodes = 1 if greedy else min(config.inference.episodes, most_episodes or config.inference.episodes)
@@ -243,15 +242,14 @@ def decide(
     kept, decided = torch.zeros_like(total), torch.zeros_like(total, dtype=torch.bool)
     play = play_of(config, greedy=greedy)
     # all copies together on a GPU; a single one is faster with one program per episode
-    shares = episodes > 1 and shift is None and prepared.graph_weight is None and localise is None
-    if shares and can_share(view, prepared.device, config.policy.max_candidates):
+    shares = episodes > 1 and shift is None and prepared.graph_weight is None
+    if shares and isinstance(view, View) and can_share(view, prepared.device, config.policy.max_candidates):
         most = candidates_at_once(policy, prepared.device)
         batches = _batches(prepared, targets, config, seed, most, shared_keys=True)
         shared = _in_halves(batches, partial(play_shared, policy, view, play=play, copies=episodes))
         played: Iterator[tuple[Tensor, ...]] = ((batch.edge, *found) for batch, found in shared)
     else:
-        given = (policy, view, prepared, targets, config, play, seed, shift)
-        rollouts = roll_outs(*given, copies=episodes, localise=localise)
+        rollouts = roll_outs(policy, view, prepared, targets, config, play, seed, shift, copies=episodes)
         played = map(_decided, rollouts)
     for edge, keep_probability, times_kept in played:
         place = edge - prepared.first_edge

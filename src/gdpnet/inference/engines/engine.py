@@ -6,7 +6,7 @@ import hashlib
 import platform
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 
@@ -35,6 +35,7 @@ class Needs(NamedTuple):
     """The nearest folder around the output that exists."""
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Runs tasks."""
 

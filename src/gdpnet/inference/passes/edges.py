@@ -140,7 +140,7 @@ def _play(job: Job, local: LocalBlock, stream: str, message: str, most_episodes:
     """Run the episodes of a block's targets."""
     policy, aggregators, config = job.model.networks.policy, job.model.networks.aggregators, job.model.config
     assert policy is not None
-    localise, rows = None, NodeRows(slice(0, 1), *[aggregators.bias.new_zeros(local.nodes.numel(), 0)] * 2)
+    localise, rows = None, None
     if 8 * local.nodes.numel() * aggregators.width > _MOST_BYTES:
         localise = _by_batch(job, local, message)
     else:

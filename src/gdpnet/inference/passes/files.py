@@ -35,12 +35,15 @@ def write_array(path: Path, values: np.ndarray) -> Seal:
 
 
 def write_pieces(path: Path, dtype: np.dtype, shape: tuple[int, ...], arrays: Iterable[np.ndarray]) -> Seal:
-    """Write the array that some arrays are below each other; they are taken one at a time."""
+    """Write the array that some arrays are below each other; they are taken one at a time.
+
+    The system writes it to disk when it likes: a resumed run compares the checksum.
+    """
     header = io.BytesIO()
     described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(header, described)
     digest, size = hashlib.sha256(header.getbuffer()), header.tell()
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
+    with atomic_path(path, durable=False) as temporary, temporary.open("wb") as file:
         file.write(header.getbuffer())
         for values in arrays:
             content = np.ascontiguousarray(values, dtype).reshape(-1).view(np.uint8).data
@@ -106,8 +109,6 @@ class BlockFiles:
         return found
 
     def _gather(self, name: str, count: int, parts: list[tuple[int, slice, np.ndarray]]) -> Tensor:
-        if not parts:
-            return torch.zeros(0)
         first = self._map(name, parts[0][0])
         out = np.empty((count, *first.shape[1:]), first.dtype)
         for number, here, place in parts:
@@ -143,8 +144,12 @@ def arrays_of_table(name: str, values: Features) -> dict[str, np.ndarray]:
 def _by_block(
     wanted: Int[np.ndarray, "wanted"], bounds: Int[np.ndarray, "bounds"]
 ) -> Iterator[tuple[int, slice, Int[np.ndarray, "some"]]]:
-    """Yield each block that holds some of the numbers, which must ascend: the numbers, and their places in it."""
+    """Yield each block that holds some of the numbers, which must ascend: the numbers, and their places in it.
+
+    If there are none, yield the first block with no places, which says of which type and width rows are.
+    """
     if not wanted.size:
+        yield 0, slice(0, 0), wanted
         return
     first, last = np.searchsorted(bounds, wanted[[0, -1]], side="right") - 1
     ends = np.searchsorted(wanted, bounds[first + 1 : last + 2])
