@@ -144,7 +144,7 @@ def _run(shards: ShardFolder, engine: Engine, some: range | None, progress: Prog
                 note(shards, one, done)
                 finished.add(task_name(one.name, done.number))
                 if progress is not None:
-                    progress(one.name, len(finished), total)
+                    progress(f"task {one.name}", len(finished), total)
         if some is not None:
             finished |= finished_tasks(shards)
             there = sum(task_name(one.name, number) in finished for number in wanted)
