@@ -86,24 +86,6 @@ class Graph:
     """The store that the graph was opened from; other arrays may have replaced those of the store since."""
 
     @property
-    def store(self) -> Path | None:
-        """Return the folder of the store that holds this graph as it is, apart from labels and splits, or None.
-
-        A store with edge features or known noise that this graph does without holds it too.
-        """
-        if self.stored is None:
-            return None
-        pairs = zip(self.mapped, self.stored.arrays, strict=True)
-        same = all(one is other or (one is None and place > 2) for place, (one, other) in enumerate(pairs))
-        return self.stored.folder if same else None
-
-    @property
-    def mapped(self) -> tuple[Any, ...]:
-        """Return the arrays that passes over a store read."""
-        needed = (self.neighbour, self.features, self.node_ids)
-        return *needed, self.edge_weight, self.edge_features, self.truth and self.truth.spurious
-
-    @property
     def labelled(self) -> Bool[Tensor, "nodes"]:
         """Return which nodes have a known class, or a known number in place of classes."""
         return self.labels != UNKNOWN if self.targets is None else ~self.targets.isnan()

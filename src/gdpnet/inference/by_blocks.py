@@ -21,7 +21,7 @@ from gdpnet._core.threads import in_order
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.arrays import fingerprint
-from gdpnet.data.io.store import is_store, write_store
+from gdpnet.data.io.store import is_store, store_of, write_store
 from gdpnet.errors import ConfigError, GDPNetError, RunFolderError
 from gdpnet.inference.engines.engine import Done, Engine, needs_of
 from gdpnet.inference.engines.one_process import OneProcess
@@ -72,7 +72,7 @@ def run_by_blocks(
     ranges = ranges_of(graph, asked.edges_per_shard, model.device)
     read = model.as_read(graph)
     check_place(folder, force=asked.force)
-    engine.check(needs_of(read.store, folder))
+    engine.check(needs_of(store_of(read), folder))
     about = {"kind": asked.kind, "model": model.fingerprint(), "graph": fingerprint(graph)} | asked.settings
     with beginning(folder, wait=asked.some is not None):
         shards = open_shards(folder, about, ranges, force=asked.force)
@@ -108,7 +108,7 @@ def beginning(folder: Path, *, wait: bool) -> Iterator[None]:
 
 def _write_plan(model: TrainedModel, read: Graph, folder: Path, asked: Asked) -> None:
     """Write what every process needs: the model, the graph as the model reads it, and where it is."""
-    work, store = folder / WORK, read.store
+    work, store = folder / WORK, store_of(read)
     if (work / PLAN).is_file():
         return
     if store is None and not is_store(work / GRAPH):

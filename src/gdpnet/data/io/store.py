@@ -142,9 +142,27 @@ def open_store(folder: str | Path) -> Graph:
             graph = _with_names(_graph_of(arrays, tuple(names), width), about, where)
             _check_edges(arrays, graph.row_ptr.numpy())
             _check_nodes(arrays, graph)
-            return replace(graph, stored=Stored(folder.resolve(), graph.mapped))
+            return replace(graph, stored=Stored(folder.resolve(), _mapped(graph)))
     except GraphError as error:
         raise GraphError(f"{folder} is not a usable store: {error}") from error
+
+
+def store_of(graph: Graph) -> Path | None:
+    """Return the folder of the store that holds a graph as it is, apart from labels and splits; None if none does.
+
+    A store with edge weights, edge features or known noise that the graph does without holds it too.
+    """
+    if graph.stored is None:
+        return None
+    pairs = enumerate(zip(_mapped(graph), graph.stored.arrays, strict=True))
+    same = all(one is other or (one is None and place > 2) for place, (one, other) in pairs)
+    return graph.stored.folder if same else None
+
+
+def _mapped(graph: Graph) -> tuple[Any, ...]:
+    """Return the arrays of a graph that passes over blocks read; those from the fourth on are optional."""
+    needed = (graph.neighbour, graph.features, graph.node_ids)
+    return *needed, graph.edge_weight, graph.edge_features, graph.truth and graph.truth.spurious
 
 
 def map_store(folder: Path) -> tuple[dict[str, np.memmap], int | None]:
