@@ -94,10 +94,10 @@ def predict(
 
     For link prediction, write the probability of an edge for each pair in --pairs. Nodes may be new to the model.
     """
-    _check_out(out, shards, is_prediction, force, pairs, nodes_from, _path_of(graph))
     _check_all_nodes(shards, nodes, nodes_from)
     how = (False, workers, ray, blocks)
     check_options(shards, *how)
+    _check_out(out, shards, is_prediction, force, pairs, nodes_from, _path_of(graph))
     if pairs is not None:
         if shards:
             raise ConfigError("--shards writes predictions of nodes: leave --pairs out")
@@ -160,10 +160,10 @@ def embed(
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
     """Write the embedding of each node. Nodes may be new to the model."""
-    _check_out(out, shards, is_embedding, force, nodes_from, _path_of(graph))
     _check_all_nodes(shards, nodes, nodes_from)
     how = (low_memory, workers, ray, blocks)
     check_options(shards, *how)
+    _check_out(out, shards, is_embedding, force, nodes_from, _path_of(graph))
 
     from gdpnet.cli.runs import model_and_graph, node_numbers
     from gdpnet.cli.tables import write_nodes
@@ -222,9 +222,9 @@ def denoise(
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
     """Write the cleaned graph as an edge list with the keep probability of each edge."""
-    _check_out(out, shards, is_cleaned, force, _path_of(graph))
     how = (low_memory, workers, ray, blocks)
     check_options(shards, *how)
+    _check_out(out, shards, is_cleaned, force, _path_of(graph))
 
     from gdpnet.cli.runs import model_and_graph
     from gdpnet.cli.tables import write_edges
