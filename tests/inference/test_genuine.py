@@ -95,9 +95,9 @@ def test_shards_hold_what_denoise_returns(tmp_path, directed, state):
 
 
 def test_a_stopped_run_is_resumed_with_the_same_probabilities(model, graph, tmp_path, monkeypatch):
-    from gdpnet.inference import streaming
+    from gdpnet.inference import in_memory
 
-    whole, written = streaming.write_table, []
+    whole, written = in_memory.write_table, []
 
     def stop(table, path):
         if len(written) == 2:
@@ -105,7 +105,7 @@ def test_a_stopped_run_is_resumed_with_the_same_probabilities(model, graph, tmp_
         written.append(path)
         return whole(table, path)
 
-    monkeypatch.setattr(streaming, "write_table", stop)
+    monkeypatch.setattr(in_memory, "write_table", stop)
     given = {"all_edges": True, "edges_per_shard": 100}
     with pytest.raises(KeyboardInterrupt):
         denoise_to(model.trained_, graph, tmp_path / "shards", **given)

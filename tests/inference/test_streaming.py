@@ -19,8 +19,8 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.io.store import open_store, write_store
 from gdpnet.errors import ConfigError, GDPNetError, GraphError, RunFolderError, WorkError
 from gdpnet.estimator import GDPNet
+from gdpnet.inference import in_memory
 from gdpnet.inference import select as inference
-from gdpnet.inference import streaming
 from gdpnet.inference.ensemble import HeadWeights
 from gdpnet.inference.streaming import denoise_to, embed_to
 from gdpnet.representation.aggregator import HopwiseNetwork
@@ -175,7 +175,7 @@ def test_the_gpu_path_gives_the_same(monkeypatch, tmp_path):
     model, graph = trained(representation={"width": 8}, inference={"episodes": 3})
     whole = model.denoise(graph)
     monkeypatch.setattr(inference, "can_share", lambda *_: True)
-    monkeypatch.setattr(streaming, "_threads", lambda device: 2)
+    monkeypatch.setattr(in_memory, "_threads", lambda device: 2)
     stopwatch = Stopwatch()
     said = denoise_to(
         model.trained_,
@@ -215,7 +215,7 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(
     files, threads, model, tmp_path, monkeypatch
 ):
     graph = noisy_graph()
-    monkeypatch.setattr(streaming, "_threads", lambda device: threads)  # a GPU has threads that write
+    monkeypatch.setattr(in_memory, "_threads", lambda device: threads)  # a GPU has threads that write
     denoise_to(model.trained_, graph, tmp_path / "whole", all_edges=True, edges_per_shard=60)
     with monkeypatch.context() as patch:
         stop_after(files, patch)
@@ -255,7 +255,7 @@ def test_decisions_made_before_a_stop_are_not_made_again(model, tmp_path, monkey
 def test_a_finished_run_does_nothing_more(model, tmp_path, monkeypatch):
     graph = noisy_graph()
     said = denoise_to(model.trained_, graph, tmp_path / "d", edges_per_shard=50)
-    monkeypatch.setattr(streaming, "Blockwise", None)
+    monkeypatch.setattr(in_memory, "Blockwise", None)
     assert denoise_to(model.trained_, graph, tmp_path / "d", edges_per_shard=50) == said
 
 

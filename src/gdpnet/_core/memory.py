@@ -1,10 +1,11 @@
-"""Memory that the process has freed and still holds."""
+"""Memory that the process has freed and still holds, and memory that it may use."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 
 def release_freed() -> None:
@@ -15,3 +16,17 @@ def release_freed() -> None:
     if sys.platform == "linux":
         with suppress(AttributeError):  # glibc has it, other libraries do not
             ctypes.CDLL(None).malloc_trim(0)
+
+
+def available_memory() -> int:
+    """Return the bytes that this process may still use: what is free, within the limit of its control group."""
+    found = 1 << 62
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        line = next(line for line in lines if line.startswith("MemAvailable:"))
+        found = int(line.split()[1]) * 1024
+    with suppress(OSError, ValueError):  # no limit is the word max
+        group = Path("/sys/fs/cgroup")
+        limit, used = ((group / f"memory.{name}").read_text(encoding="ascii") for name in ("max", "current"))
+        found = min(found, int(limit) - int(used))
+    return max(found, 0)

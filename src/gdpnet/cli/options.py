@@ -279,6 +279,35 @@ EdgesPerShard = Annotated[
         show_default="1,048,576; 4,194,304 on a GPU",
     ),
 ]
+LowMemory = Annotated[
+    bool,
+    flag(
+        OUTPUT,
+        "--low-memory",
+        "With --shards: keep tables of nodes in files, so that memory depends on the shard and not on the graph; "
+        "this is the default if they do not fit into memory.",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    output(
+        "--workers N", "With --shards: start Ray on this machine and share the work among N processes.", min=1
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    output(
+        "--ray ADDRESS", "With --shards: share the work among the machines of a Ray cluster; auto finds it."
+    ),
+]
+SomeBlocks = Annotated[
+    str | None,
+    output(
+        "--blocks FIRST:LAST",
+        "With --shards: work on these blocks of the current pass alone, such as 0:100 in a job array.",
+        show_default="all blocks, all passes",
+    ),
+]
 NodeIds = Annotated[
     str | None, output("--nodes IDS", "Comma-separated ids of the nodes to write.", show_default="all nodes")
 ]

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from gdpnet._core.words import counted
 from gdpnet.cli import options as opt
 from gdpnet.cli.describe import print_metrics
+from gdpnet.cli.engines import check_options, engine_options
 from gdpnet.cli.output import print_graph
 from gdpnet.cli.progress import ShardProgress, doing
 from gdpnet.cli.replacing import (
@@ -76,11 +77,16 @@ def predict(
             "CSV, TSV or Parquet table of node pairs, with columns source and target (link prediction only).",
         ),
     ] = None,
-    out: opt.OutFile = Path("predictions.parquet"),
+    out: opt.ShardedOut = Path("predictions.parquet"),
     force: opt.Force = False,
     nodes: opt.NodeIds = None,
     nodes_from: opt.NodeFile = None,
     as_served: opt.AsServed = False,
+    shards: opt.Shards = False,
+    edges_per_shard: opt.EdgesPerShard = None,
+    workers: opt.Workers = None,
+    ray: opt.RayAddress = None,
+    blocks: opt.SomeBlocks = None,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
     """Write the predicted class, labels or cluster of each node, and the probability of each class.
@@ -89,8 +95,13 @@ def predict(
 
     For link prediction, write the probability of an edge for each pair in --pairs. Nodes may be new to the model.
     """
-    _check_out(out, False, is_prediction, force, pairs, nodes_from, _path_of(graph))
+    _check_all_nodes(shards, nodes, nodes_from)
+    how = (False, workers, ray, blocks)
+    check_options(shards, *how)
+    _check_out(out, shards, is_prediction, force, pairs, nodes_from, _path_of(graph))
     if pairs is not None:
+        if shards:
+            raise ConfigError("--shards writes predictions of nodes: leave --pairs out")
         opt.check_table_file(pairs, "--pairs", opt.READ_SUFFIXES)
         if nodes is not None or nodes_from is not None:
             raise ConfigError("--pairs names pairs of nodes: leave --nodes and --nodes-from out")
@@ -101,6 +112,16 @@ def predict(
 
     model, loaded, name = model_and_graph(run, graph, device, source, split)
     about = {"run": str(run), "graph": name, "out": str(out)}
+    if shards:
+        from gdpnet.inference.streaming import predict_to
+
+        options: dict[str, Any] = {"edges_per_shard": edges_per_shard, "force": force}
+        with ShardProgress() as progress, engine_options(*how, model.device_) as engine:
+            written = predict_to(model.trained_, loaded, out, **options, **engine, progress=progress)
+        if "unfinished" in written:
+            return about | _say_unfinished(written)
+        print(f"{counted(written['nodes'], 'prediction')} written to {out}")
+        return about | written
     if pairs is not None or model.config_.task.kind == "links":
         count = write_pairs(model, loaded, pairs, out)
         print(f"{counted(count, 'pair')} written to {out}")
@@ -126,12 +147,17 @@ def embed(
     as_served: opt.AsServed = False,
     shards: opt.Shards = False,
     edges_per_shard: opt.EdgesPerShard = None,
+    low_memory: opt.LowMemory = False,
+    workers: opt.Workers = None,
+    ray: opt.RayAddress = None,
+    blocks: opt.SomeBlocks = None,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
     """Write the embedding of each node. Nodes may be new to the model."""
+    _check_all_nodes(shards, nodes, nodes_from)
+    how = (low_memory, workers, ray, blocks)
+    check_options(shards, *how)
     _check_out(out, shards, is_embedding, force, nodes_from, _path_of(graph))
-    if shards and (nodes is not None or nodes_from is not None):
-        raise ConfigError("--shards writes all nodes: leave --nodes and --nodes-from out")
     _check_named(as_served, nodes, nodes_from)
 
     from gdpnet.cli.runs import model_and_graph, node_numbers
@@ -141,9 +167,11 @@ def embed(
     model, loaded, name = model_and_graph(run, graph, device, source, split)
     about = {"run": str(run), "graph": name, "out": str(out)}
     if shards:
-        with ShardProgress() as progress:
-            options: dict[str, Any] = {"edges_per_shard": edges_per_shard, "force": force}
-            written = embed_to(model.trained_, loaded, out, **options, progress=progress)
+        options: dict[str, Any] = {"edges_per_shard": edges_per_shard, "force": force}
+        with ShardProgress() as progress, engine_options(*how, model.device_) as engine:
+            written = embed_to(model.trained_, loaded, out, **options, **engine, progress=progress)
+        if "unfinished" in written:
+            return about | _say_unfinished(written)
         count, width = written["nodes"], written["width"]
     else:
         asked = node_numbers(loaded, nodes, nodes_from)
@@ -184,12 +212,18 @@ def denoise(
     nodes_from: opt.NodeFile = None,
     shards: opt.Shards = False,
     edges_per_shard: opt.EdgesPerShard = None,
+    low_memory: opt.LowMemory = False,
+    workers: opt.Workers = None,
+    ray: opt.RayAddress = None,
+    blocks: opt.SomeBlocks = None,
     device: opt.DeviceName = "auto",
 ) -> dict[str, Any]:
     """Write the cleaned graph as an edge list with the keep probability of each edge.
 
     With --nodes or --nodes-from, write only the edges to these nodes, computed from their surroundings alone.
     """
+    how = (low_memory, workers, ray, blocks)
+    check_options(shards, *how)
     _check_out(out, shards, is_cleaned, force, nodes_from, _path_of(graph))
     named = nodes is not None or nodes_from is not None
     if named and (shards or one_way):
@@ -208,9 +242,11 @@ def denoise(
         return about | write_edges_of(model, loaded, asked, out, threshold, all_edges=all_edges)
     options: dict[str, Any] = {"threshold": threshold, "symmetric": not one_way, "all_edges": all_edges}
     if shards:
-        with ShardProgress() as progress:
-            options |= {"edges_per_shard": edges_per_shard, "force": force}
-            metrics = denoise_to(model.trained_, loaded, out, **options, progress=progress)
+        options |= {"edges_per_shard": edges_per_shard, "force": force}
+        with ShardProgress() as progress, engine_options(*how, model.device_) as engine:
+            metrics = denoise_to(model.trained_, loaded, out, **options, **engine, progress=progress)
+        if "unfinished" in metrics:
+            return about | _say_unfinished(metrics)
     else:
         chosen, metrics = write_edges(model, loaded, out, **options)
         about |= chosen
@@ -283,6 +319,18 @@ def _check_out(
         check_table(path, is_ours, force, [one for one in read if one is not None])
     elif path.suffix in opt.SUFFIXES:
         raise ConfigError(f"with --shards --out must be a folder, found the file name '{path.name}'")
+
+
+def _check_all_nodes(shards: bool, nodes: str | None, nodes_from: Path | None) -> None:
+    """Refuse names of nodes where all of them are written."""
+    if shards and (nodes is not None or nodes_from is not None):
+        raise ConfigError("--shards writes all nodes: leave --nodes and --nodes-from out")
+
+
+def _say_unfinished(written: dict[str, Any]) -> dict[str, Any]:
+    """Say which pass other processes have to finish first."""
+    print(written["unfinished"])
+    return written
 
 
 def _path_of(graph: str | None) -> Path | None:

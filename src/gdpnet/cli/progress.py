@@ -43,8 +43,21 @@ _PASSES = {
     "first": "deciding on the context",
     "decided": "deciding on every edge",
     "write": "writing",
+    "project": "projecting nodes",
+    "rarity": "counting neighbours",
+    "sums": "adding up neighbours",
+    "pairs": "comparing pairs",
+    "clean": "taking out suspected edges",
+    "join": "joining the rest",
+    "context": "deciding on the context",
+    "means": "averaging neighbours",
+    "decide": "deciding on every edge",
+    "heads": "projecting nodes for the heads",
 }
 """What the passes over a graph in shards do."""
+
+TASK = "task "
+"""What the names of passes over blocks begin with."""
 
 
 class Display:
@@ -300,9 +313,12 @@ class ShardProgress:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Show that a shard is finished."""
-        text = f"{_PASSES.get(what, what)}, shard {done} of {total}"
-        if what != self.what:
-            self.what = what
+        by_blocks = what.startswith(TASK)
+        name, unit = what.removeprefix(TASK), "task" if by_blocks else "shard"
+        text = f"{_PASSES.get(name, name)}, {unit} {done} of {total}"
+        group = TASK if by_blocks else what  # the time left is that of all passes over blocks
+        if group != self.what:
+            self.what = group
             self.display.restart(text)
         self.display.label = text
         self.display.update(done / total)

@@ -27,7 +27,7 @@ def write_edges(
     from gdpnet.benchmark.evaluation import describe_cleaning
     from gdpnet.data.io.csv_parquet import write_table
     from gdpnet.data.io.files import edge_table
-    from gdpnet.inference.streaming import Decided, decided_edges
+    from gdpnet.inference.edge_tables import Decided, decided_edges
 
     with doing("deciding on every edge"):
         cleaned = model.denoise(graph, threshold=threshold, symmetric=symmetric)

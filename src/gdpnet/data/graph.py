@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,14 @@ class Truth:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """The arrays of a graph that are mapped from the files of a store, and its folder."""
+
+    folder: Path
+    arrays: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
 class Graph:
     """A checked graph; make one with :meth:`build` or a reader of `gdpnet.data.io`.
 
@@ -76,6 +85,8 @@ class Graph:
     """How columns are encoded when they are fitted to training nodes; a model that is trained sets its own."""
     transductive: bool = False
     """Whether validation and test nodes, without their labels, are part of the training graph."""
+    stored: Stored | None = field(default=None, compare=False)
+    """The store that the graph was opened from; other arrays may have replaced those of the store since."""
 
     @property
     def labelled(self) -> Bool[Tensor, "nodes"]:

@@ -72,6 +72,22 @@ class PairTables:
     """The sum of these rows over the neighbours of each node; None if the state does not look at it."""
     edge_features: Float[Tensor, "edges columns"] | None = None
     """The edges' own features, which come before the columns of the state; None if edges have none."""
+    nodes: Int[Tensor, "rows"] | None = None
+    """The nodes that the rows are of, ascending; None if there is a row for every node."""
+    rarity: Float[Tensor, "nodes"] | None = None
+    """The Adamic-Adar weight of every node, where it was computed elsewhere."""
+    products_of_rows: tuple[Values, Values, Values] | None = None
+    """`own_products`, where they were computed elsewhere."""
+
+    def rows_of(self, nodes: Nodes) -> Nodes:
+        """Return the place of the rows of some nodes."""
+        return nodes if self.nodes is None else torch.searchsorted(self.nodes, nodes)
+
+    def degree_of(self, nodes: Nodes) -> Values:
+        """Return the degree of some nodes."""
+        if self.nodes is None:
+            return self.row_ptr.diff()[nodes].float()
+        return (self.row_ptr[nodes + 1] - self.row_ptr[nodes]).float()
 
     @cached_property
     def unit_side(self) -> Side:
@@ -88,7 +104,10 @@ class PairTables:
     @cached_property
     def own_products(self) -> tuple[Values, Values, Values]:
         """Return the squared length of each unit row, and of each neighbourhood sum, and the product of both."""
-        nodes = torch.arange(self.row_ptr.numel() - 1, device=self.row_ptr.device)
+        if self.products_of_rows is not None:
+            return self.products_of_rows
+        count = self.row_ptr.numel() - 1 if self.nodes is None else self.nodes.numel()
+        nodes = torch.arange(count, device=self.row_ptr.device)
         unit, total = (self.unit_side, nodes), (self.neighbourhood_side, nodes)
         return row_dots(*unit, *unit), row_dots(*total, *total), row_dots(*unit, *total)
 
@@ -141,12 +160,21 @@ def pairs_of(tables: PairTables, first: int, last: int) -> tuple[Float[Tensor, "
     """Return the pair features and the reverse edges of the targets from ``first`` up to ``last``."""
     target, neighbour = tables.ends_of(first, last)
     own = None if tables.edge_features is None else tables.edge_features[tables.edges_of(first, last)]
-    if tables.neighbourhood is None:
-        return _after(own, _few_columns(tables, target, neighbour)), tables.reverse_edges_of(first, last)
     on_gpu = tables.row_ptr.is_cuda and isinstance(tables.unit, Tensor) and has_triton()
-    found = products_on_gpu(tables, first, last) if on_gpu else products(tables, target, neighbour)
-    columns = _columns(tables, target, neighbour, found, torch.ones_like(found.cosine))
-    return _after(own, columns), found.reverse_edge
+    found = products_on_gpu(tables, first, last) if on_gpu and tables.neighbourhood is not None else None
+    columns, reverse_edge = pairs_of_edges(tables, target, neighbour, found)
+    return _after(own, columns), reverse_edge
+
+
+def pairs_of_edges(
+    tables: PairTables, target: Nodes, neighbour: Nodes, found: PairProducts | None = None
+) -> tuple[Float[Tensor, "some pairs"], Nodes]:
+    """Return the columns of the state of some edges, and their reverse edges; ``found`` are their products."""
+    if tables.neighbourhood is None:
+        reverse_edge = find_in_rows(tables.row_ptr, tables.neighbour, neighbour, target)
+        return _few_columns(tables, target, neighbour), reverse_edge
+    found = products(tables, target, neighbour) if found is None else found
+    return _columns(tables, target, neighbour, found, torch.ones_like(found.cosine)), found.reverse_edge
 
 
 def pairs_between(tables: PairTables, target: Nodes, neighbour: Nodes) -> Float[Tensor, "some pairs"]:
@@ -172,21 +200,21 @@ def _few_columns(tables: PairTables, target: Nodes, neighbour: Nodes) -> Float[T
     """Return the columns of states that use no structure."""
     if tables.unit is None:
         return torch.zeros(target.numel(), 0, device=target.device)
-    return row_dots(tables.unit_side, target, tables.unit_side, neighbour)[:, None]
+    rows = (tables.unit_side, tables.rows_of(target), tables.unit_side, tables.rows_of(neighbour))
+    return row_dots(*rows)[:, None]
 
 
 def _columns(
     tables: PairTables, target: Nodes, neighbour: Nodes, found: PairProducts, direct: Values
 ) -> Float[Tensor, "some pairs"]:
     """Return the columns of some pairs; ``direct`` is one for a pair whose neighbour has an edge to the target."""
-    degree = tables.row_ptr.diff()
     columns = [
         found.cosine,
         found.common.log1p(),
         found.adamic_adar.log1p(),
         *_neighbourhood_cosines(tables, target, neighbour, found, direct),
-        degree[target].float().log1p(),
-        degree[neighbour].float().log1p(),
+        tables.degree_of(target).log1p(),
+        tables.degree_of(neighbour).log1p(),
     ]
     learned = len(PAIR_NAMES[tables.state]) - len(columns)
     return torch.stack(columns + [torch.zeros_like(found.cosine)] * learned, dim=1)
@@ -210,12 +238,13 @@ class PairProducts(NamedTuple):
 def products(tables: PairTables, target: Nodes, neighbour: Nodes) -> PairProducts:
     """Compute the products of some edges with tensor operations on any device: the reference."""
     unit, neighbourhood = tables.unit_side, tables.neighbourhood_side
+    one, other = tables.rows_of(target), tables.rows_of(neighbour)
     return PairProducts(
         *_common_neighbours(tables, target, neighbour),
-        row_dots(unit, target, unit, neighbour),
-        row_dots(unit, target, neighbourhood, neighbour),
-        row_dots(neighbourhood, target, unit, neighbour),
-        row_dots(neighbourhood, target, neighbourhood, neighbour),
+        row_dots(unit, one, unit, other),
+        row_dots(unit, one, neighbourhood, other),
+        row_dots(neighbourhood, one, unit, other),
+        row_dots(neighbourhood, one, neighbourhood, other),
         find_in_rows(tables.row_ptr, tables.neighbour, neighbour, target),
     )
 
@@ -239,6 +268,7 @@ def _neighbourhood_cosines(
     for v to u, ``direct`` for u to v), v is not in u's neighbourhood and nothing is subtracted.
     """
     unit, length, inner = tables.own_products
+    target, neighbour = tables.rows_of(target), tables.rows_of(neighbour)
     mutual = (found.reverse_edge >= 0).float()
     near = found.near - mutual * unit[target]
     far = found.far - direct * unit[neighbour]
@@ -259,4 +289,9 @@ def _common_neighbours(tables: PairTables, target: Nodes, neighbour: Nodes) -> t
 
 def _rarity(tables: PairTables) -> Float[Tensor, "nodes"]:
     """Return the Adamic-Adar weight of each node as a common neighbour: 1 / log degree."""
-    return 1.0 / tables.row_ptr.diff().float().clamp(min=2.0).log()
+    return rarity_of(tables.row_ptr.diff()) if tables.rarity is None else tables.rarity
+
+
+def rarity_of(degree: Int[Tensor, "nodes"]) -> Float[Tensor, "nodes"]:
+    """Return 1 / log degree, the Adamic-Adar weight of nodes of some degrees."""
+    return 1.0 / degree.float().clamp(min=2.0).log()

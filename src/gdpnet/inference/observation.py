@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -89,7 +90,18 @@ def make_view(
 ) -> View:
     """Return the view of a graph by some fold models; projections are reused if ``rows`` has them."""
     observer = _Observer(aggregators, prepared, rows or project_nodes(aggregators, prepared, fold_models))
-    return View(observer.encode, observer.observe, observer.tables())
+    return observer.view()
+
+
+@torch.no_grad()
+def make_views(aggregators: Aggregators, prepared: Prepared) -> Callable[[NodeRows], View]:
+    """Return a function that makes the view of a graph by one fold model from the rows of some nodes alone.
+
+    Episodes must then name the places of these rows.
+    """
+    nothing = aggregators.bias.new_zeros(prepared.num_nodes, 0)
+    observer = _Observer(aggregators, prepared, NodeRows(slice(0, 1), nothing, nothing))
+    return lambda rows: observer.with_rows(rows).view()
 
 
 class _Observer:
@@ -120,6 +132,16 @@ class _Observer:
                     # other edge with weight this one is probably genuine, as few nodes have no genuine edge
                     others = torch.stack([whole - weight, given[1] - given[0]], dim=1)
                     self.trusted = others.clamp(min=1.0).log()
+
+    def view(self) -> View:
+        """Return what selection may see."""
+        return View(self.encode, self.observe, self.tables())
+
+    def with_rows(self, rows: NodeRows) -> _Observer:
+        """Return an observer of the same edges with other rows of nodes."""
+        other = copy.copy(self)
+        other.own, other.message = rows.own, rows.message
+        return other
 
     def tables(self) -> Tables | None:
         """Return the tables that `observe` reads; None if class probabilities are not a softmax."""

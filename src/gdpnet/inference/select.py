@@ -31,6 +31,9 @@ _MOST_CANDIDATES_ON_DEVICE = 1 << 24
 
 T = TypeVar("T")
 
+Localise = Callable[[Episodes], tuple[View, Episodes]]
+"""Return a view that holds the rows of some episodes alone, and the episodes with the places of these rows."""
+
 
 def play_of(config: Config, *, greedy: bool) -> Play:
     """Return how episodes are played with this configuration."""
@@ -39,7 +42,7 @@ def play_of(config: Config, *, greedy: bool) -> Play:
 
 def roll_outs(
     policy: Policy,
-    view: View,
+    view: View | Localise,
     prepared: Prepared,
     targets: Int[Tensor, "targets"],
     config: Config,
@@ -48,13 +51,17 @@ def roll_outs(
     row_shift: Int[Tensor, "targets"] | None = None,
     copies: int = 1,
 ) -> Iterator[Rollout]:
-    """Play ``copies`` episodes per target, in batches that fit into memory."""
+    """Play ``copies`` episodes per target, in batches that fit into memory; each may have a view of its own."""
     number = torch.arange(copies, device=targets.device).repeat(targets.numel())
     targets = targets.repeat_interleave(copies)
     shift = torch.zeros_like(targets) if row_shift is None else row_shift.repeat_interleave(copies)
     most = _CANDIDATES_AT_ONCE if prepared.device.type == "cpu" else _LEAST_CANDIDATES_ON_DEVICE
     batches = _batches(prepared, targets, config, seed, most, row_shift=shift, copy=number)
-    for played in _in_halves(batches, partial(roll_out, policy, view, play=play)):
+
+    def play_all(episodes: Episodes) -> Rollout:
+        return roll_out(policy, *((view, episodes) if isinstance(view, View) else view(episodes)), play=play)
+
+    for played in _in_halves(batches, play_all):
         yield played[1]
         del played  # before the next batch is played
 
@@ -219,9 +226,14 @@ def decide(
     fold_model: Int[Tensor, "nodes"] | None = None,
     most_episodes: int | None = None,
     rows: NodeRows | None = None,
+    localise: Localise | None = None,
 ) -> Selected:
-    """Run episodes of the targets without a context pass; the block must hold all their edges."""
-    view = make_view(aggregators, prepared, slice(0, 1) if fold_model is None else slice(None), rows)
+    """Run episodes of the targets without a context pass; the block must hold all their edges.
+
+    ``localise`` gives each batch a view of its own, where the rows of all nodes do not fit into memory.
+    """
+    fold_models = slice(0, 1) if fold_model is None else slice(None)
+    view = localise or make_view(aggregators, prepared, fold_models, rows)
     shift = None if fold_model is None else fold_model[targets] * prepared.num_nodes
     greedy = config.inference.mode == "greedy"
     episodes = 1 if greedy else min(config.inference.episodes, most_episodes or config.inference.episodes)
@@ -230,7 +242,7 @@ def decide(
     play = play_of(config, greedy=greedy)
     # all copies together on a GPU; a single one is faster with one program per episode
     shares = episodes > 1 and shift is None and prepared.graph_weight is None
-    if shares and can_share(view, prepared.device, config.policy.max_candidates):
+    if shares and isinstance(view, View) and can_share(view, prepared.device, config.policy.max_candidates):
         most = candidates_at_once(policy, prepared.device)
         batches = _batches(prepared, targets, config, seed, most, shared_keys=True)
         shared = _in_halves(batches, partial(play_shared, policy, view, play=play, copies=episodes))

@@ -19,7 +19,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from gdpnet._core.files import append_line, atomic_path, found_in, read_objects, write_json
 from gdpnet._core.json_file import read_json
@@ -62,24 +62,33 @@ class ShardFolder:
     def missing(self) -> Iterator[tuple[int, tuple[int, int]]]:
         """Yield the number and the range of each shard that is missing, cut short or damaged."""
         for number, block in enumerate(self.blocks):
-            if not self._is_whole(self.part(number)):
+            if not self.is_whole(self.part(number)):
                 yield number, block
 
-    def _is_whole(self, path: Path) -> bool:
+    def is_whole(self, path: Path) -> bool:
+        """Return whether a file is as it was when it was finished."""
         if path.name in self.verified:
             return True
         seal = self.seals.get(path.name)
-        if seal is None or not path.is_file() or path.stat().st_size != seal.bytes or _sealed(path) != seal:
+        if seal is None or not path.is_file() or path.stat().st_size != seal.bytes or sealed(path) != seal:
             return False
         self.verified.add(path.name)
         return True
 
     def seal(self, path: Path, found: Seal | None = None) -> None:
         """Note that a file is finished."""
-        found = found or _sealed(path)
+        found = found or sealed(path)
         append_line(self.path / WORK / DONE, json.dumps({"file": path.name, **found._asdict()}))
         self.seals[path.name] = found
         self.verified.add(path.name)
+
+    def place(self, name: str) -> Path:
+        """Return the path of a shard or of an intermediate result, by its name."""
+        return self.path / name if name.startswith("part-") else self.work(name)
+
+    def add_seals(self, lines: list[dict[str, Any]]) -> None:
+        """Add what some lines of the list of finished files say."""
+        self.seals.update(_seals_in(lines))
 
     def work(self, name: str) -> Path:
         """Return the path of an intermediate result."""
@@ -136,7 +145,8 @@ class ShardFolder:
             ) from error
 
 
-def _sealed(path: Path) -> Seal:
+def sealed(path: Path) -> Seal:
+    """Return size and checksum of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(_PIECE):
@@ -203,6 +213,10 @@ def _seals_of(path: Path) -> dict[str, Seal]:
         listed += [one for _, one in read_objects(path / WORK / DONE)]
     except GDPNetError:  # damaged: what it says cannot be trusted, so that all of it is made again
         (path / WORK / DONE).unlink()
+    return _seals_in(listed)
+
+
+def _seals_in(listed: list[dict[str, Any]]) -> dict[str, Seal]:
     return {
         str(one.get("file")): Seal(one["bytes"], one["sha256"])
         for one in listed
@@ -238,6 +252,17 @@ class Tally:
         with self.lock:
             self.bins += bins
             self.kept += np.bincount(noise * 2 + kept, minlength=4).reshape(2, 2)
+
+    def packed(self, *, by_probability: bool) -> Int[np.ndarray, "counts"]:
+        """Return the counts as one array; those by keep probability are needed only with known noise."""
+        filled = np.flatnonzero(self.bins) if by_probability else np.zeros(0, dtype=np.int64)
+        return np.concatenate([self.kept.ravel(), filled, self.bins.ravel()[filled]])
+
+    def add_packed(self, counts: Int[np.ndarray, "counts"]) -> None:
+        """Add what `packed` returned."""
+        filled, found = counts[4:].reshape(2, -1)
+        self.kept += counts[:4].reshape(2, 2)
+        self.bins.ravel()[filled] += found
 
     def summary(self) -> dict[str, Any]:
         """Return the share kept and, with known noise, shares by truth and the ROC AUC."""

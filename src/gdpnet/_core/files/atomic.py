@@ -28,8 +28,10 @@ _PATIENCE = 10.0
 
 
 @contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary path, which replaces ``path`` on success and is deleted on failure.
+
+    A file that is not ``durable`` may be lost or cut when the machine fails: its reader must know its checksum.
 
     It lies beside the file that ``path`` leads to. An ``OSError`` (no space, no permission) becomes a `WorkError` of
     one sentence, and an old file stays, with its permissions. A device or a pipe gets the content at the end.
@@ -44,7 +46,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         if through:
             _copy_to(path, held[0])
         else:
-            _replace(held[0], place)
+            _replace(held[0], place, durable=durable)
     except OSError as error:
         raise WorkError(f"cannot write {path}: {disk.reason_of(error, place.parent)}") from error
     finally:
@@ -52,12 +54,14 @@ def atomic_path(path: Path) -> Iterator[Path]:
             release(*held)
 
 
-def _replace(temporary: Path, place: Path) -> None:
+def _replace(temporary: Path, place: Path, *, durable: bool) -> None:
     with suppress(FileNotFoundError):
         temporary.chmod(stat.S_IMODE(place.stat().st_mode))
-    disk.flush_file(temporary)
+    if durable:
+        disk.flush_file(temporary)
     temporary.replace(place)
-    disk.flush_folder(place.parent)
+    if durable:
+        disk.flush_folder(place.parent)
 
 
 def is_stream(path: Path) -> bool:

@@ -18,8 +18,8 @@ _BLOCK = 1 << 16
 _MOST_SHOWN = 60
 
 
-def append_line(path: Path, line: str) -> None:
-    """Append a line with one write, flushed to disk; take back what was written if that fails.
+def append_line(path: Path, line: str, *, durable: bool = True) -> None:
+    """Append a line with one write, flushed to disk if it is ``durable``; take it back if that fails.
 
     The file is locked meanwhile, so lines of several processes do not mix. A torn last line is removed first.
     """
@@ -34,7 +34,7 @@ def append_line(path: Path, line: str) -> None:
                 _write_all(descriptor, content)
             else:
                 try_lock(descriptor, wait=True)
-                _append(descriptor, content)
+                _append(descriptor, content, durable=durable)
         finally:
             os.close(descriptor)
         if is_new:
@@ -43,7 +43,7 @@ def append_line(path: Path, line: str) -> None:
         raise WorkError(f"cannot write {path}: {disk.reason_of(error, path.parent)}") from error
 
 
-def _append(descriptor: int, content: bytes) -> None:
+def _append(descriptor: int, content: bytes, *, durable: bool) -> None:
     size = os.fstat(descriptor).st_size
     last = _last_line(descriptor, size)
     end = size - len(last) if _is_torn(last) else size
@@ -51,7 +51,8 @@ def _append(descriptor: int, content: bytes) -> None:
     os.ftruncate(descriptor, end)
     try:
         _write_all(descriptor, before + content)
-        os.fsync(descriptor)
+        if durable:
+            os.fsync(descriptor)
     except BaseException:
         os.ftruncate(descriptor, end)
         raise

@@ -21,7 +21,7 @@ from torch import Tensor
 from gdpnet._core.files import new_folder
 from gdpnet._core.json_file import entries, entry, expect, read_json
 from gdpnet.data.edge_weight import checked_weights
-from gdpnet.data.graph import Graph, Truth
+from gdpnet.data.graph import Graph, Stored, Truth
 from gdpnet.data.io.archive import check_plain, read_header
 from gdpnet.data.io.arrays import SCHEMA, TRUTH, Arrays, arrays_of, check_arrays, features_of, tensor_over
 from gdpnet.data.tables.encoding import Encoding
@@ -137,18 +137,44 @@ def open_store(folder: str | Path) -> Graph:
     try:
         with refusing("the store is damaged: its content"):
             names = entries(about, "class_names", str, where, GraphError)
-            width = entry(about, "width", (int, type(None)), where, GraphError)
-            arrays = {
-                name: _map(folder, name, found)
-                for name, found in entry(about, "arrays", dict, where, GraphError).items()
-            }
+            arrays, width = _map_all(folder, about)
             check_arrays(arrays, width)
             graph = _with_names(_graph_of(arrays, tuple(names), width), about, where)
             _check_edges(arrays, graph.row_ptr.numpy())
             _check_nodes(arrays, graph)
-            return graph
+            return replace(graph, stored=Stored(folder.resolve(), _mapped(graph)))
     except GraphError as error:
         raise GraphError(f"{folder} is not a usable store: {error}") from error
+
+
+def store_of(graph: Graph) -> Path | None:
+    """Return the folder of the store that holds a graph as it is, apart from labels and splits; None if none does.
+
+    A store with edge weights, edge features or known noise that the graph does without holds it too.
+    """
+    if graph.stored is None:
+        return None
+    pairs = enumerate(zip(_mapped(graph), graph.stored.arrays, strict=True))
+    same = all(one is other or (one is None and place > 2) for place, (one, other) in pairs)
+    return graph.stored.folder if same else None
+
+
+def _mapped(graph: Graph) -> tuple[Any, ...]:
+    """Return the arrays of a graph that passes over blocks read; those from the fourth on are optional."""
+    needed = (graph.neighbour, graph.features, graph.node_ids)
+    return *needed, graph.edge_weight, graph.edge_features, graph.truth and graph.truth.spurious
+
+
+def map_store(folder: Path) -> tuple[dict[str, np.memmap], int | None]:
+    """Map the arrays of a store that was opened and checked before; return them and the width of sparse features."""
+    return _map_all(folder, _read_about(folder))
+
+
+def _map_all(folder: Path, about: dict[str, Any]) -> tuple[dict[str, np.memmap], int | None]:
+    where = str(folder / ABOUT)
+    found = entry(about, "arrays", dict, where, GraphError)
+    width = entry(about, "width", (int, type(None)), where, GraphError)
+    return {name: _map(folder, name, one) for name, one in found.items()}, width
 
 
 def _with_names(graph: Graph, about: dict[str, Any], where: str) -> Graph:
@@ -206,7 +232,7 @@ def _graph_of(arrays: Arrays, names: tuple[str, ...], width: int | None) -> Grap
             _read(arrays, "clean_labels", labels),
         )
     return Graph(
-        row_ptr=torch.from_numpy(np.array(arrays["row_ptr"])),
+        row_ptr=tensor_over(arrays["row_ptr"]),
         neighbour=tensor_over(arrays["neighbour"]),
         features=features_of(arrays, width),
         labels=labels,

@@ -1,0 +1,156 @@
+"""Passes over blocks: their CPU seconds against tables in memory, the gain of two workers, and the memory of a worker.
+
+Each run is a process of its own. ``cost`` takes turns: tables of all nodes in memory, passes in one process, and
+(with Ray) one worker and two workers. ``memory`` cleans graphs of N and 4 N nodes by passes over blocks of the same
+size, and compares the peaks of anonymous memory: mapped files may be dropped at any time and do not count.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from memory import in_child
+from records import make_parser, write_record
+
+from gdpnet.config import Config
+from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
+from gdpnet.data.io.store import open_store
+from gdpnet.estimator import GDPNet
+from gdpnet.inference.engines.one_process import OneProcess
+from gdpnet.inference.streaming import denoise_to
+
+MEAN_DEGREE = 20
+TRAIN_EDGES = 20_000
+EPOCHS = ["training.warmup=2", "training.epochs=4"]
+
+
+def generate(work: dict[str, Any]) -> None:
+    settings = GeneratedSettings(work["edges"] // MEAN_DEGREE, work["edges"], work["features"])
+    generate_store(settings, work["seed"], work["store"])
+
+
+def train(work: dict[str, Any]) -> None:
+    config = Config().with_overrides([*EPOCHS, *work["settings"]])
+    model = GDPNet.from_config(config, seed=work["seed"], device="cpu").fit(open_store(work["store"]))
+    model.save(work["model"])
+
+
+class Peak(threading.Thread):
+    """The peak of this process's anonymous memory, looked at many times a second."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.peak, self.ends = 0, threading.Event()
+
+    def run(self) -> None:
+        while not self.ends.wait(0.02):
+            lines = Path("/proc/self/status").read_text().splitlines()
+            found = next(line for line in lines if line.startswith("RssAnon:"))
+            self.peak = max(self.peak, int(found.split()[1]))
+
+
+def engine_of(name: str) -> Any:
+    if name == "memory":
+        return None
+    if name == "blocks":
+        return OneProcess()
+    from gdpnet.inference.engines.on_ray import OnRay
+
+    return OnRay(workers=int(name.removeprefix("ray-")))
+
+
+def clean(work: dict[str, Any]) -> dict[str, Any]:
+    """Clean a graph; return seconds of the clock, of this process's CPU and of all processes' CPU, and the peak."""
+    model, graph, engine = (
+        GDPNet.load(work["model"], device="cpu"),
+        open_store(work["store"]),
+        engine_of(work["engine"]),
+    )
+    peak = Peak()
+    peak.start()
+    seconds, cpu = time.perf_counter(), time.process_time()
+    options = {"threshold": 0.5, "edges_per_shard": work["block"], "engine": engine}
+    said = denoise_to(model.trained_, graph, work["out"], **options)
+    seconds, cpu = time.perf_counter() - seconds, time.process_time() - cpu
+    if hasattr(engine, "__exit__"):
+        engine.__exit__(None, None, None)
+    peak.ends.set()
+    children = sum(os.times()[2:4])
+    found = {"seconds": seconds, "cpu": cpu, "children_cpu": children, "anonymous_gib": peak.peak / 1024**2}
+    return found | {"kept": said["kept"]}
+
+
+def run(work: dict[str, Any], engine: str) -> dict[str, Any]:
+    given = work | {"engine": engine}
+    try:
+        found = in_child(clean, given, work["threads"])
+    finally:
+        shutil.rmtree(work["out"], ignore_errors=True)
+    return {"cpu_seconds": found["cpu_seconds"]} | found["result"]
+
+
+def cost(work: dict[str, Any], turns: int, engines: list[str]) -> dict[str, Any]:
+    in_child(generate, work, work["threads"])
+    runs: dict[str, list[dict[str, Any]]] = {engine: [] for engine in engines}
+    for turn in range(turns):
+        for engine in engines:
+            runs[engine].append(run(work, engine))
+            print(turn, engine, runs[engine][-1], flush=True)
+    today = [one["cpu"] for one in runs["memory"]]
+    ratios = {
+        f"{engine}_cpu_ratio": statistics.median(
+            one["cpu"] / other for one, other in zip(found, today, strict=True)
+        )
+        for engine, found in runs.items()
+        if not engine.startswith("ray")
+    }
+    return {"edges": work["edges"], "block": work["block"], "runs": runs} | ratios
+
+
+def memory(work: dict[str, Any]) -> dict[str, Any]:
+    found = {}
+    for times in (1, 4):
+        size = work | {"edges": work["edges"] * times}
+        in_child(generate, size, work["threads"])
+        found[f"nodes_{size['edges'] // MEAN_DEGREE}"] = run(size, "blocks")
+        print(times, found, flush=True)
+        shutil.rmtree(work["store"])
+    first, second = (one["anonymous_gib"] for one in found.values())
+    return {"edges": work["edges"], "block": work["block"], "runs": found, "ratio": second / first}
+
+
+def main() -> None:
+    parser = make_parser(__doc__)
+    parser.add_argument("what", choices=["cost", "memory"])
+    parser.add_argument("--edges", type=float, default=1e6)
+    parser.add_argument("--features", type=int, default=128)
+    parser.add_argument("--block", type=int, default=1 << 16, help="edges of a block (default: 65,536)")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--engines", nargs="+", default=None, help="memory, blocks, ray-1, ray-2")
+    parser.add_argument("--set", dest="settings", action="append", default=[], help="a setting of the model")
+    arguments = parser.parse_args()
+    engines = arguments.engines or ["memory", "blocks"]
+    if arguments.engines is None and importlib.util.find_spec("ray") is not None:
+        engines += ["ray-1", "ray-2"]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        work = vars(arguments) | {"store": folder / "store", "model": folder / "model.safetensors"}
+        work |= {"out": folder / "out", "edges": int(arguments.edges)}
+        small = work | {"store": folder / "small", "edges": TRAIN_EDGES}
+        in_child(generate, small, arguments.threads)
+        in_child(train, small, arguments.threads)
+        found = cost(work, arguments.turns, engines) if arguments.what == "cost" else memory(work)
+    config = Config().with_overrides(arguments.settings).to_dict()
+    write_record(arguments.results, f"blocks_{arguments.what}", found, config)
+
+
+if __name__ == "__main__":
+    main()

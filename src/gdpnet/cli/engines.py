@@ -1,0 +1,53 @@
+"""The options that say how shards are made: by this process, by workers, or some blocks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gdpnet.errors import ConfigError
+
+
+def blocks_of(text: str | None) -> range | None:
+    """Return the blocks that ``FIRST:LAST`` names, without the last one."""
+    if text is None:
+        return None
+    first, _, last = text.partition(":")
+    if not (first.isdecimal() and last.isdecimal() and int(first) < int(last)):
+        raise ConfigError(
+            f"--blocks must be two numbers such as 0:100, the first below the second, found '{text}'"
+        )
+    return range(int(first), int(last))
+
+
+def check_options(
+    shards: bool, low_memory: bool, workers: int | None, ray: str | None, blocks: str | None
+) -> None:
+    """Refuse options that need --shards, or that do not go together."""
+    given = {"--low-memory": low_memory, "--workers": workers, "--ray": ray, "--blocks": blocks}
+    asked = [name for name, value in given.items() if value not in (None, False)]
+    if asked and not shards:
+        raise ConfigError(f"{asked[0]} needs --shards, and --out a folder")
+    if blocks is not None and (workers is not None or ray is not None):
+        raise ConfigError(
+            "--blocks is for processes that are started one by one: leave --workers and --ray out"
+        )
+    blocks_of(blocks)
+
+
+@contextmanager
+def engine_options(
+    low_memory: bool, workers: int | None, ray: str | None, blocks: str | None, device: Any
+) -> Iterator[dict[str, Any]]:
+    """Yield the engine and the blocks that the options ask for."""
+    from gdpnet.inference.engines.one_process import OneProcess
+
+    some = blocks_of(blocks)
+    if workers is None and ray is None:
+        yield {"engine": OneProcess(device) if low_memory or some is not None else None, "blocks": some}
+        return
+    from gdpnet.inference.engines.on_ray import OnRay
+
+    with OnRay(ray, workers, device) as engine:
+        yield {"engine": engine}

@@ -1,0 +1,226 @@
+"""Clean, embed or predict by passes over blocks: all state is files, so that memory follows the block.
+
+``work/plan.json`` says that a folder is filled in this way. Each pass is finished on every block before the next one
+begins; ``work/done.jsonl`` has a line for every finished file and task. So any engine can continue a folder.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from gdpnet._core.files import append_line, locked_folder, read_objects, write_json
+from gdpnet._core.memory import available_memory
+from gdpnet._core.threads import in_order
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.arrays import fingerprint
+from gdpnet.data.io.store import is_store, store_of, write_store
+from gdpnet.errors import ConfigError, GDPNetError, RunFolderError
+from gdpnet.inference.engines.engine import Done, Engine, needs_of
+from gdpnet.inference.engines.one_process import OneProcess
+from gdpnet.inference.model import TrainedModel
+from gdpnet.inference.passes.job import GRAPH, MODEL, PLAN, Job, open_job
+from gdpnet.inference.passes.tasks import Pass, passes_of, task_name
+from gdpnet.inference.shards import DONE, WORK, ShardFolder, Tally, check_place, open_shards
+from gdpnet.inference.starting import Progress, check_model, ranges_of
+
+_WAIT, _LONGEST_WAIT = 0.2, 600.0
+"""Seconds between tries, and in all, to begin a folder that another process is just beginning."""
+
+
+_SHARE_OF_MEMORY = 0.7
+"""Tables of all nodes are held in memory if they take less than this share of what is free."""
+
+
+class Asked(NamedTuple):
+    """What the user asked for."""
+
+    kind: str
+    settings: dict[str, Any]
+    """What decides on the result, and is written to ``shards.json``."""
+    weigh: bool = False
+    """Whether kept edges of a weighted graph weigh their keep probability."""
+    edges_per_shard: int | None = None
+    force: bool = False
+    some: range | None = None
+    """The blocks that this process works on; None for all."""
+
+
+def run_by_blocks(
+    model: TrainedModel,
+    graph: Graph,
+    folder: Path,
+    asked: Asked,
+    engine: Engine,
+    progress: Progress | None,
+    summary_of: Callable[[ShardFolder], dict[str, Any]],
+) -> dict[str, Any]:
+    """Run all passes and return the summary.
+
+    With ``asked.some``, other processes work on other blocks. A pass that they have not finished ends this run; the
+    key ``unfinished`` then has a sentence that says which one it is.
+    """
+    graph = model.matched(graph)
+    check_model(model)
+    ranges = ranges_of(graph, asked.edges_per_shard, model.device)
+    read = model.as_read(graph)
+    check_place(folder, force=asked.force)
+    engine.check(needs_of(store_of(read), folder))
+    about = {"kind": asked.kind, "model": model.fingerprint(), "graph": fingerprint(graph)} | asked.settings
+    with beginning(folder, wait=asked.some is not None):
+        shards = open_shards(folder, about, ranges, force=asked.force)
+        if (summary := shards.summary) is not None:
+            return summary
+        _write_plan(model, read, folder, asked)
+        if asked.some is None:
+            _run(shards, engine, None, progress)
+            return shards.finish(summary_of(shards))
+    unfinished = _run(shards, engine, asked.some, progress)
+    return {"unfinished": unfinished} if unfinished else _finish(shards, summary_of)
+
+
+@contextmanager
+def beginning(folder: Path, *, wait: bool) -> Iterator[None]:
+    """Hold a folder; if asked to, wait while another process holds it."""
+    until = time.monotonic() + (_LONGEST_WAIT if wait else 0.0)
+    while True:
+        held = locked_folder(folder)
+        try:
+            held.__enter__()
+        except RunFolderError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(_WAIT)
+            continue
+        break
+    try:
+        yield
+    finally:
+        held.__exit__(None, None, None)
+
+
+def _write_plan(model: TrainedModel, read: Graph, folder: Path, asked: Asked) -> None:
+    """Write what every process needs: the model, the graph as the model reads it, and where it is."""
+    work, store = folder / WORK, store_of(read)
+    if (work / PLAN).is_file():
+        return
+    if store is None and not is_store(work / GRAPH):
+        write_store(read, work / GRAPH)
+    model.save(work / MODEL)
+    spurious = None if read.truth is None else read.truth.spurious
+    optional = {"edge_weight": read.edge_weight, "edge_features": read.edge_features, "spurious": spurious}
+    used = [name for name, found in optional.items() if found is not None]
+    plan = {"store": None if store is None else str(store), "used": used, "weigh": asked.weigh}
+    write_json(work / PLAN, plan)
+
+
+def is_by_blocks(folder: Path) -> bool:
+    """Return whether a folder was begun by passes over blocks."""
+    return (folder / WORK / PLAN).is_file()
+
+
+def _run(shards: ShardFolder, engine: Engine, some: range | None, progress: Progress | None) -> str:
+    """Run the passes that are not finished; return what has to be finished elsewhere first, if anything."""
+    with shards.saying_what_stays():
+        job = open_job(shards.path, torch.device("cpu"))
+    passes, blocks = passes_of(job), len(shards.blocks)
+    if some is not None and not 0 <= some.start < some.stop <= blocks:
+        raise ConfigError(f"--blocks must lie within 0:{blocks}, found {some.start}:{some.stop}")
+    finished = finished_tasks(shards)
+    total = sum(one.count(blocks) for one in passes)
+    for place, one in enumerate(passes):
+        wanted = range(one.count(blocks))
+        mine = wanted if some is None else [number for number in wanted if number in some]
+        missing = [number for number in mine if task_name(one.name, number) not in finished]
+        with shards.saying_what_stays():
+            for done in engine.run(shards.path, one.name, missing):
+                note(shards, one, done)
+                finished.add(task_name(one.name, done.number))
+                if progress is not None:
+                    progress(f"task {one.name}", len(finished), total)
+        if some is not None:
+            finished |= finished_tasks(shards)
+            there = sum(task_name(one.name, number) in finished for number in wanted)
+            if there < len(wanted):
+                return (
+                    f"pass '{one.name}' ({place + 1} of {len(passes)}) is finished on {there} of {len(wanted)} "
+                    "blocks: run the other blocks, then all of them again for the next pass"
+                )
+    return ""
+
+
+def note(shards: ShardFolder, one: Pass, done: Done) -> None:
+    """Note that a task is finished."""
+    lines = [{"file": name, **seal._asdict()} for name, seal in done.files.items()]
+    task = {"task": task_name(one.name, done.number), "files": list(done.files)}
+    text = "\n".join(json.dumps(line) for line in [*lines, task])
+    append_line(shards.path / WORK / DONE, text, durable=False)
+    shards.seals.update(done.files)
+    shards.verified.update(done.files)
+
+
+def finished_tasks(shards: ShardFolder) -> set[str]:
+    """Return the tasks that are finished and whose files are as they were written."""
+    try:
+        lines = [line for _, line in read_objects(shards.path / WORK / DONE)]
+    except GDPNetError:  # damaged: what it says cannot be trusted, so that all of it is made again
+        (shards.path / WORK / DONE).unlink()
+        return set()
+    shards.add_seals(lines)
+    tasks = {line["task"]: line["files"] for line in lines if "task" in line}
+
+    def is_whole(task: str) -> bool:
+        return all(shards.is_whole(shards.place(name)) for name in tasks[task])
+
+    return {task for task, whole in zip(tasks, in_order(is_whole, tasks), strict=True) if whole}
+
+
+def tally_of(shards: ShardFolder) -> Tally:
+    """Return what was counted on all blocks."""
+    job: Job = open_job(shards.path, torch.device("cpu"))
+    tally = Tally()
+    for number in range(len(shards.blocks)):
+        tally.add_packed(job.files.block("tally", number).numpy())
+    return tally
+
+
+def _finish(shards: ShardFolder, summary_of: Callable[[ShardFolder], dict[str, Any]]) -> dict[str, Any]:
+    """Finish a folder whose passes are complete; another process may have done so meanwhile."""
+    with beginning(shards.path, wait=True):
+        found = shards.summary
+        if found is None:
+            shards.add_seals([line for _, line in read_objects(shards.path / WORK / DONE)])
+            found = shards.finish(summary_of(shards))
+    return found
+
+
+def engine_for(
+    model: TrainedModel, graph: Graph, folder: Path, engine: Engine | None, blocks: range | None
+) -> Engine | None:
+    """Return the engine of a run; None if it is better done with tables of all nodes in memory.
+
+    A folder that was begun by blocks is continued by blocks.
+    """
+    if engine is not None:
+        return engine
+    if blocks is not None or is_by_blocks(folder):
+        return OneProcess(model.device)
+    fits = model.device.type != "cpu" or bytes_in_memory(model, graph) < _SHARE_OF_MEMORY * available_memory()
+    return None if fits else OneProcess(model.device)
+
+
+def bytes_in_memory(model: TrainedModel, graph: Graph) -> int:
+    """Return the size of the tables of all nodes and edges, about."""
+    width, evidence = model.networks.aggregators.width, model.networks.evidence is not None
+    features = graph.features
+    stored = 60 * features.value.numel() if isinstance(features, SparseRows) else 0
+    columns = 0 if stored else 12 * model.columns.width
+    each = columns * (2 if evidence else 1) + 8 * width + 60
+    return graph.num_nodes * each + stored + (24 if evidence else 16) * graph.num_edges

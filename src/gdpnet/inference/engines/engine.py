@@ -1,0 +1,103 @@
+"""What an engine is: it runs the tasks of a pass in any order, each at least once, and says which are finished."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+
+from gdpnet._core.device import has_numba
+from gdpnet._core.version import __version__
+from gdpnet.data.io.store import ABOUT
+from gdpnet.errors import GDPNetError, RunFolderError
+from gdpnet.inference.shards import Seal
+
+
+class Done(NamedTuple):
+    """A finished task: the number of its block, and the files that it wrote, by name."""
+
+    number: int
+    files: dict[str, Seal]
+
+
+class Needs(NamedTuple):
+    """What every process that takes part must have: the same versions, and sight of store and output folder."""
+
+    versions: dict[str, str]
+    store: str | None
+    store_sum: str
+    """The checksum of the description of the store."""
+    folder: str
+    """The nearest folder around the output that exists."""
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Runs tasks."""
+
+    def check(self, needs: Needs) -> None:
+        """Refuse to begin where a process would fail; nothing is written before."""
+
+    def run(self, folder: Path, name: str, numbers: Sequence[int]) -> Iterator[Done]:
+        """Run a pass on some blocks, and yield each task when it is finished."""
+
+
+def versions_here() -> dict[str, str]:
+    """Return the versions that decide on the last bits of a result."""
+    found = {"gdpnet": __version__, "torch": torch.__version__, "machine": platform.machine()}
+    if has_numba():
+        import numba
+
+        found["numba"] = numba.__version__
+    return found | {"cpu": torch.backends.cpu.get_cpu_capability()}
+
+
+def needs_of(store: Path | None, folder: Path) -> Needs:
+    """Return what every process must have for a run."""
+    around = folder.resolve()
+    while not around.exists():
+        around = around.parent
+    name = None if store is None else str(store)
+    return Needs(versions_here(), name, "" if store is None else _sum_of(store), str(around))
+
+
+def _sum_of(store: Path) -> str:
+    return hashlib.sha256((store / ABOUT).read_bytes()).hexdigest()
+
+
+def problem_here(needs: Needs) -> str | None:
+    """Return why this process cannot take part, as the end of a sentence; None if it can."""
+    found = versions_here()
+    for name, version in needs.versions.items():
+        if found.get(name) != version:
+            return f"it has {name} {found.get(name, 'not at all')}, and the process that began has {version}"
+    if not Path(needs.folder).is_dir():
+        return f"it does not see the folder {needs.folder}; use a file system that all machines share"
+    if needs.store is not None:
+        try:
+            same = _sum_of(Path(needs.store)) == needs.store_sum
+        except OSError:
+            return f"it does not see the store {needs.store}; use a file system that all machines share"
+        if not same:
+            return f"it sees another store at {needs.store}"
+    return None
+
+
+def refuse(where: str, problem: str | None) -> None:
+    """Refuse a process that cannot take part."""
+    if problem is not None:
+        raise RunFolderError(f"{where} cannot take part: {problem}")
+
+
+def as_error(error: BaseException) -> GDPNetError | None:
+    """Return the error of a user that an exception of a worker stands for, if it is one."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, GDPNetError):
+            return cause
+        cause = getattr(cause, "cause", None) or cause.__cause__
+    return None

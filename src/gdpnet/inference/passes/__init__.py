@@ -1,0 +1,1 @@
+"""Passes over blocks of targets, whose tables of nodes and edges are files."""

@@ -1,0 +1,228 @@
+"""Passes over blocks: the same bytes as with tables of all nodes in memory, whatever graph, model and block size."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from gdpnet.config import Config
+from gdpnet.data.features import SparseRows
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.store import open_store, write_store
+from gdpnet.estimator import GDPNet
+from gdpnet.inference.engines.one_process import OneProcess
+from gdpnet.inference.ensemble import HeadWeights
+from gdpnet.inference.passes import edges as edge_passes
+from gdpnet.inference.passes import nodes as node_passes
+from gdpnet.inference.streaming import denoise_to, embed_to, predict_to
+from gdpnet.representation.aggregator import HopwiseNetwork
+from gdpnet.representation.all_edges import AllEdgesNetwork, SharedNetwork
+from gdpnet.representation.gcn import GCN
+from helpers.setups import random_graph
+from helpers.small import FAST, fitted, noisy_graph
+
+pytestmark = pytest.mark.slow  # nearly every test trains a model
+
+
+def dense(directed: bool = False) -> Graph:
+    return random_graph(7, nodes=40, links=110, directed=directed)
+
+
+def weighted(graph: Graph) -> Graph:
+    """Give every edge a weight of its own, from a quarter to four."""
+    weight = 4.0 ** (2.0 * torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(0)) - 1.0)
+    return replace(graph, edge_weight=weight)
+
+
+def featureless() -> Graph:
+    graph = dense()
+    return replace(graph, features=SparseRows.identity(graph.num_nodes))
+
+
+def with_edge_features() -> Graph:
+    graph = dense()
+    rows = torch.randn(graph.num_edges, 2, generator=torch.Generator().manual_seed(1))
+    return replace(graph, edge_features=rows, edge_feature_names=("amount", "age"))
+
+
+def hub() -> Graph:
+    leaves, rng = 90, np.random.default_rng(0)
+    ends = np.stack([np.zeros(leaves, dtype=np.int64), np.arange(1, leaves + 1)])
+    label = np.arange(leaves + 1) % 2
+    return Graph.build(ends, rng.normal(size=(leaves + 1, 4)) + label[:, None], label)
+
+
+EVIDENT = {"evidence": {"use": True, "trees_per_pass": 10}}
+
+CASES: dict[str, tuple[Callable[[], Graph], dict]] = {
+    "as shipped": (dense, {}),
+    "one hop": (dense, {"representation": {"hops": 1, "width": 8}}),
+    "greedy": (dense, {"inference": {"mode": "greedy"}}),
+    "symmetrised": (dense, {"inference": {"symmetrise": True, "episodes": 2}}),
+    "symmetrised, one hop": (
+        dense,
+        {"representation": {"hops": 1, "width": 8}, "inference": {"symmetrise": True, "mode": "greedy"}},
+    ),
+    "greedy and symmetrised": (dense, {"inference": {"mode": "greedy", "symmetrise": True}}),
+    "a matrix of the node's own": (dense, {"representation": {"width": 8, "self_weight": True}}),
+    "the paper's state, directed": (lambda: dense(directed=True), {"policy": {"state": "paper"}}),
+    "pairs, directed": (lambda: dense(directed=True), {"policy": {"state": "pairs"}}),
+    "rows not scaled": (dense, {"features": {"normalise": "none"}}),
+    "rows that add up to one": (dense, {"features": {"normalise": "row"}} | EVIDENT),
+    "weighted": (lambda: weighted(dense()), {"inference": {"symmetrise": True, "episodes": 2}}),
+    "weighted and directed": (lambda: weighted(dense(directed=True)), EVIDENT),
+    "no selection": (dense, {"training": {"selection": False, "epochs": 2, "injected": 0.0}}),
+    "sparse": (noisy_graph, {}),
+    "sparse with evidence": (noisy_graph, EVIDENT),
+    "genuine probabilities": (dense, EVIDENT),
+    "genuine, the paper's state": (dense, {"policy": {"state": "paper"}} | EVIDENT),
+    "structural features": (featureless, {"features": {"missing": "structural"}} | EVIDENT),
+    "one-hot features": (featureless, {}),
+    "edge features": (with_edge_features, EVIDENT),
+    "a hub": (hub, {"policy": {"max_candidates": 8, "hidden": [8, 6]}} | EVIDENT),
+}
+
+
+@pytest.fixture(scope="module")
+def trained() -> Callable[[str], tuple[GDPNet, Graph]]:
+    made: dict[str, tuple[GDPNet, Graph]] = {}
+
+    def get(case: str) -> tuple[GDPNet, Graph]:
+        if case not in made:
+            graph = CASES[case][0]()
+            made[case] = fitted(graph, FAST.with_values(CASES[case][1])), graph
+        return made[case]
+
+    return get
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def columns(folder: Path) -> dict[str, np.ndarray]:
+    """Return the columns of all shards, one after the other."""
+    parts = [pq.read_table(path) for path in sorted(folder.glob("part-*.parquet"))]
+    names = parts[0].column_names
+    return {name: np.concatenate([part.column(name).to_numpy() for part in parts]) for name in names}
+
+
+def stored(graph: Graph, folder: Path) -> Graph:
+    write_store(graph, folder)
+    return open_store(folder)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_cleaned_graph_is_the_same_in_every_byte(case, trained, tmp_path):
+    model, graph = trained(case)
+    options = {"threshold": 0.5, "all_edges": True, "edges_per_shard": 60}
+    said = denoise_to(model.trained_, graph, tmp_path / "memory", **options)
+    given = graph if case == "sparse" else stored(graph, tmp_path / "store")
+    assert denoise_to(model.trained_, given, tmp_path / "d", **options, engine=OneProcess()) == said
+    assert said["shards"] > 1
+    assert contents(tmp_path / "d") == contents(tmp_path / "memory")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_embeddings_are_the_same_in_every_byte(case, trained, tmp_path):
+    model, graph = trained(case)
+    embed_to(model.trained_, graph, tmp_path / "memory", edges_per_shard=60)
+    embed_to(model.trained_, graph, tmp_path / "e", edges_per_shard=60, engine=OneProcess())
+    found, expected = columns(tmp_path / "e"), columns(tmp_path / "memory")
+    assert found.keys() == expected.keys()
+    if "sparse" in case or "one-hot" in case:  # means of a block are dense or sparse as the block has it
+        for name in found.keys() - {"id"}:
+            np.testing.assert_allclose(found[name], expected[name], atol=1e-6)
+    else:
+        assert contents(tmp_path / "e") == contents(tmp_path / "memory")
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("case", ["as shipped", "genuine probabilities", "sparse", "a hub"])
+def test_the_block_size_changes_nothing_but_rounding(size, case, trained, tmp_path):
+    model, graph = trained(case)
+    options = {"all_edges": True, "edges_per_shard": size, "engine": OneProcess()}
+    denoise_to(model.trained_, graph, tmp_path / "d", **options)
+    whole, found = model.denoise(graph), columns(tmp_path / "d")
+    np.testing.assert_allclose(found["keep_probability"], whole.keep_probability, atol=1e-5)
+    if whole.genuine_probability is not None:
+        np.testing.assert_allclose(found["genuine_probability"], whole.genuine_probability, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", ["as shipped", "symmetrised", "a hub", "weighted", "genuine probabilities"])
+def test_rows_that_are_read_batch_by_batch_change_nothing(case, trained, tmp_path, monkeypatch):
+    model, graph = trained(case)
+    options = {"all_edges": True, "edges_per_shard": 200, "engine": OneProcess()}
+    denoise_to(model.trained_, graph, tmp_path / "whole", **options)
+    monkeypatch.setattr(edge_passes, "_MOST_BYTES", 0)
+    monkeypatch.setattr(edge_passes, "EDGES_AT_ONCE", 13)
+    monkeypatch.setattr(node_passes, "EDGES_AT_ONCE", 13)
+    denoise_to(model.trained_, graph, tmp_path / "d", **options)
+    found, expected = columns(tmp_path / "d"), columns(tmp_path / "whole")
+    for name in ("keep_probability", "genuine_probability"):
+        if name in found:
+            np.testing.assert_allclose(found[name], expected[name], atol=1e-6)
+
+
+# --- predictions ---
+
+
+def with_heads(model: GDPNet, graph: Graph, *, shared: bool = False) -> GDPNet:
+    """Return a model with every head that reads neighbours, their weights drawn at random."""
+    networks, width, generator = copy.deepcopy(model.networks_), graph.num_features, torch.Generator()
+    classes = model.networks_.aggregators.classes
+    networks.hopwise = HopwiseNetwork(width, 8, classes, 2, hops=3)
+    networks.gcn = GCN(width, 6, classes)
+    networks.all_edges = (SharedNetwork if shared else AllEdgesNetwork)(width, 5, classes, 2)
+    for head in (networks.hopwise, networks.gcn, networks.all_edges):
+        head.initialise(generator.manual_seed(0))
+    weights = HeadWeights(aggregator=0.2, hopwise=0.3, gcn=0.2, all_edges=0.3)
+    config = model.config_.with_values({"gcn": {"layers": 3}})
+    found = copy.copy(model)
+    found._set_trained(replace(model.trained_, networks=networks, weights=weights, config=config))
+    return found
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("case", ["as shipped", "weighted and directed", "sparse", "no selection"])
+def test_predictions_of_all_heads_are_those_of_the_model(case, shared, trained, tmp_path):
+    model, graph = trained(case)
+    model = with_heads(model, graph, shared=shared)
+    model.trained_.save(tmp_path / "m")
+    said = predict_to(model.trained_, stored(graph, tmp_path / "s"), tmp_path / "p", edges_per_shard=60)
+    found = columns(tmp_path / "p")
+    assert said["nodes"] == graph.num_nodes == len(found["id"])
+    expected = model.predict_proba(graph)
+    for place, name in enumerate(model.classes_):
+        np.testing.assert_allclose(found[f"p_{name}"], expected[:, place], atol=1e-5)
+    assert np.array_equal(found["predicted"], model.predict(graph))
+
+
+def test_heads_of_own_features_have_their_part(tmp_path):
+    graph = random_graph(3, nodes=60, links=150)
+    config = FAST.with_values({"trees": {"use": True}, "linear": {"use": True}})
+    model = fitted(graph, config)
+    trained = model.trained_
+    names = [name for name in ("trees", "linear") if getattr(trained.networks, name) is not None]
+    weights = HeadWeights().with_head(names[0], 0.4) if names else HeadWeights()
+    model._set_trained(replace(trained, weights=weights))
+    predict_to(model.trained_, graph, tmp_path / "p", edges_per_shard=60)
+    found, expected = columns(tmp_path / "p"), model.predict_proba(graph)
+    np.testing.assert_allclose(found[f"p_{model.classes_[0]}"], expected[:, 0], atol=1e-5)
+
+
+def test_numbers_are_predicted_with_their_quantiles(tmp_path):
+    graph = random_graph(5, nodes=60, links=150)
+    numbers = torch.randn(60, generator=torch.Generator().manual_seed(0))
+    graph = replace(graph, targets=numbers, labels=torch.full((60,), -1), class_names=())
+    config: Config = FAST.with_values({"task": {"kind": "regression"}})
+    model = fitted(graph, config)
+    predict_to(model.trained_, graph, tmp_path / "p", edges_per_shard=60)
+    found, predictor = columns(tmp_path / "p"), model.predictor(graph)
+    np.testing.assert_allclose(found["prediction"], predictor.predict(), atol=1e-5)
+    np.testing.assert_allclose(np.stack([found["low"], found["high"]], 1), predictor.interval(), atol=1e-4)
