@@ -1,4 +1,4 @@
-"""Passes over blocks: their CPU seconds against tables in memory, the gain of two workers, and the memory of a worker.
+"""Passes over blocks: CPU seconds against tables in memory, the gain of two workers, and the memory of a worker.
 
 Each run is a process of its own. ``cost`` takes turns: tables of all nodes in memory, passes in one process, and
 (with Ray) one worker and two workers. ``memory`` cleans graphs of N and 4 N nodes by passes over blocks of the same

@@ -54,8 +54,8 @@ def write_edges_of(
     from gdpnet.data.extended import ExtendedGraph
     from gdpnet.data.io.csv_parquet import write_table
     from gdpnet.data.io.files import edges_of_targets, id_array
+    from gdpnet.inference.edge_tables import Decided, decided_edges
     from gdpnet.inference.local import LocalPredictor
-    from gdpnet.inference.streaming import Decided, decided_edges
 
     least, reason = model.trained_.cleaning_threshold(threshold)
     local, names = LocalPredictor(model.trained_, ExtendedGraph(graph)), id_array(graph)

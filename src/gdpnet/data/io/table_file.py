@@ -66,8 +66,8 @@ class TableFile:
         ).rename_columns(list(self.names))
         if _ends_in_lines(table) and has_open_quote(self.path, dialect.encoding):
             raise GraphError(
-                f"{self.path} has a quoted value that does not end: its last row, {table.num_rows:,}, holds all lines "
-                "after a single quote; write quotes inside a value twice"
+                f"{self.path} has a quoted value that does not end: its last row, {table.num_rows:,}, holds all "
+                "lines after a single quote; write quotes inside a value twice"
             )
         notes = []
         if dialect.is_guess:
