@@ -10,6 +10,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from gdpnet._core.compiled import cached
 from gdpnet.selection.engines import numba_update_arrays
 from gdpnet.selection.engines.numba_terms_kernel import OPTIONS
 
@@ -115,10 +116,7 @@ def _compile(sources: str) -> Any:
             _add_ending(gradient, parameters, half)
         _scale(flat, share, most)
 
-    try:
-        return numba.njit(cache=True, **OPTIONS)(lay_out), numba.njit(cache=True, **OPTIONS)(add_up)
-    except RuntimeError:  # numba found no folder that it may write to
-        return numba.njit(**OPTIONS)(lay_out), numba.njit(**OPTIONS)(add_up)
+    return cached(lay_out, **OPTIONS), cached(add_up, **OPTIONS)
 
 
 lay_out, add_up = _compile(inspect.getsource(numba_update_arrays))
