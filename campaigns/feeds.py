@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -44,6 +45,20 @@ def _graph(case: Case, base: Path, folder: Path) -> list[str]:
     if path.suffix == ".npz":
         return own_npz_faults(path, graph)
     return table_faults(case.values["expected"], graph) if "expected" in case.values else []
+
+
+def _special(case: Case, base: Path, folder: Path) -> list[str]:
+    """Put a pipe, a device or a folder in the place of a file, and run a command, which must not wait for it."""
+    path = folder / "in" / case.values["place"]
+    path.unlink(missing_ok=True)
+    made = case.values["special"]
+    if made == "pipe":
+        os.mkfifo(path)
+    elif made == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(made)
+    return _command(case, base, folder)
 
 
 def _settings(case: Case, base: Path, folder: Path) -> list[str]:
@@ -93,6 +108,7 @@ FEEDS: dict[str, Callable[[Case, Path, Path], list[str]]] = {
     "settings": _settings,
     "model": _model,
     "command": _command,
+    "special": _special,
     "object": _object,
 }
 """What reads an input, by name; each returns what was wrong with an accepted one."""

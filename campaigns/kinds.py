@@ -556,6 +556,31 @@ def _options(draw: random.Random, base: Path) -> Case:
     return Case("options", "command", values={"words": [*words, *limits], "raw": raw})
 
 
+_PLACES: dict[str, tuple[str, list[str]]] = {
+    "run/model.safetensors": ("run", ["evaluate", "{folder}/in"]),
+    "run/run.json": ("run", ["evaluate", "{folder}/in"]),
+    "run/split.csv": ("run", ["evaluate", "{folder}/in"]),
+    "run/history.jsonl": ("run", ["report", "{folder}/in", "--out", "{folder}/page.html"]),
+    "stopped/checkpoint.safetensors": ("stopped", _JSON_WORDS["stopped/run.json"]),
+    "shards/shards.json": ("shards", _JSON_WORDS["shards/shards.json"]),
+    "graph/edges.csv": ("graph", ["store", "{folder}/in", "--out", "{folder}/made"]),
+    "parquet/nodes.parquet": ("parquet", ["store", "{folder}/in", "--out", "{folder}/made"]),
+    "store/neighbour.npy": ("store", ["store", "{folder}/in", "--out", "{folder}/made"]),
+    "graph.npz": ("graph.npz", ["store", "{folder}/in/graph.npz", "--out", "{folder}/made"]),
+}
+
+
+def _special(draw: random.Random, base: Path) -> Case:
+    """Put what is no file in the place of one."""
+    place = draw.choice(sorted(_PLACES))
+    folder, words = _PLACES[place]
+    special = draw.choice(
+        ("pipe", "folder", "/dev/zero", "/dev/null", "/dev/full", "/proc/self/mem", "nowhere")
+    )
+    values = {"words": words, "place": place.rpartition("/")[2], "special": special}
+    return Case("special", "special", base=folder, values=values)
+
+
 def _object(draw: random.Random, base: Path) -> Case:
     return Case("python", "object", values=draw_object(draw))
 
@@ -575,6 +600,7 @@ KINDS: dict[str, Callable[[random.Random, Path], Case]] = {
     "records": _records,
     "node ids": _ids,
     "options": _options,
+    "special": _special,
     "python": _object,
 }
 """Makers of cases by the kind of input."""

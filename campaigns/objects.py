@@ -87,7 +87,7 @@ DAMAGES = (
     "cube",
 )
 FORMATS = ("csr", "csc", "coo", "lil", "dok", "bsr", "dia", "csr_array", "coo_array")
-INDEX_DAMAGES = ("", "", "beyond", "negative", "offsets", "descending", "short", "repeated", "nan")
+INDEX_DAMAGES = ("", "", "beyond", "negative", "offsets", "descending", "short", "repeated", "nan", "parts")
 
 ODD: dict[str, Callable[[], Any]] = {
     "none": lambda: None,
@@ -279,6 +279,9 @@ def _formatted(dense: np.ndarray, name: str) -> Any:
 
 def _break(matrix: Any, damage: str, draw: random.Random) -> bool:
     """Damage the arrays of a matrix in place; return whether it names places that do not exist, or holds NaN."""
+    if damage == "parts" and matrix.format in ("lil", "dia"):
+        _break_parts(matrix, draw)
+        return True
     index = next((getattr(matrix, name) for name in ("indices", "col", "row") if hasattr(matrix, name)), None)
     if (
         damage == "nan"
@@ -304,6 +307,15 @@ def _break(matrix: Any, damage: str, draw: random.Random) -> bool:
     if damage == "descending":
         index[:] = index[::-1].copy()
     return False
+
+
+def _break_parts(matrix: Any, draw: random.Random) -> None:
+    """Damage a matrix of lists or of diagonals, so that its parts do not fit each other."""
+    if matrix.format == "dia":
+        matrix.offsets = draw.choice((np.arange(1000), matrix.offsets[:-1], matrix.offsets + 2**40))
+    else:
+        lists = draw.choice((matrix.rows, matrix.data))
+        lists[draw.randrange(lists.size)] = [1] * draw.choice((7, 100_000))
 
 
 def _pandas(values: dict[str, Any], draw: random.Random, base: Path) -> list[str]:

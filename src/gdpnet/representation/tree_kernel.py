@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import numba
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
+from gdpnet._core.compiled import cached
 
-@numba.njit(cache=True, nogil=True)
+
+@partial(cached, nogil=True)
 def add_leaves(
     rows: NDArray,
     feature: NDArray,

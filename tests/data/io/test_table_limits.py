@@ -169,3 +169,40 @@ def test_quotes_inside_values_and_values_of_several_lines_are_read(tmp_path):
     for last in ('5" screen', '"5"" screen\nof glass"'):
         (tmp_path / "nodes.csv").write_text(f"id,label\na,u\nb,{last}\n")
         assert read_graph(tmp_path).class_names[0].startswith('5" screen')
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (pa.large_binary(), {}),
+        (pa.binary(), {}),
+        (pa.binary(4000), {}),
+        (pa.string(), {"use_dictionary": False, "compression": "zstd"}),
+        (pa.string(), {"use_dictionary": False, "column_encoding": {"id": "PLAIN", "s": "DELTA_BYTE_ARRAY"}}),
+    ],
+    ids=["large bytes", "bytes", "bytes of one length", "compressed text", "differences"],
+)
+def test_bytes_and_texts_that_repeat_are_refused_however_they_are_stored(
+    kind, options, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("gdpnet._core.limits.FREE_BYTES", 1 << 20)
+    rows = 100_000
+    column = pa.array(["z" * 4000] * 1000).cast(pa.binary()).cast(kind)
+    table = pa.table({"id": pa.array(range(rows)), "s": pa.chunked_array([column] * (rows // 1000))})
+    pq.write_table(table, tmp_path / "nodes.parquet", **options)
+    pq.write_table(pa.table({"source": [0], "target": [1]}), tmp_path / "edges.parquet")
+    with pytest.raises(GraphError, match="for a file of this size"):
+        read_graph(tmp_path)
+
+
+def test_repeated_texts_in_lists_and_objects_are_never_written_out(tmp_path):
+    rows, text = 20_000, "z" * 8000
+    texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, dtype=np.int32)), [text])
+    nested = pa.StructArray.from_arrays([texts], ["t"])
+    table = pa.table({"id": pa.array(range(rows)), "x": pa.array(range(rows)), "s": nested})
+    pq.write_table(table, tmp_path / "nodes.parquet", store_schema=False)
+    pq.write_table(pa.table({"source": [0], "target": [1]}), tmp_path / "edges.parquet")
+    most = pa.default_memory_pool().max_memory()
+    graph = read_graph(tmp_path)
+    assert graph.num_nodes == rows
+    assert pa.default_memory_pool().max_memory() - most < rows * len(text) // 4

@@ -32,6 +32,10 @@ _UNREADABLE = (
 """What readers raise for damaged files."""
 
 _DICTIONARY = ("RLE_DICTIONARY", "PLAIN_DICTIONARY")
+_AS_LARGE = {*_DICTIONARY, "PLAIN", "RLE", "BIT_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "BYTE_STREAM_SPLIT"}
+"""Encodings whose texts are as large in memory as the file says, or are read as a dictionary."""
+
+_FEW_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -159,9 +163,9 @@ def _read_parquets(path: Path) -> Any:
 
 def _read_parquet(path: Path, most: int) -> Any:
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        repeated = _repeated_texts(file, path, most)
+        repeated, grows = _repeated_texts(file, path, most)
     with pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=repeated) as file:
-        table = file.read()
+        table = _read_pieces(file, path, most) if grows else file.read()
     columns = list(table.columns)
     for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
         if not pa.types.is_dictionary(column.type):
@@ -174,39 +178,52 @@ def _read_parquet(path: Path, most: int) -> Any:
     return pa.Table.from_arrays(columns, names=names, metadata=kept) if repeated else table
 
 
-def _repeated_texts(file: Any, path: Path, most: int) -> list[str]:
+def _repeated_texts(file: Any, path: Path, most: int) -> tuple[list[str], bool]:
     """Return the columns whose texts are stored once and repeated; refuse more values than a file may hold.
 
-    Such a column can be far larger in memory than in the file, so its size is found before it is written out.
+    Such a column can be far larger in memory than in the file, so its size is found before it is written out; one in
+    a list or an object never is. Also return whether there are texts that are stored as differences.
     """
-    about, found, size = file.metadata, [], 0
-    texts = [
-        name
-        for name, kind in zip(file.schema_arrow.names, file.schema_arrow.types, strict=True)
-        if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind)
-    ]
-    if about.num_rows * about.num_columns * 8 <= most and not texts:
-        return []
+    about, found, size, grows = file.metadata, dict[str, None](), 0, False
     for group in (about.row_group(number) for number in range(about.num_row_groups)):
         for place in range(group.num_columns):
             column = group.column(place)
             if column.physical_type != "BYTE_ARRAY":
-                size += column.num_values * 8
-            elif column.path_in_schema in texts and not {*_DICTIONARY}.isdisjoint(column.encodings):
-                found.append(column.path_in_schema)
+                size += column.num_values * max(8, file.schema.column(place).length)
+                continue
+            size += column.total_uncompressed_size
+            if not {*_DICTIONARY}.isdisjoint(column.encodings):
+                found[column.path_in_schema] = None
+            grows |= not {*column.encodings} <= _AS_LARGE
         if size > most:
             raise GraphError(f"{path} may hold {most:,} bytes for a file of this size, found more")
-    names = dict.fromkeys(found)
-    return [name for name in names if file.schema_arrow.names.count(name) == 1]
+    names = file.schema_arrow.names
+    return [name for name in found if names.count(name) == 1 or name not in names], grows
+
+
+def _read_pieces(file: Any, path: Path, most: int) -> Any:
+    """Read a file some rows at a time, until it is larger than it may be."""
+    pieces = []
+    for piece in file.iter_batches(_FEW_ROWS):
+        most -= piece.nbytes
+        if most < 0:
+            raise GraphError(f"{path} is too large for a file of this size: its texts repeat")
+        pieces.append(piece)
+    return pa.Table.from_batches(pieces, file.schema_arrow)
 
 
 def _decoded_size(chunk: Any) -> int:
     """Return the bytes of the texts of a chunk that is a dictionary and places in it."""
-    if not (pa.types.is_string(chunk.type.value_type) or pa.types.is_large_string(chunk.type.value_type)):
+    kind = chunk.type.value_type
+    if not (_is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         return 8 * len(chunk)
     lengths = np.array(pc.fill_null(pc.binary_length(chunk.dictionary), 0), dtype=np.int64)
     places = chunk.indices.drop_null().to_numpy(zero_copy_only=False)
     return int(lengths[places].sum()) if lengths.size else 0
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _ends_in_lines(table: Any) -> bool:

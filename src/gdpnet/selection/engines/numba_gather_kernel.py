@@ -13,6 +13,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from gdpnet._core.compiled import cached
 from gdpnet.selection.engines import numba_update_arrays
 from gdpnet.selection.engines.numba_terms_kernel import OPTIONS
 
@@ -132,10 +133,7 @@ def _compile(sources: str) -> Any:
                         sums[decision, j] += message[drawn, j]
                     counts[decision] += counted[drawn] if counted.size else _ONE
 
-    try:
-        return tuple(numba.njit(cache=True, **OPTIONS)(one) for one in (gather_episodes, add_states))
-    except RuntimeError:  # numba found no folder that it may write to
-        return tuple(numba.njit(**OPTIONS)(one) for one in (gather_episodes, add_states))
+    return tuple(cached(one, **OPTIONS) for one in (gather_episodes, add_states))
 
 
 gather_episodes, add_states = _compile(inspect.getsource(numba_update_arrays))

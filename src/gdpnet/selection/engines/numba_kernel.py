@@ -14,6 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from gdpnet._core.compiled import cached
 from gdpnet.selection.engines import numba_engine, numba_products
 from gdpnet.selection.engines.numba_products import FLAGS, add_rows, score_one, score_two
 from gdpnet.selection.play import Slots
@@ -290,10 +291,7 @@ def _compile(sources: str) -> Any:
             finite &= _play_one(episode, given, out, state)
         return finite
 
-    try:
-        return numba.njit(cache=True, **_OPTIONS)(play_range)
-    except RuntimeError:  # numba found no folder that it may write to
-        return numba.njit(**_OPTIONS)(play_range)
+    return cached(play_range, **_OPTIONS)
 
 
 play_range = _compile("".join(inspect.getsource(source) for source in _SOURCES))

@@ -16,6 +16,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from gdpnet._core.compiled import cached
 from gdpnet.selection.engines import (
     numba_layers_kernel,
     numba_products,
@@ -218,10 +219,7 @@ def _compile(sources: str) -> Any:
                 if task == LEARN:
                     _end_chunk(inputs, halves, start, end - start, low, high - low, out, number)
 
-    try:
-        return numba.njit(cache=True, **OPTIONS)(run_lanes)
-    except RuntimeError:  # numba found no folder that it may write to
-        return numba.njit(**OPTIONS)(run_lanes)
+    return cached(run_lanes, **OPTIONS)
 
 
 run_lanes = _compile("".join(inspect.getsource(source) for source in _SOURCES))

@@ -10,6 +10,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from gdpnet._core.compiled import cached
 from gdpnet.selection.engines import numba_update_arrays
 from gdpnet.selection.engines.numba_terms_kernel import OPTIONS
 
@@ -119,11 +120,7 @@ def _compile(sources: str) -> Any:
         _ = digest
         _scale(flat, share, most)
 
-    functions = (lay_out, add_up, scale)
-    try:
-        return [numba.njit(cache=True, **OPTIONS)(one) for one in functions]
-    except RuntimeError:  # numba found no folder that it may write to
-        return [numba.njit(**OPTIONS)(one) for one in functions]
+    return cached(lay_out, **OPTIONS), cached(add_up, **OPTIONS), cached(scale, **OPTIONS)
 
 
 lay_out, add_up, scale = _compile(inspect.getsource(numba_update_arrays))
