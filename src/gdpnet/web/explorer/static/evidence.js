@@ -71,6 +71,7 @@ function evidenceRows(store, decisions, one) {
 function inWords(store, one) {
   const compared = (name, value) => {
     const share = store.shareBelow(name, value);
+    if (share === 0) return " (no edge has less)";
     return Number.isNaN(share) ? "" : ` (higher than for ${percent(share).replace(".0 %", " %")} of all edges)`;
   };
   const parts = [
