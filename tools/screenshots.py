@@ -66,7 +66,7 @@ def shoot(chromium: Any, address: str, shot: dict[str, Any], path: Path) -> None
     whole = Image.new("RGB", (sum(one.width + gap for one in drawn) - gap, drawn[0].height), "white")
     for place, one in enumerate(drawn):
         whole.paste(one, (place * (one.width + gap), 0))
-    whole.quantize(256).save(path, optimize=True)  # as sharp, a third of the bytes
+    whole.save(path, optimize=True)
     for part in parts:
         part.unlink()
 

@@ -116,7 +116,19 @@ export class Store {
 
   // The decisions of a node, in the order of its explanation.
   decisionsOf(place) {
-    const names = ["neighbour", "step", "distance", "draw_probability", "keep_probability", "keep_by_node", "keep_by_neighbour", "contribution", "common_neighbours", "cosine", "agreement"];
+    const names = [
+      "neighbour",
+      "step",
+      "distance",
+      "draw_probability",
+      "keep_probability",
+      "keep_by_node",
+      "keep_by_neighbour",
+      "contribution",
+      "common_neighbours",
+      "cosine",
+      "agreement",
+    ];
     const step = Object.fromEntries(names.map((name) => [name, this.step(name)]));
     const [keep, genuine, weight] = ["keep", "genuine", "weight"].map((name) => this.link(name));
     const edges = this.incoming(place);
@@ -161,7 +173,11 @@ export class Store {
   }
 
   headsOf(place) {
-    this.heads ??= this.raw.heads.map((one) => ({ ...one, value: decoded(one.value), predicted: decoded(one.predicted) }));
+    this.heads ??= this.raw.heads.map((one) => ({
+      ...one,
+      value: decoded(one.value),
+      predicted: decoded(one.predicted),
+    }));
     return this.heads.map(({ name, weight, value, predicted }) => ({
       name,
       weight,
@@ -218,6 +234,8 @@ export class Store {
       if (count) rows.push([count, place, ends[place + 1] - ends[place]]);
     }
     rows.sort((one, other) => other[0] - one[0] || one[1] - other[1]);
-    return rows.slice(0, most).map(([count, place, degree]) => ({ id: this.ids[place], text: `${count} of ${degree} edges` }));
+    return rows
+      .slice(0, most)
+      .map(([count, place, degree]) => ({ id: this.ids[place], text: `${count} of ${degree} edges` }));
   }
 }
