@@ -55,7 +55,7 @@ PATIENCE = 120.0
 class Server:
     """A running server."""
 
-    def __init__(self, run: Path, store: Path, log: Path) -> None:
+    def __init__(self, run: Path, store: Path, log: Path, seconds: float) -> None:
         command = [
             sys.executable,
             "-m",
@@ -103,9 +103,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(run: Path, store: Path, base: Path) -> Iterator[Server]:
+def serving(run: Path, store: Path, base: Path, seconds: float) -> Iterator[Server]:
     """Run a server, and end it whatever happens."""
-    server = Server(run, store, base / f"{store.name}.log")
+    server = Server(run, store, base / f"{store.name}.log", seconds)
     try:
         yield server
     finally:
@@ -364,6 +364,7 @@ def main() -> None:
         "--copies", type=int, default=114, help="copies of PubMed in the large store (default: 114)"
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="minutes of many clients (default: 10)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="limit of a request (default: 30)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     whole = load_dataset("pubmed", options.data_dir)
@@ -380,7 +381,7 @@ def main() -> None:
         write_store(graph, base / "store")
         names = {node: str(place) for place, node in enumerate(kept.tolist())}
         metrics = measure(options, whole, unseen, names, run, base, graph)
-    config = {"seed": options.seed, "deep": options.deep, "load_average": os.getloadavg()[1]}
+    config = {"seed": options.seed, "deep": options.deep, "seconds": options.seconds, "load_average": os.getloadavg()[1]}
     write_record(options.results, "serve", metrics, config)
 
 
@@ -400,7 +401,7 @@ def measure(
         dict[str, Any](),
     )
     metrics["heads"], metrics["hops"] = served.about["heads"], served.about["hops"]
-    with serving(run, base / "store", base) as server:
+    with serving(run, base / "store", base, options.seconds) as server:
         metrics["one_unseen_node"] = latencies(server, one)
         metrics["nodes_per_second"] = round(throughput(server, many), 1)
         metrics["same_bits"] = compare_bits(server, served, run, base / "store", asked, options.commands)
@@ -411,7 +412,7 @@ def measure(
         middle = {node: str(int(name) + shift) for node, name in names.items()}
         write_copies(graph, options.copies, base / "large")
         start = time.perf_counter()
-        with serving(run, base / "large", base) as server:
+        with serving(run, base / "large", base, options.seconds) as server:
             metrics["large"] = {
                 "edges": options.copies * graph.num_edges,
                 "start_seconds": time.perf_counter() - start,
