@@ -67,6 +67,8 @@ class Server:
             "--port",
             "0",
             "--quiet",
+            "--seconds",
+            str(seconds),
         ]
         with log.open("w") as file:
             self.process = subprocess.Popen(
@@ -381,7 +383,8 @@ def main() -> None:
         write_store(graph, base / "store")
         names = {node: str(place) for place, node in enumerate(kept.tolist())}
         metrics = measure(options, whole, unseen, names, run, base, graph)
-    config = {"seed": options.seed, "deep": options.deep, "seconds": options.seconds, "load_average": os.getloadavg()[1]}
+    config = {"seed": options.seed, "deep": options.deep, "seconds": options.seconds}
+    config |= {"load_average": os.getloadavg()[1]}
     write_record(options.results, "serve", metrics, config)
 
 
