@@ -153,8 +153,8 @@ def latencies(server: Server, bodies: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def throughput(server: Server, bodies: list[dict[str, Any]]) -> float:
-    """Return nodes per second over requests of many nodes, by two clients."""
+def throughput(server: Server, bodies: list[dict[str, Any]]) -> dict[str, float]:
+    """Return nodes per second, of the clock and of the processor, over requests of many nodes by two clients."""
     waiting, lock = list(bodies), threading.Lock()
 
     def client() -> None:
@@ -168,12 +168,16 @@ def throughput(server: Server, bodies: list[dict[str, Any]]) -> float:
             assert status == 200, answer
 
     threads = [threading.Thread(target=client) for _ in range(2)]
-    start = time.perf_counter()
+    start, before = time.perf_counter(), server.cpu_seconds()
     for one in threads:
         one.start()
     for one in threads:
         one.join()
-    return sum(len(body["targets"]) for body in bodies) / (time.perf_counter() - start)
+    count, clock = sum(len(body["targets"]) for body in bodies), time.perf_counter() - start
+    return {
+        "per_second": round(count / clock, 1),
+        "per_cpu_second": round(count / (server.cpu_seconds() - before), 1),
+    }
 
 
 def random_questions(
@@ -406,10 +410,8 @@ def measure(
     metrics["heads"], metrics["hops"] = served.about["heads"], served.about["hops"]
     with serving(run, base / "store", base, options.seconds) as server:
         metrics["one_unseen_node"] = latencies(server, one)
-        metrics["nodes_per_second"] = round(throughput(server, many), 1)
+        metrics["nodes_of_batches"] = throughput(server, many)
         metrics["same_bits"] = compare_bits(server, served, run, base / "store", asked, options.commands)
-        if options.minutes:
-            metrics["soak"] = soak(server, asked, options.minutes, options.seed)
     if options.copies:
         shift = options.copies // 2 * graph.num_nodes
         middle = {node: str(int(name) + shift) for node, name in names.items()}
@@ -422,7 +424,11 @@ def measure(
             }
             there = [request_of(whole, [node], middle) for node in unseen[: options.unseen]]
             metrics["large"] |= latencies(server, there) | {"memory_mib": round(server.memory() / 2**20)}
-        metrics["large"]["ratio_p50"] = metrics["large"]["p50_ms"] / metrics["one_unseen_node"]["p50_ms"]
+        for name in ("p50_ms", "cpu_ms"):
+            metrics["large"][f"ratio_{name[:3]}"] = metrics["large"][name] / metrics["one_unseen_node"][name]
+    if options.minutes:
+        with serving(run, base / "store", base, options.seconds) as server:
+            metrics["soak"] = soak(server, asked, options.minutes, options.seed)
     return metrics
 
 
