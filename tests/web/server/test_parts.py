@@ -10,18 +10,23 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.types import Scope
 
 from gdpnet.data.graph import Graph
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.errors import ConfigError
+from helpers.commands import refuse
+from helpers.server import need_server
+
+need_server()
+
+from starlette.types import Scope
+
 from gdpnet.web.server.guard import Access, is_loopback
 from gdpnet.web.server.limits import Limits
 from gdpnet.web.server.node_features import node_rows
 from gdpnet.web.server.pages import policy_for
 from gdpnet.web.server.problems import ProblemError
 from gdpnet.web.server.served import NodeIndex
-from helpers.commands import refuse
 
 
 def scope(path: str = "/v1/model", **headers: str) -> Scope:
