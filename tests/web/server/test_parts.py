@@ -19,14 +19,15 @@ from helpers.server import need_server
 
 need_server()
 
-from starlette.types import Scope
+# these imports need the packages, so they come after the check
+from starlette.types import Scope  # noqa: E402
 
-from gdpnet.web.server.guard import Access, is_loopback
-from gdpnet.web.server.limits import Limits
-from gdpnet.web.server.node_features import node_rows
-from gdpnet.web.server.pages import policy_for
-from gdpnet.web.server.problems import ProblemError
-from gdpnet.web.server.served import NodeIndex
+from gdpnet.web.server.guard import Access, is_loopback  # noqa: E402
+from gdpnet.web.server.limits import Limits  # noqa: E402
+from gdpnet.web.server.node_features import node_rows  # noqa: E402
+from gdpnet.web.server.pages import policy_for  # noqa: E402
+from gdpnet.web.server.problems import ProblemError  # noqa: E402
+from gdpnet.web.server.served import NodeIndex  # noqa: E402
 
 
 def scope(path: str = "/v1/model", **headers: str) -> Scope:
