@@ -85,6 +85,7 @@ bench: $(READY_DEV)  ## speed and memory, as ratios in one run; wants GDPNET_DAT
 	$(BIN)/python benchmarks/featureless.py
 	$(BIN)/python benchmarks/agreement.py
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/explorer.py
 
 $(BIN)/pip:
 	$(PYTHON) -c 'import sys; sys.exit("gdpnet needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'

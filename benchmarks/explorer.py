@@ -1,7 +1,7 @@
 """Seconds until the explorer's page of a graph with 10^5 links is drawn, and its size, in headless Chromium.
 
-A model is trained for a few epochs on a generated graph; how well does not matter here. Every opening is a new
-browser context with an empty cache. The clock starts before the page is asked for and stops when the first
+A model is trained for a few epochs on a part of a generated graph; how well does not matter here. Every opening is a
+new browser context with an empty cache. The clock starts before the page is asked for and stops when the first
 neighbourhood is drawn; then searching, moving the threshold and showing two hops are timed.
 """
 
@@ -41,10 +41,11 @@ ASKED = {
 
 def make_page(links: int, seed: int) -> tuple[str, dict[str, float]]:
     """Return a page with so many links, and the seconds of its parts."""
-    settings = SyntheticSettings(nodes=links // 4, links_per_node=2.0, spurious_links=1.0)
+    settings = SyntheticSettings(nodes=links // 4, links_per_node=2.1, spurious_links=1.0)
     graph = synthetic_graph(settings, seed=seed)
     seconds, start = dict[str, float](), time.perf_counter()
-    few = {"training__epochs": 2, "training__warmup": 2, "hopwise__use": False, "evidence__use": True}
+    few = {"training__epochs": 2, "training__warmup": 2, "training__max_nodes": 3000}
+    few |= {"gcn__use": False, "all_edges__use": False}
     model = GDPNet(device="cpu", seed=seed).set_params(**few).fit(graph)
     seconds["fit"] = time.perf_counter() - start
     payload = build_payload(model, graph, title=f"{links:,} links", most_edges=4 * links)
@@ -75,13 +76,16 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--links", type=int, default=100_000, help="links of the graph (default: 100,000)")
     parser.add_argument("--repeats", type=int, default=5, help="times that the page is opened (default: 5)")
+    parser.add_argument("--page", type=Path, help="page that an earlier run kept, to open it again")
     parser.add_argument("--keep", type=Path, help="file to leave the page in")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    made = dict[str, float]()
     with tempfile.TemporaryDirectory() as folder:
-        path = (options.keep or Path(folder) / "explorer.html").resolve()
-        page, made = make_page(options.links, options.seed)
-        path.write_text(page, encoding="utf-8")
+        path = (options.page or options.keep or Path(folder) / "explorer.html").resolve()
+        if options.page is None:
+            page, made = make_page(options.links, options.seed)
+            path.write_text(page, encoding="utf-8")
         size = path.stat().st_size
         with browser() as chromium:
             found = [open_page(chromium, path) for _ in range(options.repeats)]

@@ -94,6 +94,7 @@ JOBS = {
             "file",
         ),
         Job("explain", "explain {base}/run --out {work}/reasons.csv", "reasons.csv", "file"),
+        Job("explore", "explore {base}/run --out {work}/explorer.html", "explorer.html", "pages"),
         Job(
             "robustness",
             "robustness --dataset {base}/graph --rates 0,0.5 --seeds 1 --first-seed {variant} --methods gcn,gdpnet "

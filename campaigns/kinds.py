@@ -521,6 +521,10 @@ _OPTIONS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "embed": (["embed", "{base}/run", "--out", "{folder}/rows.csv"], ["--nodes", "--nodes-from", "--out"]),
     "explain": (["explain", "{base}/run"], ["--node"]),
+    "explore": (
+        ["explore", "{base}/run", "--out", "{folder}/explorer.html"],
+        ["--nodes", "--nodes-from", "--hops", "--out", "--split"],
+    ),
     "generate": (
         ["generate", "--out", "{folder}/made"],
         ["--nodes", "--edges", "--features", "--classes", "--noise", "--seed"],

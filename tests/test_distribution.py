@@ -21,6 +21,11 @@ model = GDPNet(device="cpu").set_params(training__epochs=1, training__warmup=1, 
 print(model.fit(graph).predict(graph).shape)
 """
 
+RENDER = """
+from gdpnet.web.explorer.page import render_page
+print(len(render_page(None)))
+"""
+
 
 def run(*words: object, cwd: Path) -> str:
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -63,6 +68,7 @@ def test_the_wheel_installs_and_trains_outside_the_checkout(tmp_path):
     version = run(python, "-c", "import gdpnet; print(gdpnet.__version__)", cwd=tmp_path).strip()
     assert run(place / "bin" / "gdpnet", "--version", cwd=tmp_path) == f"gdpnet {version}\n"
     assert run(python, "-c", TRAIN, cwd=tmp_path) == "(60,)\n"
+    assert int(run(python, "-c", RENDER, cwd=tmp_path)) > 400_000  # the libraries of the page are in it
 
 
 def test_the_checksums_are_of_the_versions_that_are_pinned():

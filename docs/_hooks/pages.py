@@ -26,6 +26,7 @@ ROOMS = {
     "training": "both phases in turn",
     "envs": "the decision process as a Gymnasium environment",
     "benchmark": "baselines, comparisons, the paper's evaluation",
+    "web": "the explorer's page and its data",
 }
 """Rooms with an API page of their own."""
 

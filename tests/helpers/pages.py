@@ -1,10 +1,21 @@
-"""Read what a page of the explorer holds."""
+"""Read what a page of the explorer holds, and texts that a careless page would read as HTML."""
 
 import base64
 import json
 import re
 
 import numpy as np
+
+HOSTILE = (
+    "<script>document.title='broken'</script>",
+    "</script><img src=x onerror=\"document.title='broken'\">",
+    "\"quoted\" & 'single' <b>",
+    "שלום עולם",
+    "=1+1",
+    "a,b\nc",
+    "ünïcode ✕ \u2028 line",
+)
+CLASSES = ("<script>alert(1)</script>", 'say "x" & <i>y</i>', "مرحبا")
 
 TYPES = {"u8": "<u1", "u16": "<u2", "u32": "<u4", "f32": "<f4", "share": "<u2"}
 

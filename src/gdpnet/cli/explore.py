@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+from gdpnet._core.files import is_stream
 from gdpnet.cli import options as opt
 from gdpnet.cli import replacing
 from gdpnet.cli.output import print_graph
@@ -40,15 +41,16 @@ def explore(
     """Write a page to explore the graph of a run in a browser: its nodes, which edges are kept, why, and how well.
 
     The page is one file that needs no server and asks for nothing from the network. A graph with more than 200,000
-    directed edges needs --nodes.
+    directed edges needs --nodes. Every node is explained, which takes a while on a large graph.
     """
-    if out.suffix.lower() not in (".html", ".htm"):
+    if out.suffix.lower() not in (".html", ".htm") and not is_stream(out):
         raise ConfigError(f"--out must end in .html, found '{out.name}'")
     replacing.check_explorer(out, force)
 
     from gdpnet._core.files import write_text
     from gdpnet.cli.runs import model_and_graph, node_numbers
     from gdpnet.web.explorer.page import render_page
+    from gdpnet.web.explorer.part import MOST_EDGES
     from gdpnet.web.explorer.payload import build_payload
 
     model, loaded, name = model_and_graph(run, graph, device, source, split)
@@ -56,7 +58,7 @@ def explore(
     asked = node_numbers(loaded, nodes, nodes_from)
     title = run.resolve().name if graph is None else f"{run.resolve().name} on {Path(name).name}"
     with doing("explaining nodes"):
-        payload = build_payload(model, loaded, nodes=asked, hops=hops, title=title)
+        payload = build_payload(model, loaded, nodes=asked, hops=hops, title=title, most_edges=MOST_EDGES)
     page = render_page(payload)
     write_text(out, page)
     shown, size = payload["nodes"]["count"], len(page.encode())

@@ -6,18 +6,8 @@ import numpy as np
 import pytest
 
 from gdpnet.web.explorer.payload import build_payload
+from helpers.pages import CLASSES, HOSTILE
 from helpers.small import FAST, fitted, noisy_graph
-
-HOSTILE = (
-    "<script>document.title='broken'</script>",
-    "</script><img src=x onerror=\"document.title='broken'\">",
-    "\"quoted\" & 'single' <b>",
-    "שלום עולם",
-    "=1+1",
-    "a,b\nc",
-    "ünïcode ✕ \u2028 line",
-)
-CLASSES = ("<script>alert(1)</script>", 'say "x" & <i>y</i>', "مرحبا")
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +22,7 @@ def graph():
 def model(graph):
     """Return a model with two heads and genuine probabilities."""
     values = {
-        "gcn": {"use": True, "steps": 5},
+        "gcn": {"use": True, "epochs": 20, "weight": 0.5},
         "evidence": {"use": True},
         "training": {"epochs": 3, "warmup": 2},
     }

@@ -1,9 +1,11 @@
 """The data of a page says what predict, denoise, explain and evaluate say."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from gdpnet.benchmark.evaluation import evaluate
 from gdpnet.data.validation import UNKNOWN
@@ -33,9 +35,9 @@ def test_steps_are_the_decisions_of_explain_in_their_order(predictor, payload, g
         assert [ids[one] for one in unpacked(steps["neighbour"])[rows]] == [
             one.neighbour for one in told.decisions
         ]
-        for name in ("contribution", "keep_probability", "cosine", "agreement", "common_neighbours"):
+        for name in ("contribution", "cosine", "agreement", "common_neighbours", "keep_by_node"):
             expected = [getattr(one, name) for one in told.decisions]
-            assert unpacked(steps[name])[rows] == pytest.approx(np.array(expected), abs=1e-6), name
+            assert unpacked(steps[name])[rows] == pytest.approx(np.array(expected), abs=1e-5), name
         assert unpacked(steps["step"])[rows].tolist() == [one.step or 0 for one in told.decisions]
         assert unpacked(payload["nodes"]["value"])[place] == pytest.approx(told.probability)
         assert unpacked(payload["nodes"]["alone"])[place] == pytest.approx(told.probability_alone)
@@ -140,10 +142,59 @@ def test_search_ranks_equal_ids_before_those_that_begin_with_the_text():
 @pytest.mark.parametrize("kind", ["links", "clusters"])
 def test_tasks_without_labels_have_a_page_too(kind):
     graph = noisy_graph(60)
-    model = fitted(
-        graph, FAST.with_values({"task": {"kind": kind, "clusters": 3 if kind == "clusters" else 0}})
-    )
-    page = build_payload(model, graph)
+    changes = {"task": {"kind": kind, "clusters": 3 if kind == "clusters" else 0}, "links": {"steps": 20}}
+    page = build_payload(fitted(graph, FAST.with_values(changes)), graph)
     assert page["nodes"]["probabilities"] is None
     assert None not in unpacked(page["nodes"]["predicted"])
+    json.loads(json_text(page))
+
+
+def test_a_neighbourhood_is_that_of_the_id_even_if_ids_are_other_whole_numbers(model, graph):
+    numbered = replace(graph, node_ids=np.arange(80)[::-1].copy())
+    part = neighbourhood(model, 3, numbered)
+    explained = ~np.isnan(unpacked(part["nodes"]["alone"]))
+    assert [one for one, there in zip(part["nodes"]["id"], explained, strict=True) if there] == ["3"]
+
+
+def test_regression_has_numbers_and_no_classes():
+    graph = noisy_graph(60)
+    numbers = replace(
+        graph, targets=graph.labels.float() * 10, labels=torch.full((60,), UNKNOWN), class_names=()
+    )
+    predictor = fitted(numbers, FAST.with_values({"task": {"kind": "regression", "bins": 4}})).predictor(
+        numbers
+    )
+    page = build_payload(predictor)
+    assert page["about"]["classes"] == []
+    assert unpacked(page["nodes"]["value"]) == pytest.approx(predictor.predict(), rel=1e-4)
+    assert page["nodes"]["probabilities"] is None
+    assert "matrix" not in page["judge"]
+    assert next(one for one in page["lists"] if one["key"] == "surprising")["rows"][0]["text"].startswith(
+        "off by"
+    )
+
+
+def test_candidates_beyond_neighbours_keep_their_own_probabilities():
+    graph = noisy_graph(60)
+    model = fitted(graph, FAST.with_values({"policy": {"hops": 2, "hidden": [8, 6]}}))
+    page, told = build_payload(model, graph), model.explain(graph, "007")
+    first, steps = unpacked(page["steps"]["row_ptr"]), page["steps"]
+    rows = slice(first[7], first[8])
+    assert unpacked(steps["distance"])[rows].tolist() == [one.distance for one in told.decisions]
+    assert max(unpacked(steps["distance"])) == 2
+    expected = np.array([one.keep_probability for one in told.decisions])
+    assert unpacked(steps["keep_probability"])[rows] == pytest.approx(expected)
+
+
+def test_without_a_labelled_test_node_the_page_says_why_nothing_is_scored(model, graph):
+    unlabelled = replace(graph, labels=torch.full((80,), UNKNOWN), truth=None)
+    judged = build_payload(model, unlabelled)["judge"]
+    assert "no labelled test node" in judged["scores"]["remark"]
+    assert "edges" not in judged
+    assert list(judged["thresholds"]["kept"]) == ["all"]
+
+
+def test_a_graph_without_edges_has_a_page(model, graph):
+    page = build_payload(model, graph.keep_edges(torch.zeros(graph.num_edges, dtype=torch.bool)))
+    assert unpacked(page["links"]["keep"]).size == 0
     json.loads(json_text(page))

@@ -16,7 +16,7 @@ from gdpnet.inference.ensemble import HEAD_NAMES
 from gdpnet.inference.explanation import Decision, Explanation
 from gdpnet.inference.naming import Naming
 from gdpnet.inference.predictor import LabelPredictor, Predictor
-from gdpnet.representation.tasks import Classification
+from gdpnet.representation.tasks import Classification, MultiLabel
 from gdpnet.web.explorer.packing import pack, pack_names, pack_shares
 from gdpnet.web.explorer.part import Part
 
@@ -26,9 +26,8 @@ _MOST_PROBABILITIES = 2_000_000
 _MOST_EDGE_FEATURES = 6
 """Edge features of a page."""
 
-_SHARES = ("draw_probability", "keep_by_node", "keep_by_neighbour", "genuine_probability")
-_NUMBERS = {"keep_probability": "f4", "contribution": "f4", "cosine": "f4", "agreement": "f4"}
-_COUNTS = {"step": "u2", "distance": "u1", "common_neighbours": "u2"}
+_SHARES = ("draw_probability", "keep_by_node", "keep_by_neighbour")
+_NUMBERS = {"contribution": "f4", "step": "u2", "common_neighbours": "u2"}
 
 
 def edge_columns(
@@ -99,7 +98,7 @@ def _probability_columns(
     predictor: Predictor, found: Float[Tensor, "shown classes"] | None
 ) -> dict[str, Any] | None:
     """Return the probability of each class for each node, row by row; None if these are too many or no classes."""
-    if found is None or not isinstance(predictor.model.task, Classification):
+    if found is None or not isinstance(predictor.model.task, Classification | MultiLabel):
         return None
     return None if found.numel() > _MOST_PROBABILITIES else pack_shares(found.flatten())
 
@@ -128,7 +127,11 @@ def _head_columns(part: Part, told: list[Explanation]) -> list[dict[str, Any]]:
 
 
 def step_columns(part: Part, told: Iterable[Explanation]) -> dict[str, Any]:
-    """Return the decisions of the nodes that are explained, each node's in the order of its explanation."""
+    """Return the decisions of the nodes that are explained, each node's in the order of its explanation.
+
+    What the decisions on neighbours share with their edges is in the columns of the edges. Candidates beyond
+    neighbours have no edge: with any, their distances and keep probabilities are here.
+    """
     count = np.zeros(part.nodes.numel(), dtype=np.int64)
     by_place = {part.place_of[one.node]: one.decisions for one in told}
     for place, decisions in by_place.items():
@@ -137,15 +140,27 @@ def step_columns(part: Part, told: Iterable[Explanation]) -> dict[str, Any]:
     columns: dict[str, Any] = {
         "row_ptr": pack(np.concatenate([[0], count.cumsum()]), "u4"),
         "neighbour": pack([part.place_of[one.neighbour] for one in rows], "u4"),
+        "cosine": _pack_similar([one.cosine for one in rows]),
+        "agreement": _pack_similar([one.agreement for one in rows]),
+        "distance": None,
+        "keep_probability": None,
     }
-    for name, kind in (_NUMBERS | _COUNTS).items():
+    for name, kind in _NUMBERS.items():
         columns[name] = pack([getattr(one, name) or 0 for one in rows], kind)
     for name in _SHARES:
         values = [getattr(one, name) for one in rows]
         columns[name] = pack_shares([math.nan if one is None else one for one in values])
-    weighted = any(one.weight is not None for one in rows)
-    columns["weight"] = pack([one.weight or 0.0 for one in rows], "f4") if weighted else None
+    if any(one.distance > 1 for one in rows):
+        columns["distance"] = pack([one.distance for one in rows], "u1")
+        columns["keep_probability"] = pack([one.keep_probability for one in rows], "f4")
     return columns | {"edge_features": _feature_columns(rows)}
+
+
+def _pack_similar(values: list[float]) -> dict[str, Any]:
+    """Return similarities in two bytes each if all lie between 0 and 1, up to rounding; else as numbers."""
+    found = np.asarray(values, dtype=np.float64)
+    inside = not found.size or (found.min() >= 0.0 and found.max() <= 1.0 + 1e-6)
+    return pack_shares(found) if inside else pack(found, "f4")
 
 
 def _feature_columns(rows: list[Decision]) -> dict[str, Any] | None:

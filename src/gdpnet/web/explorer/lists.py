@@ -77,7 +77,10 @@ def _surprising(predictor: Predictor, part: Part, found: Float[Tensor, "shown cl
         if graph.targets is None:
             return []
         error = (naming.numbers.mean(found) - graph.targets[part.nodes]).abs().nan_to_num().numpy()
-        return [{"id": part.ids[one], "text": f"off by {number_text(error[one])}"} for one in _largest(error)]
+        return [
+            {"id": part.ids[one], "text": f"off by {number_text(float(error[one]))}"}
+            for one in _largest(error)
+        ]
     if not isinstance(predictor.model.task, Classification):
         return []
     label = predictor.model.labels_of(graph)[part.nodes]

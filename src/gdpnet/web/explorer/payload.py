@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gdpnet._core.progress import advance, watch
+from gdpnet._core.progress import part as share_of_work
 from gdpnet._core.version import __version__
 from gdpnet.data.graph import Graph
 from gdpnet.data.node_numbers import node_numbers
@@ -54,7 +57,9 @@ def build_payload(
     """
     predictor = _predictor_of(source, graph)
     part = _part_of(predictor, nodes, hops, most_edges)
-    cleaned, told = predictor.denoise(), list(predictor.explain_nodes(part.asked))
+    with share_of_work(0, 10):
+        cleaned = predictor.denoise()
+    told = _explained(predictor, part)
     keep, genuine = predictor.keep_probability(), predictor.genuine_probability()
     found = class_probabilities(predictor, part)
     every = found if part.whole else class_probabilities(predictor, part_of_all(predictor.graph))
@@ -95,7 +100,7 @@ def neighbourhood(
     """Return one node, explained, with the nodes within some hops; the same tables as those of `build_payload`."""
     predictor = _predictor_of(source, graph)
     number = predictor.graph.node_number(str(node))
-    part = _part_of(predictor, [number], hops, most_edges)
+    part = _part_of(predictor, torch.tensor([number]), hops, most_edges)  # a list would be ids
     told = [predictor.explain(node)]
     found = class_probabilities(predictor, part)
     decided = (predictor.keep_probability(), predictor.genuine_probability())
@@ -115,6 +120,16 @@ def search_nodes(graph: Graph, text: str, most: int = _MOST_FOUND) -> list[dict[
         elif wanted in names[labels[number]].casefold():
             ranked.append((3, number))
     return [{"id": ids[number], "text": names[labels[number]]} for _, number in sorted(ranked)[:most]]
+
+
+def _explained(predictor: Predictor, part: Part) -> list[Explanation]:
+    """Explain the nodes that are asked for, which is most of the work, and say how far it is."""
+    told, total, waiting = list[Explanation](), part.asked.numel(), predictor.explain_nodes(part.asked)
+    while len(told) < total:
+        with watch(None):  # many nodes are explained at a time, each of which would advance from the start
+            told.append(next(waiting))
+        advance(total + 9 * len(told), 10 * total)
+    return told
 
 
 def _predictor_of(source: Predictor | GDPNet | TrainedModel, graph: Any) -> Predictor:

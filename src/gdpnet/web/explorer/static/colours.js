@@ -1,6 +1,17 @@
 // Colours that work on both backgrounds and for readers who see few colours.
 
-const CLASSES = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#ee8866", "#44bb99", "#9988dd", "#a08060"];
+const CLASSES = [
+  "#4477aa",
+  "#ee6677",
+  "#228833",
+  "#ccbb44",
+  "#66ccee",
+  "#aa3377",
+  "#ee8866",
+  "#44bb99",
+  "#9988dd",
+  "#a08060",
+];
 const LOW = [214, 96, 30];
 const MIDDLE = [150, 156, 163];
 const HIGH = [33, 113, 181];

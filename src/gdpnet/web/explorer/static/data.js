@@ -76,11 +76,18 @@ export class Store {
     return -1;
   }
 
+  // The neighbours of a node whose edges lead to it, each with its edge.
+  incoming(place) {
+    const [first, last] = this.edgesOf(place);
+    const column = this.link("neighbour");
+    const found = new Map();
+    for (let edge = first; edge < last; edge++) found.set(column[edge], edge);
+    return found;
+  }
+
   // The neighbours of a node by edges in either direction, each with the edge that is drawn.
   neighboursOf(place) {
-    const [first, last] = this.edgesOf(place);
-    const found = new Map();
-    for (let edge = first; edge < last; edge++) found.set(this.link("neighbour")[edge], edge);
+    const found = this.incoming(place);
     if (this.about.directed) {
       for (const [target, edge] of this.outgoing(place)) if (!found.has(target)) found.set(target, edge);
     }
@@ -109,27 +116,45 @@ export class Store {
 
   // The decisions of a node, in the order of its explanation.
   decisionsOf(place) {
+    const names = [
+      "neighbour",
+      "step",
+      "distance",
+      "draw_probability",
+      "keep_probability",
+      "keep_by_node",
+      "keep_by_neighbour",
+      "contribution",
+      "common_neighbours",
+      "cosine",
+      "agreement",
+    ];
+    const step = Object.fromEntries(names.map((name) => [name, this.step(name)]));
+    const [keep, genuine, weight] = ["keep", "genuine", "weight"].map((name) => this.link(name));
+    const edges = this.incoming(place);
     const ends = this.step("row_ptr");
     const rows = [];
     for (let row = ends[place]; row < ends[place + 1]; row++) {
-      const neighbour = this.step("neighbour")[row];
+      const neighbour = step.neighbour[row];
+      const distance = step.distance ? step.distance[row] : 1;
+      const edge = distance === 1 ? (edges.get(neighbour) ?? -1) : -1;
       rows.push({
         row,
         neighbour,
         id: this.ids[neighbour],
-        edge: this.step("distance")[row] === 1 ? this.findEdge(place, neighbour) : -1,
-        step: this.step("step")[row],
-        distance: this.step("distance")[row],
-        draw: this.step("draw_probability")[row],
-        keep: this.step("keep_probability")[row],
-        byNode: this.step("keep_by_node")[row],
-        byNeighbour: this.step("keep_by_neighbour")[row],
-        genuine: this.step("genuine_probability")[row],
-        adds: this.step("contribution")[row],
-        common: this.step("common_neighbours")[row],
-        cosine: this.step("cosine")[row],
-        agreement: this.step("agreement")[row],
-        weight: this.step("weight") ? this.step("weight")[row] : NaN,
+        edge,
+        distance,
+        step: step.step[row],
+        draw: step.draw_probability[row],
+        keep: edge >= 0 ? keep[edge] : step.keep_probability ? step.keep_probability[row] : NaN,
+        byNode: step.keep_by_node[row],
+        byNeighbour: step.keep_by_neighbour[row],
+        genuine: genuine && edge >= 0 ? genuine[edge] : NaN,
+        adds: step.contribution[row],
+        common: step.common_neighbours[row],
+        cosine: step.cosine[row],
+        agreement: step.agreement[row],
+        weight: weight && edge >= 0 ? weight[edge] : NaN,
       });
     }
     return rows;
@@ -148,7 +173,11 @@ export class Store {
   }
 
   headsOf(place) {
-    this.heads ??= this.raw.heads.map((one) => ({ ...one, value: decoded(one.value), predicted: decoded(one.predicted) }));
+    this.heads ??= this.raw.heads.map((one) => ({
+      ...one,
+      value: decoded(one.value),
+      predicted: decoded(one.predicted),
+    }));
     return this.heads.map(({ name, weight, value, predicted }) => ({
       name,
       weight,
@@ -197,14 +226,16 @@ export class Store {
 
   // The nodes that lose most edges at a threshold.
   mostRemoved(threshold, most = 50) {
+    const [ends, keep, least] = [this.link("row_ptr"), this.link("keep"), Math.fround(threshold)];
     const rows = [];
     for (let place = 0; place < this.ids.length; place++) {
-      const [first, last] = this.edgesOf(place);
       let count = 0;
-      for (let edge = first; edge < last; edge++) count += this.isKept(edge, threshold) ? 0 : 1;
-      if (count) rows.push([count, place, last - first]);
+      for (let edge = ends[place]; edge < ends[place + 1]; edge++) if (keep[edge] < least) count += 1;
+      if (count) rows.push([count, place, ends[place + 1] - ends[place]]);
     }
     rows.sort((one, other) => other[0] - one[0] || one[1] - other[1]);
-    return rows.slice(0, most).map(([count, place, degree]) => ({ id: this.ids[place], text: `${count} of ${degree} edges` }));
+    return rows
+      .slice(0, most)
+      .map(([count, place, degree]) => ({ id: this.ids[place], text: `${count} of ${degree} edges` }));
   }
 }

@@ -67,7 +67,13 @@ export function bar(value, name, options = {}) {
   const width = Number.isNaN(value) ? 0 : Math.max(0, Math.min(1, value));
   return svg(
     "svg",
-    { class: `bar ${options.class ?? ""}`, viewBox: "0 0 100 8", preserveAspectRatio: "none", role: "img", "aria-label": name },
+    {
+      class: `bar ${options.class ?? ""}`,
+      viewBox: "0 0 100 8",
+      preserveAspectRatio: "none",
+      role: "img",
+      "aria-label": name,
+    },
     svg("rect", { class: "track", width: 100, height: 8, rx: 2 }),
     svg("rect", { class: "level", width: 100 * width, height: 8, rx: 2 }),
   );
@@ -146,7 +152,13 @@ export function segmented(name, options, current, choose) {
         tabindex: value === current ? 0 : -1,
         "data-value": value,
         onclick: () => choose(value),
-        onkeydown: (event) => moveChoice(event, options.map(([one]) => one), value, choose),
+        onkeydown: (event) =>
+          moveChoice(
+            event,
+            options.map(([one]) => one),
+            value,
+            choose,
+          ),
       }),
     ),
   );

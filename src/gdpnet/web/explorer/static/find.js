@@ -41,12 +41,26 @@ export class Find {
       ...rows.map((row, place) =>
         el(
           "li",
-          { id: `found-${place}`, role: "option", "aria-selected": String(place === 0), onmousedown: () => this.choose(place) },
+          {
+            id: `found-${place}`,
+            role: "option",
+            "aria-selected": String(place === 0),
+            onmousedown: () => this.choose(place),
+          },
           said(row.id, { class: "id" }),
           el("span", { class: "quiet" }, said(row.text ?? "")),
         ),
       ),
-      ...(text.trim() && !rows.length ? [el("li", { class: "quiet", text: "No node has this id, label or class." })] : []),
+      ...(text.trim() && !rows.length
+        ? [
+            el("li", {
+              class: "quiet",
+              role: "option",
+              "aria-disabled": "true",
+              text: "No node has this id, label or class.",
+            }),
+          ]
+        : []),
     );
     this.box.hidden = !text.trim();
     this.input.setAttribute("aria-expanded", String(!this.box.hidden));
@@ -102,7 +116,11 @@ export class Find {
         csvButton(current.title, ["node", "text"], () => current.rows.map((row) => [row.id, row.text])),
       ),
       choice,
-      el("ol", { class: "nodes", "aria-label": current.title }, ...current.rows.map((row) => el("li", {}, this.button(row)))),
+      el(
+        "ol",
+        { class: "nodes", "aria-label": current.title },
+        ...current.rows.map((row) => el("li", {}, this.button(row))),
+      ),
     );
     return undefined;
   }

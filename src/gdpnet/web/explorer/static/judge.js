@@ -23,11 +23,27 @@ export class Judge {
     for (const { plot } of this.charts) plot.destroy();
     this.charts = [];
     this.grid = el("div", { class: "cards" });
-    byId("judge").replaceChildren(el("div", { class: "top" }, this.tiles, el("div", { class: "card" }, this.slider.node)), this.grid);
+    byId("judge").replaceChildren(
+      el("div", { class: "top" }, this.tiles, el("div", { class: "card" }, this.slider.node)),
+      this.grid,
+    );
     this.overThreshold();
-    this.curves(this.judge.edges, "Edges against the planted noise", "genuine edges kept", "planted noise kept", "share of genuine edges");
-    this.curves(this.judge.predictions, "Predictions on test nodes", "true positive rate", "false positive rate", "share that is right");
-    if (this.judge.matrix) this.grid.append(this.card("Removed edges, class by class", this.matrix, { wide: true, csv: this.matrixCsv() }));
+    this.curves(
+      this.judge.edges,
+      "Edges against the planted noise",
+      "genuine edges kept",
+      "planted noise kept",
+      "share of genuine edges",
+    );
+    this.curves(
+      this.judge.predictions,
+      "Predictions on test nodes",
+      "true positive rate",
+      "false positive rate",
+      "share that is right",
+    );
+    if (this.judge.matrix)
+      this.grid.append(this.card("Removed edges, class by class", this.matrix, { wide: true, csv: this.matrixCsv() }));
     this.training();
     this.tables();
     this.settings();
@@ -35,7 +51,13 @@ export class Judge {
 
   card(title, content, { wide, csv, note } = {}) {
     const heading = el("div", { class: "row" }, el("h2", { text: title }), csv ? csvButton(title, ...csv) : null);
-    return el("section", { class: wide ? "card whole" : "card", "aria-label": title }, heading, note ? el("p", { class: "quiet", text: note }) : null, content);
+    return el(
+      "section",
+      { class: wide ? "card whole" : "card", "aria-label": title },
+      heading,
+      note ? el("p", { class: "quiet", text: note }) : null,
+      content,
+    );
   }
 
   follow(threshold) {
@@ -59,23 +81,46 @@ export class Judge {
   }
 
   drawTiles() {
-    const score = this.judge.scores.tables[0].rows.find(([name]) => ["micro f1", "r2", "roc auc", "nmi"].includes(name));
+    const score = this.judge.scores.tables[0].rows.find(([name]) =>
+      ["micro f1", "r2", "roc auc", "nmi"].includes(name),
+    );
     const [before, after] = [this.homophily(0), this.homophily(this.at)];
     const tiles = [
-      ["Edges kept", percent(this.share("all")), counted(this.judge.thresholds.kept.all?.[this.at] ?? 0, "directed edge")],
+      [
+        "Edges kept",
+        percent(this.share("all")),
+        counted(this.judge.thresholds.kept.all?.[this.at] ?? 0, "directed edge"),
+      ],
       ["Homophily", number(after), `${number(before)} before cleaning`],
       ["Within a class kept", percent(this.share("same_class")), "of edges with known labels"],
       ["Across classes removed", percent(this.share("cross_class", true)), "of edges with known labels"],
-      ["Planted noise removed", percent(this.share("spurious", true)), `${percent(this.share("genuine"))} of the genuine edges kept`],
+      [
+        "Planted noise removed",
+        percent(this.share("spurious", true)),
+        `${percent(this.share("genuine"))} of the genuine edges kept`,
+      ],
       score ? [score[0], score[1], score[2] ? `95 % interval ${score[2]}` : "test nodes, model's own threshold"] : null,
     ].filter((one) => one && one[1] !== "–");
-    this.tiles.replaceChildren(...tiles.map(([name, value, more]) => el("div", { class: "tile" }, el("span", { class: "quiet", text: name }), el("b", { text: value }), el("span", { class: "quiet", text: more }))));
+    this.tiles.replaceChildren(
+      ...tiles.map(([name, value, more]) =>
+        el(
+          "div",
+          { class: "tile" },
+          el("span", { class: "quiet", text: name }),
+          el("b", { text: value }),
+          el("span", { class: "quiet", text: more }),
+        ),
+      ),
+    );
   }
 
   overThreshold() {
     const { threshold, kept } = this.judge.thresholds;
     const share = (counts) => counts.map((one) => one / counts[0]);
-    const lines = [["edges kept", share(kept.all ?? [0])], ["homophily", threshold.map((_, at) => this.homophily(at))]];
+    const lines = [
+      ["edges kept", share(kept.all ?? [0])],
+      ["homophily", threshold.map((_, at) => this.homophily(at))],
+    ];
     if (kept.genuine) lines.push(["genuine kept", share(kept.genuine)], ["noise kept", share(kept.spurious)]);
     else if (kept.cross_class) lines.push(["across classes kept", share(kept.cross_class)]);
     this.chart("Over the threshold", threshold, lines, { x: "threshold", marked: true, range: [0, 1] });
@@ -86,11 +131,20 @@ export class Judge {
     const { roc, calibration } = found;
     if (roc.length) {
       const lines = roc.map((one) => [`${one.name} ${number(one.auc)}`, one]);
-      this.scattered(`ROC: ${title.toLowerCase()}`, lines, { x: along, y: up, note: "The number is the area under the curve." });
+      this.scattered(`ROC: ${title.toLowerCase()}`, lines, {
+        x: along,
+        y: up,
+        note: "The number is the area under the curve.",
+      });
     }
     if (calibration.length) {
       const lines = calibration.map((one) => [`${one.name} ${number(one.error)}`, one]);
-      this.scattered(`Calibration: ${title.toLowerCase()}`, lines, { x: "probability", y: right, points: true, note: "The number is the expected calibration error." });
+      this.scattered(`Calibration: ${title.toLowerCase()}`, lines, {
+        x: "probability",
+        y: right,
+        points: true,
+        note: "The number is the expected calibration error.",
+      });
     }
   }
 
@@ -105,31 +159,69 @@ export class Judge {
       });
       return [name, values];
     });
-    const rows = () => lines.flatMap(([name, one]) => one.x.map((x, place) => [name, x, one.y[place], one.count ? one.count[place] : ""]));
-    this.chart(title, places, [...series, ["diagonal", places, true]], { ...options, range: [0, 1], gaps: true, csv: [["curve", options.x, options.y, "count"], rows] });
+    const rows = () =>
+      lines.flatMap(([name, one]) =>
+        one.x.map((x, place) => [name, x, one.y[place], one.count ? one.count[place] : ""]),
+      );
+    this.chart(title, places, [...series, ["diagonal", places, true]], {
+      ...options,
+      range: [0, 1],
+      gaps: true,
+      csv: [["curve", options.x, options.y, "count"], rows],
+    });
   }
 
   training() {
     const found = this.judge.training;
     if (!found) return;
-    for (const { name, y } of found.curves) this.chart(`Training: ${name}`, found.epoch, [[name, y]], { x: "epoch", best: found.best, narrow: true });
+    for (const { name, y } of found.curves)
+      this.chart(`Training: ${name}`, found.epoch, [[name, y]], { x: "epoch", best: found.best, narrow: true });
   }
 
   chart(title, x, lines, options) {
-    const box = el("div", { class: "chart", role: "img", "aria-label": `${title}: ${lines.map(([name]) => name).join(", ")}` });
-    const csv = options.csv ?? [[options.x, ...lines.map(([name]) => name)], () => x.map((one, at) => [one, ...lines.map(([, values]) => values[at])])];
+    const box = el("div", {
+      class: "chart",
+      role: "img",
+      "aria-label": `${title}: ${lines.map(([name]) => name).join(", ")}`,
+    });
+    const csv = options.csv ?? [
+      [options.x, ...lines.map(([name]) => name)],
+      () => x.map((one, at) => [one, ...lines.map(([, values]) => values[at])]),
+    ];
     this.grid.append(this.card(title, box, { csv, note: options.note }));
     const [ink, line] = [themed("ink"), themed("line")];
-    const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line }, font: "11px system-ui", labelFont: "12px system-ui", labelSize: 18 };
+    const axis = {
+      stroke: ink,
+      grid: { stroke: line, width: 1 },
+      ticks: { stroke: line },
+      font: "11px system-ui",
+      labelFont: "12px system-ui",
+      labelSize: 18,
+    };
     const plot = new uPlot(
       {
         width: Math.max(200, box.clientWidth),
         height: HEIGHT_OF_CHART,
         scales: { x: { time: false }, ...(options.range ? { y: { range: options.range } } : {}) },
-        axes: [{ ...axis, label: options.x, size: 34 }, { ...axis, label: options.y ?? "", size: 46, labelSize: options.y ? 18 : 0 }],
+        axes: [
+          { ...axis, label: options.x, size: 34 },
+          { ...axis, label: options.y ?? "", size: 46, labelSize: options.y ? 18 : 0 },
+        ],
         cursor: { drag: { x: false, y: false } },
         legend: { live: !options.gaps, show: lines.length > 1 },
-        series: [{ label: options.x, value: (_, one) => shortNumber(one) }, ...lines.map(([name, , faint], at) => ({ label: name, stroke: faint ? ink : lineColour(at), width: faint ? 1 : 2, dash: faint ? [4, 4] : undefined, alpha: faint ? 0.4 : 1, spanGaps: true, value: (_, one) => shortNumber(one), points: { show: Boolean(options.points && !faint), size: 6 } }))],
+        series: [
+          { label: options.x, value: (_, one) => shortNumber(one) },
+          ...lines.map(([name, , faint], at) => ({
+            label: name,
+            stroke: faint ? ink : lineColour(at),
+            width: faint ? 1 : 2,
+            dash: faint ? [4, 4] : undefined,
+            alpha: faint ? 0.4 : 1,
+            spanGaps: true,
+            value: (_, one) => shortNumber(one),
+            points: { show: Boolean(options.points && !faint), size: 6 },
+          })),
+        ],
         hooks: { draw: [(one) => this.markOn(one, options)] },
       },
       [x, ...lines.map(([, values]) => values)],
@@ -156,7 +248,8 @@ export class Judge {
   }
 
   resize() {
-    for (const { plot, box } of this.charts) if (box.clientWidth) plot.setSize({ width: box.clientWidth, height: HEIGHT_OF_CHART });
+    for (const { plot, box } of this.charts)
+      if (box.clientWidth) plot.setSize({ width: box.clientWidth, height: HEIGHT_OF_CHART });
   }
 
   cellsAt(row) {
@@ -189,16 +282,34 @@ export class Judge {
         }),
       ),
     );
-    const header = el("tr", {}, el("th", { scope: "col", text: "target, neighbour →" }), ...classes.map((name) => el("th", { scope: "col" }, said(name))));
+    const header = el(
+      "tr",
+      {},
+      el("th", { scope: "col", text: "target, neighbour →" }),
+      ...classes.map((name) => el("th", { scope: "col" }, said(name))),
+    );
     this.matrix.replaceChildren(
-      el("p", { class: "quiet", text: `Share of the edges from each class to each that threshold ${this.about.thresholds[this.at].toFixed(2)} removes. Classes are labels, or predictions where no label is known.` }),
-      el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Removed edges by class" }, el("table", { class: "matrix" }, el("thead", {}, header), el("tbody", {}, ...rows))),
+      el("p", {
+        class: "quiet",
+        text: `Share of the edges from each class to each that threshold ${this.about.thresholds[this.at].toFixed(2)} removes. Classes are labels, or predictions where no label is known.`,
+      }),
+      el(
+        "div",
+        { class: "scroll", tabindex: 0, role: "region", "aria-label": "Removed edges by class" },
+        el("table", { class: "matrix" }, el("thead", {}, header), el("tbody", {}, ...rows)),
+      ),
     );
   }
 
   matrixCsv() {
     const { classes } = this.judge.matrix;
-    return [["class", "neighbour_class", "edges", "removed"], () => classes.flatMap((name, row) => this.cellsAt(row).map(({ total, removed }, column) => [name, classes[column], total, removed]))];
+    return [
+      ["class", "neighbour_class", "edges", "removed"],
+      () =>
+        classes.flatMap((name, row) =>
+          this.cellsAt(row).map(({ total, removed }, column) => [name, classes[column], total, removed]),
+        ),
+    ];
   }
 
   tables() {
@@ -206,7 +317,13 @@ export class Judge {
     for (const { title, header, rows } of tables) {
       const table = plainTable(header, rows, { name: title });
       const wide = header.length > 4;
-      this.grid.append(this.card(title, table, { wide, csv: [header, () => rows], note: title === "Scores" ? remark || "At the model's own threshold." : "" }));
+      this.grid.append(
+        this.card(title, table, {
+          wide,
+          csv: [header, () => rows],
+          note: title === "Scores" ? remark || "At the model's own threshold." : "",
+        }),
+      );
     }
   }
 
@@ -218,7 +335,12 @@ export class Judge {
       "div",
       {},
       changed.length ? plainTable(header, changed, { name: "Changed settings" }) : el("p", { text: "All defaults." }),
-      el("details", {}, el("summary", { text: `All ${rows.length} settings` }), plainTable(header, rows, { name: "All settings" })),
+      el(
+        "details",
+        {},
+        el("summary", { text: `All ${rows.length} settings` }),
+        plainTable(header, rows, { name: "All settings" }),
+      ),
     );
     this.grid.append(this.card("Settings", content, { csv: [header, () => rows] }));
   }

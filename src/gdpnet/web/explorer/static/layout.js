@@ -8,7 +8,10 @@ function chosen(store, centre, most) {
   const adds = new Map(store.decisionsOf(centre).map((one) => [one.neighbour, Math.abs(one.adds)]));
   const all = [...store.neighboursOf(centre)];
   const keep = store.link("keep");
-  all.sort(([one, edge], [other, another]) => (adds.get(other) ?? 0) - (adds.get(one) ?? 0) || keep[another] - keep[edge] || one - other);
+  all.sort(
+    ([one, edge], [other, another]) =>
+      (adds.get(other) ?? 0) - (adds.get(one) ?? 0) || keep[another] - keep[edge] || one - other,
+  );
   return [new Map(all.slice(0, most)), all.length];
 }
 
@@ -18,7 +21,9 @@ function farther(store, centre, near) {
   const each = Math.max(2, Math.floor(SECOND / Math.max(1, near.size)));
   for (const parent of near.keys()) {
     const keep = store.link("keep");
-    const all = [...store.neighboursOf(parent)].filter(([place]) => place !== centre && !near.has(place) && !parents.has(place));
+    const all = [...store.neighboursOf(parent)].filter(
+      ([place]) => place !== centre && !near.has(place) && !parents.has(place),
+    );
     all.sort(([, edge], [, other]) => keep[other] - keep[edge]);
     for (const [place, edge] of all.slice(0, each)) parents.set(place, [parent, edge]);
     const hidden = Math.max(0, all.length - each) + missing(store, parent);
@@ -36,7 +41,9 @@ export function missing(store, place) {
 function byClass(store, near) {
   const { code } = store.node("predicted");
   const keep = store.link("keep");
-  return [...near].sort(([one, edge], [other, another]) => code[one] - code[other] || keep[another] - keep[edge] || one - other);
+  return [...near].sort(
+    ([one, edge], [other, another]) => code[one] - code[other] || keep[another] - keep[edge] || one - other,
+  );
 }
 
 // Return the nodes and edges of the picture around a node, with positions.
@@ -60,8 +67,16 @@ export function neighbourhoodOf(store, centre, hops, more) {
     nodes.push({ place, ring: 1, ...polar(radius, middle) });
     const own = children.get(place) ?? [];
     const places = own.length + (left.has(place) ? 1 : 0);
-    own.forEach((child, number) => nodes.push({ place: child, ring: 2, ...polar(outer, angle + (wide * (number + 0.5)) / places) }));
-    if (left.has(place)) nodes.push({ more: left.get(place), of: place, ring: 2, ...polar(outer, angle + (wide * (places - 0.5)) / places) });
+    own.forEach((child, number) =>
+      nodes.push({ place: child, ring: 2, ...polar(outer, angle + (wide * (number + 0.5)) / places) }),
+    );
+    if (left.has(place))
+      nodes.push({
+        more: left.get(place),
+        of: place,
+        ring: 2,
+        ...polar(outer, angle + (wide * (places - 0.5)) / places),
+      });
     angle += wide;
   });
   if (hidden) nodes.push({ more: hidden, of: centre, ring: 1, ...polar(inner, angle + Math.PI / total) });
@@ -78,9 +93,7 @@ function edgesBetween(store, nodes, centre) {
   const shown = new Set(nodes.filter((one) => one.more === undefined).map((one) => one.place));
   const edges = [];
   for (const target of shown) {
-    const [first, last] = store.edgesOf(target);
-    for (let edge = first; edge < last; edge++) {
-      const source = store.link("neighbour")[edge];
+    for (const [source, edge] of store.incoming(target)) {
       if (!shown.has(source)) continue;
       const both = !store.about.directed || store.findEdge(source, target) >= 0;
       // of the two directions of a link the one towards the centre is drawn

@@ -8,7 +8,18 @@ import { Picture } from "./picture.js";
 import { Why } from "./why.js";
 import { Judge } from "./judge.js";
 
-const KEYS = [["/", "search"], ["← →", "previous or next step of the episode"], ["Enter", "in the picture: go to the chosen neighbour"], ["[ ]", "lower or raise the threshold"], ["1 2", "one or two hops"], ["b", "before and after, side by side"], ["d", "decisions"], ["e j", "explore, judge"], ["+ − 0", "in the picture: zoom, or show all of it"], ["?", "these keys"]];
+const KEYS = [
+  ["/", "search"],
+  ["← →", "previous or next step of the episode"],
+  ["Enter", "in the picture: go to the chosen neighbour"],
+  ["[ ]", "lower or raise the threshold"],
+  ["1 2", "one or two hops"],
+  ["b", "before and after, side by side"],
+  ["d", "decisions"],
+  ["e j", "explore, judge"],
+  ["+ − 0", "in the picture: zoom, or show all of it"],
+  ["?", "these keys"],
+];
 
 // What the views ask: the page's own data, or a server.
 class Source {
@@ -42,7 +53,10 @@ class Source {
   }
 
   async search(text) {
-    if (this.store) return this.store.search(text).map((place) => ({ id: this.store.ids[place], text: this.store.name("predicted", place) ?? "" }));
+    if (this.store)
+      return this.store
+        .search(text)
+        .map((place) => ({ id: this.store.ids[place], text: this.store.name("predicted", place) ?? "" }));
     return text.trim() ? asked(`${this.api}search?q=${encodeURIComponent(text.trim())}`) : [];
   }
 
@@ -84,14 +98,16 @@ class Page {
     this.judge = judge ? new Judge(about, judge, this.judgeSlider) : null;
     document.querySelector("[data-go=judge]").hidden = !judge;
     byId("title").textContent = about.title || "GDPNet explorer";
-    byId("about").textContent = `${counted(about.nodes, "node")}, ${counted(about.edges, "directed edge")} · ${about.task} · GDPNet ${about.gdpnet}${source.store && !about.whole ? ` · ${counted(source.store.ids.length, "node")} on this page` : ""}`;
+    byId("about").textContent =
+      `${counted(about.nodes, "node")}, ${counted(about.edges, "directed edge")} · ${about.task} · GDPNet ${about.gdpnet}${source.store && !about.whole ? ` · ${counted(source.store.ids.length, "node")} on this page` : ""}`;
   }
 
   async begin() {
     beginState();
     this.theme();
     listen((changed) => this.follow(changed));
-    for (const one of document.querySelectorAll("[data-go]")) one.addEventListener("click", () => this.show(one.dataset.go));
+    for (const one of document.querySelectorAll("[data-go]"))
+      one.addEventListener("click", () => this.show(one.dataset.go));
     byId("theme").addEventListener("click", () => update({ theme: isDark() ? "light" : "dark" }));
     byId("help").addEventListener("click", () => this.help());
     byId("skip").addEventListener("click", () => this.show("why") ?? byId("why").focus());
@@ -119,7 +135,10 @@ class Page {
       complain("");
       this.why.draw(store, place);
       this.picture.draw(store, place);
-      if (!this.chosenByPage) tell(`node ${wanted}: predicted ${store.name("predicted", place) ?? "nothing"}, ${counted(store.node("degree")[place], "neighbour")}`);
+      if (!this.chosenByPage)
+        tell(
+          `node ${wanted}: predicted ${store.name("predicted", place) ?? "nothing"}, ${counted(store.node("degree")[place], "neighbour")}`,
+        );
       this.chosenByPage = false;
     } catch (error) {
       complain(`The node cannot be shown: ${error.message}.`);
@@ -129,7 +148,8 @@ class Page {
   async follow(changed) {
     if (changed.has("theme")) this.theme();
     if (changed.has("tab")) this.tabs();
-    if (changed.has("node") || changed.has("hops") || changed.has("view") || changed.has("theme")) await this.drawNode();
+    if (changed.has("node") || changed.has("hops") || changed.has("view") || changed.has("theme"))
+      await this.drawNode();
     else if (changed.has("step")) {
       this.why.follow();
       this.picture.mark();
@@ -191,7 +211,17 @@ class Page {
     const dialog = byId("keys");
     dialog.replaceChildren(
       el("h2", { text: "Keyboard" }),
-      el("table", {}, el("tbody", {}, ...KEYS.map(([key, text]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", { text: key })), el("td", { text }))))),
+      el(
+        "table",
+        {},
+        el(
+          "tbody",
+          {},
+          ...KEYS.map(([key, text]) =>
+            el("tr", {}, el("th", { scope: "row" }, el("kbd", { text: key })), el("td", { text })),
+          ),
+        ),
+      ),
       el("form", { method: "dialog" }, el("button", { class: "small", text: "Close" })),
     );
     dialog.showModal();

@@ -3,10 +3,23 @@ import { el, byId, tell, counted, shortened, save, fileName, segmented, number }
 import { state, update } from "./state.js";
 import { classColour, keepColour, themed } from "./colours.js";
 import { neighbourhoodOf, missing } from "./layout.js";
+import { networkStyle } from "./network_style.js";
 
-const VIEWS = [["decisions", "Decisions"], ["before", "Before"], ["after", "After"], ["both", "Side by side"]];
-const HOPS = [["1", "1 hop"], ["2", "2 hops"]];
-const TITLES = { decisions: "Decisions on the edges", before: "Before: the graph as it is", after: "After: the cleaned graph" };
+const VIEWS = [
+  ["decisions", "Decisions"],
+  ["before", "Before"],
+  ["after", "After"],
+  ["both", "Side by side"],
+];
+const HOPS = [
+  ["1", "1 hop"],
+  ["2", "2 hops"],
+];
+const TITLES = {
+  decisions: "Decisions on the edges",
+  before: "Before: the graph as it is",
+  after: "After: the cleaned graph",
+};
 const SIZES = [38, 26, 15];
 
 export class Picture {
@@ -54,8 +67,22 @@ export class Picture {
       el(
         "span",
         { class: "buttons" },
-        el("button", { type: "button", class: "small", text: "Fit", title: "Show the whole picture", onclick: () => this.fit() }),
-        el("button", { type: "button", class: "small", id: "png", text: "PNG", title: "Download the picture", "aria-label": "Download the picture as PNG", onclick: () => this.savePicture() }),
+        el("button", {
+          type: "button",
+          class: "small",
+          text: "Fit",
+          title: "Show the whole picture",
+          onclick: () => this.fit(),
+        }),
+        el("button", {
+          type: "button",
+          class: "small",
+          id: "png",
+          text: "PNG",
+          title: "Download the picture",
+          "aria-label": "Download the picture as PNG",
+          onclick: () => this.savePicture(),
+        }),
       ),
     );
   }
@@ -75,9 +102,12 @@ export class Picture {
   network(container) {
     const cy = cytoscape({
       container,
-      elements: [...this.shape.nodes.map((one) => this.nodeElement(one)), ...this.shape.edges.map((one) => this.edgeElement(one))],
+      elements: [
+        ...this.shape.nodes.map((one) => this.nodeElement(one)),
+        ...this.shape.edges.map((one) => this.edgeElement(one)),
+      ],
       layout: { name: "preset", fit: true, padding: 34 },
-      style: this.style(),
+      style: networkStyle(this.shape.scale),
       minZoom: 0.15,
       maxZoom: 4,
       autoungrabify: false,
@@ -95,11 +125,27 @@ export class Picture {
     const { store } = this;
     if (one.more !== undefined) {
       const label = one.ring === 1 ? `+ ${one.more} more` : `+${one.more}`;
-      return { data: { id: `more-${one.of}`, more: one.more, place: one.of, label, ring: one.ring, size: 18, fill: themed("paper"), edge: themed("paper"), border: 0 }, position: { x: one.x, y: one.y }, classes: "more", grabbable: false };
+      return {
+        data: {
+          id: `more-${one.of}`,
+          more: one.more,
+          place: one.of,
+          label,
+          ring: one.ring,
+          size: 18,
+          fill: themed("paper"),
+          edge: themed("paper"),
+          border: 0,
+        },
+        position: { x: one.x, y: one.y },
+        classes: "more",
+        grabbable: false,
+      };
     }
     const [predicted, label] = [store.name("predicted", one.place), store.name("label", one.place)];
     const { classes } = store.about;
-    const differs = label !== null && predicted !== null && label !== predicted && store.about.task === "classification";
+    const differs =
+      label !== null && predicted !== null && label !== predicted && store.about.task === "classification";
     const small = one.ring === 2 && this.shape.far > 40;
     const data = {
       id: `n${one.place}`,
@@ -112,7 +158,11 @@ export class Picture {
       border: differs ? (one.ring === 2 ? 3 : 5) : 1.5,
     };
     const corrupted = store.node("corrupted");
-    return { data, position: { x: one.x, y: one.y }, classes: [`ring${one.ring}`, corrupted && corrupted[one.place] ? "corrupted" : ""].join(" ") };
+    return {
+      data,
+      position: { x: one.x, y: one.y },
+      classes: [`ring${one.ring}`, corrupted && corrupted[one.place] ? "corrupted" : ""].join(" "),
+    };
   }
 
   edgeElement(one) {
@@ -131,29 +181,6 @@ export class Picture {
     return { data, classes: [one.own ? "own" : "other", one.arrow ? "arrow" : ""].join(" ") };
   }
 
-  style() {
-    const [ink, paper, line] = ["ink", "paper", "line"].map(themed);
-    const { scale } = this.shape;
-    const label = { label: "data(label)", color: ink, "font-size": 11 * scale, "font-family": "system-ui, sans-serif" };
-    return [
-      { selector: "node", style: { ...label, width: "data(size)", height: "data(size)", "background-color": "data(fill)", "border-width": "data(border)", "border-color": "data(edge)", "text-valign": "bottom", "text-margin-y": 3, "text-background-color": paper, "text-background-opacity": 0.75, "text-background-padding": 1, "min-zoomed-font-size": 6 } },
-      { selector: ".ring0", style: { "font-size": 14 * scale, "font-weight": "bold", "outline-width": 3, "outline-color": ink, "outline-offset": 2, "z-index": 9 } },
-      { selector: ".corrupted", style: { shape: "diamond" } },
-      { selector: ".more", style: { "background-color": paper, "background-opacity": 0, "border-width": 0, width: 44, height: 18, "text-valign": "center", "text-margin-y": 0, "text-background-opacity": 0, "font-size": 14 * scale, "font-weight": "bold", "min-zoomed-font-size": 0, color: themed("bold"), "overlay-opacity": 0 } },
-      { selector: "edge", style: { width: "data(width)", "line-color": "data(colour)", "curve-style": "straight", opacity: 0.95, label: "data(label)", color: themed("noise"), "font-size": 13, "font-weight": "bold", "text-background-color": paper, "text-background-opacity": 0.9, "text-background-padding": 1, "text-background-shape": "roundrectangle" } },
-      { selector: "edge.other", style: { opacity: 0.55, "z-index": 0, "font-size": 10 } },
-      { selector: "edge.arrow", style: { "target-arrow-shape": "triangle", "target-arrow-color": "data(colour)", "arrow-scale": 0.9 } },
-      { selector: "edge.plain", style: { "line-color": themed("edge"), width: 2, "target-arrow-color": themed("edge") } },
-      { selector: "edge.dropped", style: { "line-style": "dashed", "line-dash-pattern": [5, 5], width: 1.8, opacity: 0.85 } },
-      { selector: "edge.other.dropped", style: { width: 1, opacity: 0.5 } },
-      { selector: ".gone", style: { display: "none" } },
-      { selector: "node.alone", style: { opacity: 0.35 } },
-      { selector: ".chosen", style: { "overlay-color": themed("bold"), "overlay-opacity": 0.25, "overlay-padding": 5,  "z-index": 8 } },
-      { selector: "node.chosen", style: { "overlay-shape": "ellipse" } },
-      { selector: "core", style: { "active-bg-opacity": 0.1, "selection-box-color": line } },
-    ];
-  }
-
   // Follow the threshold, without moving anything.
   follow(threshold) {
     const around = [...this.store.neighboursOf(this.centre).values()];
@@ -168,11 +195,17 @@ export class Picture {
           one.toggleClass("gone", !stays && view === "after");
           one.toggleClass("plain", view === "before");
         }
-        for (const one of cy.nodes(".ring1")) one.toggleClass("alone", view === "after" && !one.connectedEdges(":visible").length);
+        for (const one of cy.nodes(".ring1, .ring2"))
+          one.toggleClass("alone", view === "after" && one.connectedEdges().every((edge) => edge.hasClass("gone")));
       });
-      const count = (view === "before" ? counted(own, "edge") : `${kept} of ${counted(own, "edge")} kept`) + (own > drawn ? `, ${drawn} drawn` : "");
+      const count =
+        (view === "before" ? counted(own, "edge") : `${kept} of ${counted(own, "edge")} kept`) +
+        (own > drawn ? `, ${drawn} drawn` : "");
       caption.replaceChildren(el("span", { text: TITLES[view] }), el("span", { class: "quiet", text: count }));
-      canvas.setAttribute("aria-label", `${TITLES[view]} of node ${this.store.ids[this.centre]}: ${count}. The table of the episode has the same edges. Arrow keys choose a neighbour, Enter goes to it.`);
+      canvas.setAttribute(
+        "aria-label",
+        `${TITLES[view]} of node ${this.store.ids[this.centre]}: ${count}. The table of the episode has the same edges. Arrow keys choose a neighbour, Enter goes to it.`,
+      );
     }
     this.mark();
   }
@@ -190,18 +223,23 @@ export class Picture {
 
   drawLegend() {
     const { store } = this;
-    const present = new Set(this.shape.nodes.filter((one) => one.place !== undefined).map((one) => store.name("predicted", one.place)));
+    const present = new Set(
+      this.shape.nodes.filter((one) => one.place !== undefined).map((one) => store.name("predicted", one.place)),
+    );
     const classes = store.about.classes.filter((name) => present.has(name)).slice(0, 10);
     const parts = classes.map((name) => {
       const dot = el("span", { class: "dot", "aria-hidden": "true" });
       dot.style.background = classColour(store.about.classes, name);
       return el("span", {}, dot, el("bdi", { text: shortened(name, 28) }));
     });
-    parts.push(el("span", {}, el("span", { class: "ring", "aria-hidden": "true" }), "ring: known class, if it differs"));
+    parts.push(
+      el("span", {}, el("span", { class: "ring", "aria-hidden": "true" }), "ring: known class, if it differs"),
+    );
     parts.push(el("span", {}, "drop", el("span", { class: "scale", "aria-hidden": "true" }), "keep"));
     parts.push(el("span", {}, el("span", { class: "dash", "aria-hidden": "true" }), "below the threshold"));
     if (store.truthKnown()) parts.push(el("span", {}, el("b", { class: "noise", text: "✕" }), "planted noise"));
-    if (store.node("corrupted")?.some((one) => one)) parts.push(el("span", {}, el("b", { text: "◆" }), "planted features"));
+    if (store.node("corrupted")?.some((one) => one))
+      parts.push(el("span", {}, el("b", { text: "◆" }), "planted features"));
     this.legend.replaceChildren(...parts);
   }
 
@@ -277,7 +315,10 @@ export class Picture {
     } else if (data.more !== undefined) lines.push(`${counted(data.more, "neighbour")} not drawn`);
     else {
       lines.push(store.ids[data.place], `predicted ${store.name("predicted", data.place) ?? "–"}`);
-      lines.push(`label ${store.name("label", data.place) ?? "–"}`, counted(store.node("degree")[data.place], "neighbour"));
+      lines.push(
+        `label ${store.name("label", data.place) ?? "–"}`,
+        counted(store.node("degree")[data.place], "neighbour"),
+      );
     }
     this.tip.replaceChildren(...lines.map((line) => el("div", {}, el("bdi", { text: line }))));
     const { clientX, clientY } = event.originalEvent;
@@ -292,7 +333,11 @@ export class Picture {
 
   // The pictures that are shown, beside each other, with what they are.
   async savePicture() {
-    const drawn = await Promise.all(this.panes.map(({ cy }) => loaded(cy.png({ output: "base64uri", full: true, scale: 2, bg: themed("paper"), maxWidth: 3000 }))));
+    const drawn = await Promise.all(
+      this.panes.map(({ cy }) =>
+        loaded(cy.png({ output: "base64uri", full: true, scale: 2, bg: themed("paper"), maxWidth: 3000 })),
+      ),
+    );
     const height = Math.max(...drawn.map((one) => one.height)) + 60;
     const canvas = el("canvas", { width: drawn.reduce((sum, one) => sum + one.width, 0), height });
     const context = canvas.getContext("2d");
@@ -302,7 +347,12 @@ export class Picture {
     let left = 0;
     drawn.forEach((one, place) => {
       context.fillStyle = themed("ink");
-      context.fillText(`${this.store.ids[this.centre]} · ${TITLES[this.panes[place].view]} · threshold ${number(this.source.threshold(), 2)}`, left + 16, 38, one.width - 24);
+      context.fillText(
+        `${this.store.ids[this.centre]} · ${TITLES[this.panes[place].view]} · threshold ${number(this.source.threshold(), 2)}`,
+        left + 16,
+        38,
+        one.width - 24,
+      );
       context.drawImage(one, left, 60);
       left += one.width;
     });

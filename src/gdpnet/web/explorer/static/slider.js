@@ -38,7 +38,13 @@ export class Slider {
       { class: "threshold" },
       el("div", { class: "row" }, el("span", { class: "heading", text: name ?? "Threshold" }), this.words, this.reset),
       el("div", { class: "histogram" }, judge ? this.histogram() : null, this.input),
-      el("div", { class: "row quiet axis", "aria-hidden": "true" }, el("span", { text: "0" }), el("span", { text: "keep probability" }), el("span", { text: "1" })),
+      el(
+        "div",
+        { class: "row quiet axis", "aria-hidden": "true" },
+        el("span", { text: "0" }),
+        el("span", { text: "keep probability" }),
+        el("span", { text: "1" }),
+      ),
     );
   }
 
@@ -46,14 +52,20 @@ export class Slider {
     const { bins, other, spurious } = this.judge.histogram;
     const largest = Math.max(1, ...other.map((count, place) => count + spurious[place]));
     const tall = (count) => (count ? Math.max(1, HEIGHT * Math.sqrt(count / largest)) : 0);
-    const picture = svg("svg", { viewBox: `0 0 ${bins * 10} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+    const picture = svg("svg", {
+      viewBox: `0 0 ${bins * 10} ${HEIGHT}`,
+      preserveAspectRatio: "none",
+      "aria-hidden": "true",
+    });
     for (let place = 0; place < bins; place++) {
       const both = tall(other[place] + spurious[place]);
       const noise = other[place] + spurious[place] ? (both * spurious[place]) / (other[place] + spurious[place]) : 0;
       const group = svg(
         "g",
         { "data-from": place / bins },
-        svg("title", { text: `${(place / bins).toFixed(2)} to ${((place + 1) / bins).toFixed(2)}: ${counted(other[place] + spurious[place], "edge")}` }),
+        svg("title", {
+          text: `${(place / bins).toFixed(2)} to ${((place + 1) / bins).toFixed(2)}: ${counted(other[place] + spurious[place], "edge")}`,
+        }),
         svg("rect", { class: "any", x: place * 10 + 1, y: HEIGHT - both, width: 8, height: both }),
         svg("rect", { class: "noise", x: place * 10 + 1, y: HEIGHT - noise, width: 8, height: noise }),
       );

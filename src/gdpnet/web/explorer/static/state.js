@@ -1,6 +1,15 @@
 // What is shown, kept in the address of the page, so that it can be bookmarked and sent.
 
-const DEFAULTS = { tab: "explore", node: null, threshold: null, hops: "1", view: "decisions", list: null, step: null, theme: null };
+const DEFAULTS = {
+  tab: "explore",
+  node: null,
+  threshold: null,
+  hops: "1",
+  view: "decisions",
+  list: null,
+  step: null,
+  theme: null,
+};
 const listeners = new Set();
 
 export const state = { ...DEFAULTS };
