@@ -78,7 +78,7 @@ def test_a_vector_may_have_a_name_as_in_graphstorm():
 def test_columns_that_sparse_features_leave_out_are_zero():
     from gdpnet.data.features import SparseRows
 
-    rows = SparseRows(torch.tensor([0, 1, 2]), torch.tensor([0, 2]), torch.ones(2), 3)
+    rows = SparseRows(torch.tensor([0, 1, 2]), torch.tensor([0, 2]), torch.full((2,), 0.5), 3)
     graph = replace(Graph.build([[0], [1]], rows), feature_names=("a", "b", "c"))
     assert node_rows([{"b": 2.0}], graph).tolist() == [[0.0, 2.0, 0.0]]
 
