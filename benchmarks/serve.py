@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import json
 import os
 import re
@@ -246,7 +247,7 @@ def _compare_commands(run: Path, store: Path, asked: list[Any], answers: list[An
                 ",".join(asked[place][1]["targets"]),
                 "--as-served",
             ]
-            with contextlib.redirect_stdout(None):
+            with contextlib.redirect_stdout(io.StringIO()):
                 assert run_command([*words, "--device", "cpu", "--out", str(out), "--quiet"]) == 0
             want = [list(row.values())[2:] for row in pq.read_table(out).to_pylist()]
         found = [list(row["probabilities"].values()) for row in answers[place]["results"]]
