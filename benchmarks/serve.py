@@ -368,7 +368,7 @@ def main() -> None:
     parser.add_argument("--unseen", type=int, default=UNSEEN, help="unseen nodes to time (default: 300)")
     parser.add_argument("--batches", type=int, default=20, help="requests of 64 nodes to time (default: 20)")
     parser.add_argument(
-        "--copies", type=int, default=114, help="copies of PubMed in the large store (default: 114)"
+        "--copies", type=int, default=116, help="copies of PubMed in the large store (default: 116)"
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="minutes of many clients (default: 10)")
     parser.add_argument("--seconds", type=float, default=30.0, help="limit of a request (default: 30)")
