@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import json
 import os
 import re
@@ -55,7 +56,7 @@ PATIENCE = 120.0
 class Server:
     """A running server."""
 
-    def __init__(self, run: Path, store: Path, log: Path) -> None:
+    def __init__(self, run: Path, store: Path, log: Path, seconds: float) -> None:
         command = [
             sys.executable,
             "-m",
@@ -67,6 +68,8 @@ class Server:
             "--port",
             "0",
             "--quiet",
+            "--seconds",
+            str(seconds),
         ]
         with log.open("w") as file:
             self.process = subprocess.Popen(
@@ -103,9 +106,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(run: Path, store: Path, base: Path) -> Iterator[Server]:
+def serving(run: Path, store: Path, base: Path, seconds: float) -> Iterator[Server]:
     """Run a server, and end it whatever happens."""
-    server = Server(run, store, base / f"{store.name}.log")
+    server = Server(run, store, base / f"{store.name}.log", seconds)
     try:
         yield server
     finally:
@@ -151,8 +154,8 @@ def latencies(server: Server, bodies: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def throughput(server: Server, bodies: list[dict[str, Any]]) -> float:
-    """Return nodes per second over requests of many nodes, by two clients."""
+def throughput(server: Server, bodies: list[dict[str, Any]]) -> dict[str, float]:
+    """Return nodes per second, of the clock and of the processor, over requests of many nodes by two clients."""
     waiting, lock = list(bodies), threading.Lock()
 
     def client() -> None:
@@ -166,12 +169,16 @@ def throughput(server: Server, bodies: list[dict[str, Any]]) -> float:
             assert status == 200, answer
 
     threads = [threading.Thread(target=client) for _ in range(2)]
-    start = time.perf_counter()
+    start, before = time.perf_counter(), server.cpu_seconds()
     for one in threads:
         one.start()
     for one in threads:
         one.join()
-    return sum(len(body["targets"]) for body in bodies) / (time.perf_counter() - start)
+    count, clock = sum(len(body["targets"]) for body in bodies), time.perf_counter() - start
+    return {
+        "per_second": round(count / clock, 1),
+        "per_cpu_second": round(count / (server.cpu_seconds() - before), 1),
+    }
 
 
 def random_questions(
@@ -240,7 +247,7 @@ def _compare_commands(run: Path, store: Path, asked: list[Any], answers: list[An
                 ",".join(asked[place][1]["targets"]),
                 "--as-served",
             ]
-            with contextlib.redirect_stdout(None):
+            with contextlib.redirect_stdout(io.StringIO()):
                 assert run_command([*words, "--device", "cpu", "--out", str(out), "--quiet"]) == 0
             want = [list(row.values())[2:] for row in pq.read_table(out).to_pylist()]
         found = [list(row["probabilities"].values()) for row in answers[place]["results"]]
@@ -361,9 +368,10 @@ def main() -> None:
     parser.add_argument("--unseen", type=int, default=UNSEEN, help="unseen nodes to time (default: 300)")
     parser.add_argument("--batches", type=int, default=20, help="requests of 64 nodes to time (default: 20)")
     parser.add_argument(
-        "--copies", type=int, default=114, help="copies of PubMed in the large store (default: 114)"
+        "--copies", type=int, default=116, help="copies of PubMed in the large store (default: 116)"
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="minutes of many clients (default: 10)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="limit of a request (default: 30)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     whole = load_dataset("pubmed", options.data_dir)
@@ -380,7 +388,8 @@ def main() -> None:
         write_store(graph, base / "store")
         names = {node: str(place) for place, node in enumerate(kept.tolist())}
         metrics = measure(options, whole, unseen, names, run, base, graph)
-    config = {"seed": options.seed, "deep": options.deep, "load_average": os.getloadavg()[1]}
+    config = {"seed": options.seed, "deep": options.deep, "seconds": options.seconds}
+    config |= {"load_average": os.getloadavg()[1]}
     write_record(options.results, "serve", metrics, config)
 
 
@@ -400,25 +409,27 @@ def measure(
         dict[str, Any](),
     )
     metrics["heads"], metrics["hops"] = served.about["heads"], served.about["hops"]
-    with serving(run, base / "store", base) as server:
+    with serving(run, base / "store", base, options.seconds) as server:
         metrics["one_unseen_node"] = latencies(server, one)
-        metrics["nodes_per_second"] = round(throughput(server, many), 1)
+        metrics["nodes_of_batches"] = throughput(server, many)
         metrics["same_bits"] = compare_bits(server, served, run, base / "store", asked, options.commands)
-        if options.minutes:
-            metrics["soak"] = soak(server, asked, options.minutes, options.seed)
     if options.copies:
         shift = options.copies // 2 * graph.num_nodes
         middle = {node: str(int(name) + shift) for node, name in names.items()}
         write_copies(graph, options.copies, base / "large")
         start = time.perf_counter()
-        with serving(run, base / "large", base) as server:
+        with serving(run, base / "large", base, options.seconds) as server:
             metrics["large"] = {
                 "edges": options.copies * graph.num_edges,
                 "start_seconds": time.perf_counter() - start,
             }
             there = [request_of(whole, [node], middle) for node in unseen[: options.unseen]]
             metrics["large"] |= latencies(server, there) | {"memory_mib": round(server.memory() / 2**20)}
-        metrics["large"]["ratio_p50"] = metrics["large"]["p50_ms"] / metrics["one_unseen_node"]["p50_ms"]
+        for name in ("p50_ms", "cpu_ms"):
+            metrics["large"][f"ratio_{name[:3]}"] = metrics["large"][name] / metrics["one_unseen_node"][name]
+    if options.minutes:
+        with serving(run, base / "store", base, options.seconds) as server:
+            metrics["soak"] = soak(server, asked, options.minutes, options.seed)
     return metrics
 
 

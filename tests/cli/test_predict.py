@@ -246,3 +246,20 @@ def test_a_threshold_that_is_no_probability_is_refused(base, tmp_path, capsys):
     said = refuse(capsys, "denoise", base / "run", "--threshold", "1.5", "--out", tmp_path / "e.csv")
     assert said == "the threshold of a keep probability must lie between 0 and 1, found 1.5"
     assert not (tmp_path / "e.csv").exists()
+
+
+def test_nodes_from_their_surroundings_must_be_named(base, capsys, tmp_path):
+    assert "--nodes" in refuse(capsys, "predict", base / "run", "--as-served", "--out", tmp_path / "p.csv")
+    words = ("denoise", base / "run", "--nodes", "007", "--one-way", "--out", tmp_path / "e.csv")
+    assert "--one-way" in refuse(capsys, *words)
+
+
+def test_answers_from_surroundings_are_those_of_the_whole_graph(base, capsys, tmp_path):
+    found = []
+    for name, words in (("whole", ()), ("near", ("--as-served",))):
+        path = tmp_path / f"{name}.csv"
+        succeed(
+            capsys, "predict", base / "run", "--nodes", "007,011", *words, "--out", path, "--device", "cpu"
+        )
+        found.append([[float(value) for value in list(row.values())[2:]] for row in rows_of(path)])
+    assert np.allclose(*found, atol=1e-6)

@@ -10,8 +10,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 PATIENCE = 120.0
 """Seconds that a server may take to start or to end, on a busy machine."""
+
+
+def need_server() -> None:
+    """Skip the tests of a module where the packages of the server are not installed."""
+    for name in ("fastapi", "uvicorn", "prometheus_client"):
+        pytest.importorskip(name, reason=f"{name} is not installed: pip install 'gdpnet[serve]'")
 
 
 class ServerProcess:

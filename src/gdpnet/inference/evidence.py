@@ -121,11 +121,26 @@ class EvidencePasses:
         around = pairs_between(self.cleaned, *self.links.ends_of(block))
         return self.model.second_score(self.pairs(block).to(self.model.device), around.to(self.model.device))
 
+    @torch.no_grad()
+    def second_of(self, edge: Int[Tensor, "some"]) -> Float[Tensor, "edges"]:
+        """Return the same for some edges of the whole graph, zero for the others."""
+        assert self.cleaned is not None
+        target, neighbour = self.links.ends_of(self.links.everything)
+        around = pairs_between(self.cleaned, target[edge], neighbour[edge]).to(self.model.device)
+        columns = self.pairs(self.links.everything)[edge].to(self.model.device)
+        score = torch.zeros(target.numel(), device=self.model.device)
+        return score.index_copy(0, edge.to(score.device), self.model.second_score(columns, around))
+
 
 def evidence_score(
-    model: EvidenceModel, links: Links, columns: Float[Tensor, "edges columns"]
+    model: EvidenceModel,
+    links: Links,
+    columns: Float[Tensor, "edges columns"],
+    some: Int[Tensor, "some"] | None = None,
 ) -> Float[Tensor, "edges"]:
     """Return the evidence score of every edge, given all structural pair features; both directions are alike.
+
+    If only ``some`` edges are scored, those whose reverse edge is among them are right.
 
     It is the probability that an edge is own rather than injected; `EvidenceModel.genuine` turns it into the
     probability that the edge is genuine.
@@ -133,11 +148,14 @@ def evidence_score(
     everything = links.everything
     passes = EvidencePasses(model, links, lambda block: columns[links.edges_of(block)])
     passes.clean(passes.first(everything), [everything])
-    score = passes.second(everything).to(links.row_ptr.device)
+    score = passes.second(everything) if some is None else passes.second_of(some)
+    score = score.to(links.row_ptr.device)
     return links.symmetrise(score, everything).to(model.device)
 
 
-def evidence_of(model: EvidenceModel, prepared: Prepared, config: Config) -> Float[Tensor, "edges"]:
-    """Return the evidence score of every edge of a prepared graph."""
+def evidence_of(
+    model: EvidenceModel, prepared: Prepared, config: Config, some: Int[Tensor, "some"] | None = None
+) -> Float[Tensor, "edges"]:
+    """Return the evidence score of every edge of a prepared graph, or of some as in `evidence_score`."""
     links = Links.of(prepared, config)
-    return evidence_score(model, links, structural_pairs(prepared, links))
+    return evidence_score(model, links, structural_pairs(prepared, links), some)

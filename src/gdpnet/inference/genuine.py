@@ -61,9 +61,11 @@ def genuine_probability(
     return networks.genuine(genuine_inputs(parts, classes[target], classes[neighbour]))
 
 
-def evidence_in(networks: Networks, prepared: Prepared, config: Config) -> Float[Tensor, "edges"] | None:
-    """Return the evidence score of every edge of a graph; None if there is no evidence model."""
-    return None if networks.evidence is None else evidence_of(networks.evidence, prepared, config)
+def evidence_in(
+    networks: Networks, prepared: Prepared, config: Config, some: Int[Tensor, "some"] | None = None
+) -> Float[Tensor, "edges"] | None:
+    """Return the evidence score of every edge of a graph, or of some; None if there is no evidence model."""
+    return None if networks.evidence is None else evidence_of(networks.evidence, prepared, config, some)
 
 
 def genuine_of(
@@ -72,15 +74,19 @@ def genuine_of(
     score: Float[Tensor, "edges"],
     ends: tuple[Int[Tensor, "edges"], Int[Tensor, "edges"]],
     mode: str,
+    nodes: Int[Tensor, "some"] | None = None,
 ) -> Float[Tensor, "edges"]:
     """Return the probability that every edge of a graph in memory is genuine, given the evidence score.
 
-    It is right for edges that both nodes have decided on.
+    It is right for edges that both nodes have decided on, and if some ``nodes`` are given for those between them.
     """
     prepared, classes = selected.prepared, None
     keep = prepared.on_edges(prepared.symmetrise(selected.probability))
-    if networks.genuine is not None:
+    if networks.genuine is not None and nodes is None:
         classes = local_classes(networks.aggregators, selected, mode, 0, prepared.num_nodes)
+    elif networks.genuine is not None and nodes is not None:
+        found = aggregate(networks.aggregators, prepared, nodes, selected.weight(mode))[1]
+        classes = found.new_zeros(prepared.num_nodes, found.shape[1]).index_copy(0, nodes, found)
     target, neighbour = (end.long().to(keep.device) for end in ends)
     return genuine_probability(networks, Parts(score, keep), classes, (target, neighbour))
 

@@ -104,12 +104,16 @@ class Predictor:
 
     def _genuine(self, selected: Selected) -> Float[Tensor, "edges"] | None:
         """Return the same, given decisions; right for edges that both of their nodes have decided on."""
-        if self._evidence is None:
-            self._evidence = evidence_in(self.model.networks, self.prepared, self.model.config)
+        nodes = edges = None
+        if self.part is not None:  # edges that nobody decided on are there for the others
+            edges = selected.decided.nonzero().flatten().cpu()
+            nodes = torch.unique(self.graph.target[edges]).to(self.model.device)
+        if self._evidence is None or self.part is not None:
+            self._evidence = evidence_in(self.model.networks, self.prepared, self.model.config, edges)
         if self._evidence is None:
             return None
         ends, mode = (self.graph.target, self.graph.neighbour), self.model.config.inference.mode
-        return genuine_of(self.model.networks, selected, self._evidence, ends, mode)
+        return genuine_of(self.model.networks, selected, self._evidence, ends, mode, nodes)
 
     def explain(self, node: int | str) -> Explanation:
         """Return the decisions on a node's neighbours and their contributions; the node is named by its id."""

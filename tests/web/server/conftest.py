@@ -8,13 +8,8 @@ import pytest
 
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.store import write_store
+from helpers.server import ServerProcess
 from helpers.small import FAST, fitted
-
-pytest.importorskip("fastapi", reason="fastapi is not installed: pip install 'gdpnet[serve]'")
-pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install 'gdpnet[serve]'")
-pytest.importorskip(
-    "prometheus_client", reason="prometheus-client is not installed: pip install 'gdpnet[serve]'"
-)
 
 COLUMNS = ("wings", "legs", "fur", "weight", "age")
 
@@ -54,8 +49,6 @@ def place(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def server(place):
     """Return a server with the usual limits."""
-    from helpers.server import ServerProcess
-
     running = ServerProcess(place / "run", place / "store", place / "log", "--max-bytes", 100_000)
     yield running
     assert running.stop() == 0

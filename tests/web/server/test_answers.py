@@ -12,6 +12,9 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.io.npz import write_npz
 from gdpnet.data.io.store import open_store
 from helpers.commands import last_record, succeed
+from helpers.server import need_server
+
+need_server()
 
 pytestmark = pytest.mark.slow
 

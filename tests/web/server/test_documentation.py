@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from gdpnet.data.io.store import open_store, write_store
-from helpers.server import ServerProcess
+from helpers.server import ServerProcess, need_server
+
+need_server()
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,9 @@ import threading
 import pytest
 
 from helpers.commands import refuse
-from helpers.server import ServerProcess
+from helpers.server import ServerProcess, need_server
+
+need_server()
 
 pytestmark = pytest.mark.slow
 

@@ -48,7 +48,8 @@ class Server:
     async def ask(self, question: Question, kind: str, threshold: float | None = None) -> dict[str, Any]:
         """Answer a question by what is served now, whatever is loaded meanwhile."""
         served = self.served
-        asked = read_question(question, served, self.limits)
+        reading = partial(read_question, question, served, self.limits)
+        asked = await asyncio.get_running_loop().run_in_executor(None, reading)  # a large one takes a while
         local = LocalPredictor(served.model, asked.graph, self.limits.max_surroundings)
         rows = await self.batcher.ask(
             partial(_one, local, asked, kind, threshold), _keys(served, asked, kind, threshold)

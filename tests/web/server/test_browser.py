@@ -1,0 +1,52 @@
+"""The served explorer in Chromium: it loads what it shows from this server alone."""
+
+import pytest
+from tools.chromium import browser, chromium_path
+
+from helpers.server import need_server
+
+need_server()
+pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed (extra dev)")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        chromium_path() is None, reason="Chromium is not installed (apt-get install chromium)"
+    ),
+]
+
+COLOURS = """() => Math.max(...[...document.querySelectorAll('#see canvas')].map((canvas) => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const found = new Set();
+    for (let at = 0; at < data.length; at += 4) if (data[at + 3]) found.add(data.slice(at, at + 3).join());
+    return found.size;
+}))"""
+"""Counts the colours of the picture; a blank one has none."""
+
+
+def test_the_served_explorer_shows_a_node_as_explain_does_and_asks_nobody_else(server):
+    wanted = server.results("explain", targets=["n3"])[0]
+    with browser() as chromium:
+        page, asked, complaints = chromium.new_page(), [], []
+        page.on("request", lambda one: asked.append(one.url))
+        page.on("pageerror", lambda one: complaints.append(str(one)))
+        page.on("dialog", lambda one: complaints.append(f"dialog {one.message}"))
+        page.goto(server.url + "/")
+        page.wait_for_selector("body[data-ready]", timeout=60_000)
+        page.fill("#search", "n3")
+        page.wait_for_selector("#found [role=option]", timeout=60_000)
+        page.keyboard.press("Enter")
+        page.wait_for_function(
+            "() => document.querySelector('#see h2 bdi')?.textContent === 'n3'", timeout=60_000
+        )
+        steps = page.locator(".steps tbody tr .link bdi").all_text_contents()
+        assert steps == [one["neighbour"] for one in wanted["decisions"]]
+        page.wait_for_function(f"() => ({COLOURS})() > 3", timeout=60_000)
+        page.goto(f"{server.url}/#node=%3Cscript%3Ealert(1)%3C%2Fscript%3E")
+        page.wait_for_function(
+            "() => document.querySelector('#see h2 bdi')?.textContent === '<script>alert(1)</script>'",
+            timeout=60_000,
+        )
+        page.goto(f"{server.url}/#node=nobody")
+        page.wait_for_selector("#problem:not([hidden])", timeout=60_000)
+        assert complaints == []
+        assert all(url.startswith((server.url + "/", "data:", "blob:")) for url in asked)

@@ -1,0 +1,142 @@
+"""Parts of the server that need no process."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gdpnet.data.graph import Graph
+from gdpnet.data.tables.node_table import NodeTable
+from gdpnet.errors import ConfigError
+from helpers.commands import refuse
+from helpers.server import need_server
+
+need_server()
+
+# these imports need the packages, so they come after the check
+from starlette.types import Scope  # noqa: E402
+
+from gdpnet.web.server.guard import Access, is_loopback  # noqa: E402
+from gdpnet.web.server.limits import Limits  # noqa: E402
+from gdpnet.web.server.node_features import node_rows  # noqa: E402
+from gdpnet.web.server.pages import policy_for  # noqa: E402
+from gdpnet.web.server.problems import ProblemError  # noqa: E402
+from gdpnet.web.server.served import NodeIndex  # noqa: E402
+
+
+def scope(path: str = "/v1/model", **headers: str) -> Scope:
+    """Return a request as the guard sees it."""
+    given = {"host": "127.0.0.1:80"} | headers
+    return {"type": "http", "path": path, "headers": [(n.encode(), v.encode()) for n, v in given.items()]}
+
+
+def test_numbers_as_ids_are_found_without_an_index():
+    index = NodeIndex(np.arange(200))
+    assert index.find(["0", "199", "200", "007", "-1", "1.0", "٣", ""]) == [0, 199, *[None] * 6]
+    assert index.beginning_with("19", 50) == [19, *range(190, 200)]
+    assert index.beginning_with("0", 50) == [0]
+    assert index.beginning_with("x", 50) == []
+
+
+@given(
+    st.lists(st.text(min_size=1, max_size=5).filter(lambda one: "\0" not in one), unique=True, min_size=1),
+    st.text(),
+)
+def test_text_ids_are_found_and_others_are_not(ids, other):
+    index = NodeIndex(np.array(ids, dtype=object))
+    assert index.find(ids) == list(range(len(ids)))
+    if other not in ids and "\0" not in other:
+        assert index.find([other]) == [None]
+    assert all(ids[number].startswith(ids[0][:1]) for number in index.beginning_with(ids[0][:1], 50))
+
+
+def test_features_of_a_table_are_given_by_its_columns_and_encoded_as_it_was():
+    table = pa.table({"age": [20.0, 40.0, 60.0, 90.0], "city": ["Oslo", "Rome", "Oslo", "Rome"]})
+    fitted = NodeTable.fit(table, np.ones(4, dtype=bool))
+    graph = Graph.build([[0, 1], [1, 2]], np.zeros((4, 1), dtype=np.float32)).with_table(fitted)
+    wanted = fitted.encoding.transform(pa.table({"age": [40.0], "city": ["Rome"]}))
+    assert np.allclose(node_rows([{"age": 40, "city": "Rome"}], graph).numpy(), wanted)
+    with pytest.raises(ProblemError, match="must have the column 'city'"):
+        node_rows([{"age": 40}], graph)
+    with pytest.raises(ProblemError, match=r"nodes\.1\.features"):
+        node_rows([{"age": 40, "city": "Rome"}, {"age": "old", "city": "Rome"}], graph)
+
+
+def test_a_vector_may_have_a_name_as_in_graphstorm():
+    graph = Graph.build([[0], [1]], np.ones((2, 3), dtype=np.float32))
+    assert node_rows([{"feat": [1.0, 2.0, 3.0]}], graph).tolist() == [[1.0, 2.0, 3.0]]
+    with pytest.raises(ProblemError, match="columns have no names"):
+        node_rows([{"a": 1.0, "b": 2.0}], graph)
+
+
+def test_columns_that_sparse_features_leave_out_are_zero():
+    from gdpnet.data.features import SparseRows
+
+    rows = SparseRows(torch.tensor([0, 1, 2]), torch.tensor([0, 2]), torch.full((2,), 0.5), 3)
+    graph = replace(Graph.build([[0], [1]], rows), feature_names=("a", "b", "c"))
+    assert node_rows([{"b": 2.0}], graph).tolist() == [[0.0, 2.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("0.0.0.0", False),
+     ("::", False), ("10.0.0.1", False), ("localhost.example", False)],
+)  # fmt: skip
+def test_addresses_that_others_can_reach_are_known(host, expected):
+    assert is_loopback(host) == expected
+    if not expected:
+        with pytest.raises(ConfigError, match="needs a token"):
+            Access(host)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:80", "known.example"])
+def test_known_hosts_are_answered(host):
+    Access("127.0.0.1", ("Known.example",)).check(scope(host=host))
+
+
+@pytest.mark.parametrize(
+    "host", ["", "evil.example", "127.0.0.1.evil.example", "[::1", "localhost@evil.example"]
+)
+def test_other_hosts_are_refused_by_name(host):
+    with pytest.raises(ProblemError, match="--allowed-host"):
+        Access("127.0.0.1").check(scope(host=host))
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:81", "file://"])
+def test_pages_of_other_sites_are_refused(origin):
+    with pytest.raises(ProblemError, match="another site"):
+        Access("127.0.0.1").check(scope(origin=origin))
+
+
+def test_a_policy_lists_the_scripts_of_a_page():
+    policy = policy_for("<script>alert(1)</script><p>")
+    # the SHA-256 of alert(1), in base 64
+    assert "'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI='" in policy
+    assert "script-src 'none'" in policy_for("<p>")
+
+
+def test_limits_must_be_above_zero():
+    with pytest.raises(ConfigError, match="--max-edges must be above 0"):
+        Limits(max_edges=0)
+
+
+@pytest.mark.slow
+def test_without_its_packages_the_command_says_what_to_install(monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    for name in [name for name in sys.modules if name.startswith("gdpnet.web.server")]:
+        monkeypatch.delitem(sys.modules, name)
+    said = refuse(capsys, "serve", tmp_path, "--graph", tmp_path)
+    assert "pip install 'gdpnet[serve]'" in said
+
+
+@pytest.mark.slow
+def test_nothing_else_imports_the_packages_of_the_server():
+    program = "import sys, gdpnet.estimator, gdpnet.cli.app, gdpnet.inference.local; print(*sys.modules)"
+    names = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert {"fastapi", "uvicorn", "prometheus_client", "starlette"}.isdisjoint(names.split())
