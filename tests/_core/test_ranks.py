@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gdpnet._core.launch import has_restarted, own_rank, ranks_asked
+from gdpnet._core.launch import own_rank, ranks_asked, restarts
 from gdpnet._core.ranks import Ranks, joined_ranks
 from gdpnet.errors import ConfigError, WorkError
 
@@ -34,7 +34,7 @@ def test_one_process_gets_back_what_it_gives():
 def test_a_process_that_was_started_alone_is_the_first_and_only_one(monkeypatch):
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    assert (ranks_asked(), own_rank(), has_restarted()) == (1, 0, False)
+    assert (ranks_asked(), own_rank(), restarts()) == (1, 0, 0)
     monkeypatch.setenv("WORLD_SIZE", "8")  # as a queue of jobs may set it
     assert ranks_asked() == 1
     with joined_ranks("cpu") as ranks:
@@ -42,9 +42,9 @@ def test_a_process_that_was_started_alone_is_the_first_and_only_one(monkeypatch)
 
 
 def test_ranks_are_numbered_by_the_launcher(launched, monkeypatch):
-    assert (ranks_asked(), own_rank(), has_restarted()) == (3, 1, False)
+    assert (ranks_asked(), own_rank(), restarts()) == (3, 1, 0)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert has_restarted()
+    assert restarts() == 1
 
 
 @pytest.mark.parametrize(

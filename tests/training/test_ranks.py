@@ -77,7 +77,7 @@ def test_a_rank_that_is_killed_is_started_again_and_the_weights_are_the_same(wor
     given = [HELPERS / "killed_rank.py", *words, "--out", tmp_path / "run"]
     done = torchrun(*given, restarts=1, env={"KILL_AT": "4"})
     assert done.returncode == 0, done.stderr
-    assert "Signal 9" in done.stderr or "SIGKILL" in done.stderr
+    assert "exitcode: -9" in done.stderr  # the rank was killed indeed
     assert tensors(tmp_path / "run" / "checkpoint.safetensors") == tensors(
         undisturbed / "checkpoint.safetensors"
     )

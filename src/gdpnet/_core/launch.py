@@ -23,9 +23,9 @@ def own_rank() -> int:
     return environment_number("RANK", most=size - 1) if size > 1 else 0
 
 
-def has_restarted() -> bool:
-    """Return whether ``torchrun`` has started the ranks again, after one of them failed."""
-    return ranks_asked() > 1 and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+def restarts() -> int:
+    """Return how often ``torchrun`` has started the ranks again, after one of them failed."""
+    return environment_number("TORCHELASTIC_RESTART_COUNT") if ranks_asked() > 1 else 0
 
 
 def environment_number(name: str, least: int = 0, most: int = _MOST) -> int:

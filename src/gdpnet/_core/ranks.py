@@ -16,8 +16,10 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
-from gdpnet._core.launch import environment_number, own_rank, ranks_asked
+from gdpnet._core.launch import environment_number, own_rank, ranks_asked, restarts
 from gdpnet.errors import ConfigError, WorkError
 
 T = TypeVar("T")
@@ -116,7 +118,7 @@ class Ranks:
     def _call(self, collective: Callable[[], object]) -> None:
         try:
             collective()
-        except (RuntimeError, dist.DistError) as error:
+        except (RuntimeError, ValueError) as error:
             raise WorkError(
                 f"rank {self.rank} of {self.size} cannot go on, as another one has ended or cannot be reached; start "
                 "the same command again with --resume"
@@ -135,8 +137,16 @@ def joined_ranks(kind: str) -> Iterator[Ranks]:
         device = _own_gpu()
         torch.cuda.set_device(device)
     try:
-        dist.init_process_group("nccl" if kind == "cuda" else "gloo", timeout=_PATIENCE)
-    except (RuntimeError, dist.DistError, ValueError) as error:
+        store, *_ = next(rendezvous("env://", timeout=_PATIENCE))
+        # a store may outlive its ranks, and hold the addresses of those that were there before a restart
+        dist.init_process_group(
+            "nccl" if kind == "cuda" else "gloo",
+            store=PrefixStore(f"gdpnet {restarts()}", store),
+            rank=rank,
+            world_size=size,
+            timeout=_PATIENCE,
+        )
+    except (RuntimeError, ValueError) as error:
         raise WorkError(
             f"rank {rank} of {size} could not meet the others at {os.environ['MASTER_ADDR']}:"
             f"{os.environ['MASTER_PORT']}; start them with torchrun"

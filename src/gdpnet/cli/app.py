@@ -11,7 +11,7 @@ import typer
 
 from gdpnet._core.version import __version__
 from gdpnet._core.words import counted
-from gdpnet.cli import attack, compare, data, demo, explore, paper, predict, serve, settings, train, tune
+from gdpnet.cli import attack, compare, data, demo, explore, paper, plan, predict, serve, settings, train, tune
 from gdpnet.cli.options import COMPUTING, GraphSource, Json, Quiet
 from gdpnet.cli.output import print_json, results_to, set_quiet
 from gdpnet.errors import WorkError
@@ -35,6 +35,7 @@ _COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
         data.noise: "gdpnet noise cora --kind random-links=0.5 --out noisy",
         data.generate: "gdpnet generate --nodes 500000 --edges 10000000 --out big",
         data.store: "gdpnet store mygraph --out mystore",
+        plan.plan: "gdpnet plan --nodes 5e8 --edges 1e10 --features 128 --machines 64",
     },
     "Compare methods": {
         tune.tune: "gdpnet tune --dataset cora --methods gcn,gat",

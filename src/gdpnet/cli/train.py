@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from gdpnet._core.launch import has_restarted, own_rank
+from gdpnet._core.launch import own_rank, restarts
 from gdpnet.cli import options as opt
 from gdpnet.cli.describe import print_classes, print_metrics
 from gdpnet.cli.output import print_graph
@@ -102,7 +102,7 @@ def train(
 
         help_train(device)
         raise SystemExit(0)
-    resume = resume or (has_restarted() and (out / "run.json").is_file())
+    resume = resume or (restarts() > 0 and (out / "run.json").is_file())
     changes: dict[str, dict[str, Any]] = {} if hops is None else {"policy": {"hops": hops}}
     changes |= {} if source.missing is None else {"features": {"missing": source.missing}}
     changes |= {} if class_weight is None else {"task": {"class_weight": class_weight}}
