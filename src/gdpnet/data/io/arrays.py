@@ -39,6 +39,9 @@ SCHEMA: dict[str, tuple[tuple[str, ...], str]] = {
 _HASHED = 1 << 18
 """Rows of an array that are hashed at a time."""
 
+_CHECKED = 1 << 22
+"""Offsets that are checked at a time."""
+
 TRUTH = ("spurious", "corrupted", "clean_labels")
 """The arrays of known noise."""
 
@@ -148,5 +151,7 @@ def _check_type(name: str, array: np.ndarray) -> None:
 
 
 def _check_offsets(name: str, offsets: np.ndarray, end: int) -> None:
-    if offsets[0] != 0 or offsets[-1] != end or bool((np.diff(offsets) < 0).any()):
+    starts = range(0, offsets.size, _CHECKED)
+    descends = any(bool((np.diff(offsets[start : start + _CHECKED + 1]) < 0).any()) for start in starts)
+    if offsets[0] != 0 or offsets[-1] != end or descends:
         raise GraphError(f"array '{name}' must ascend from 0 to {end}, found other offsets")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -55,8 +56,11 @@ class StoreWriter:
 
     @contextmanager
     def array(self, name: str, kind: Any, shape: tuple[int, ...]) -> Iterator[Callable[[np.ndarray], None]]:
-        """Begin an array of known shape; yield a function that appends values to its file."""
-        dtype, left = np.dtype(kind), int(np.prod(shape, dtype=np.int64))
+        """Begin an array of known shape; yield a function that appends values to its file.
+
+        The checksum of the values goes into the description, so that two stores are alike if their descriptions are.
+        """
+        dtype, left, digest = np.dtype(kind), int(np.prod(shape, dtype=np.int64)), hashlib.sha256()
         self.arrays[name] = {"type": dtype.str, "shape": list(shape)}
         with (self.folder / f"{name}.npy").open("wb") as file:
             descr = np.lib.format.dtype_to_descr(dtype)
@@ -66,9 +70,12 @@ class StoreWriter:
             def append(values: np.ndarray) -> None:
                 nonlocal left
                 left -= values.size
-                file.write(np.ascontiguousarray(values, dtype=dtype).data)
+                content = np.ascontiguousarray(values, dtype=dtype).data
+                file.write(content)
+                digest.update(content)
 
             yield append
+        self.arrays[name]["sha256"] = digest.hexdigest()
         if left:
             raise GraphError(f"{name}.npy must hold as many values as its shape says, found {left} too few")
 

@@ -30,7 +30,7 @@ class Needs(NamedTuple):
     versions: dict[str, str]
     store: str | None
     store_sum: str
-    """The checksum of the description of the store."""
+    """The checksum of the description of the store, which has those of its arrays."""
     folder: str
     """The nearest folder around the output that exists."""
 

@@ -137,7 +137,7 @@ class OnRay:
                     files = self._result(ray, one, f"pass '{name}' on block {number}")
                     yield Done(number, {file: Seal(*seal) for file, seal in files.items()})
         finally:
-            for one in running:
+            for one in running if ray.is_initialized() else ():
                 ray.cancel(one, force=False)
 
     def _window(self, ray: Any) -> int:
