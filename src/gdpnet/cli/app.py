@@ -11,7 +11,20 @@ import typer
 
 from gdpnet._core.version import __version__
 from gdpnet._core.words import counted
-from gdpnet.cli import attack, compare, data, demo, explore, paper, plan, predict, serve, settings, train, tune
+from gdpnet.cli import (
+    attack,
+    compare,
+    data,
+    demo,
+    explore,
+    paper,
+    plan,
+    predict,
+    serve,
+    settings,
+    train,
+    tune,
+)
 from gdpnet.cli.options import COMPUTING, GraphSource, Json, Quiet
 from gdpnet.cli.output import print_json, results_to, set_quiet
 from gdpnet.errors import WorkError
