@@ -148,7 +148,7 @@ def latencies(server: Server, bodies: list[dict[str, Any]]) -> dict[str, float]:
         status, answer = ask(connection, "predict", body)
         seconds.append(time.perf_counter() - start)
         assert status == 200, answer
-    taken = np.array(seconds[10:]) * 1e3
+    taken = np.array(seconds[len(bodies[:10]) :]) * 1e3  # without the warm-up
     return {f"p{share}_ms": round(float(np.percentile(taken, share)), 2) for share in (50, 90, 99)} | {
         "cpu_ms": round(1e3 * (server.cpu_seconds() - before) / len(seconds), 2)
     }
