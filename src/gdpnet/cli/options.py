@@ -303,7 +303,7 @@ RayAddress = Annotated[
 SomeBlocks = Annotated[
     str | None,
     output(
-        "--blocks FIRST:LAST",
+        "--blocks A:B",
         "With --shards: work on these blocks of the current pass alone, such as 0:100 in a job array.",
         show_default="all blocks, all passes",
     ),
