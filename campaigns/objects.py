@@ -289,7 +289,7 @@ def _break(matrix: Any, damage: str, draw: random.Random) -> bool:
         and matrix.data.dtype.kind == "f"
     ):
         matrix.data.flat[0] = np.nan
-        return True
+        return bool(np.isnan(matrix.toarray()).any())  # diagonals have values outside the matrix
     if index is None or not isinstance(index, np.ndarray) or not index.size:
         return False
     place = draw.randrange(index.size)
