@@ -48,12 +48,14 @@ def words_of(base, out) -> dict[str, list[object]]:
             "reproduce", "table2", "--datasets", "cora", "--report-only", "--results", out / "results",
         ],
         "report": ["report", run, "--out", out / "report.html"],
+        "explore": ["explore", run, "--out", out / "explorer.html"],
+        "plan": ["plan", "--nodes", "1e6", "--edges", "1e7", "--features", "16", "--machines", "2"],
         "settings": ["settings", "ppo"],
     }  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", sorted(COMMANDS - {"demo"}))
+@pytest.mark.parametrize("command", sorted(COMMANDS - {"demo", "serve"}))
 def test_json_is_alone_on_standard_output_and_quiet_says_results_only(command, base, tmp_path, capsys):
     words = words_of(base, tmp_path)[command]
     code, out, err = call(capsys, *words, "--json")
