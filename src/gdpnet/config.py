@@ -753,6 +753,9 @@ def upgrade_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a model file or record of any version under the names of this version."""
     if "policy" not in settings or "hopwise" in settings:
         return dict(settings)
+    for name, values in settings.items():
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"section '{name[:60]}' must hold settings, found {type(values).__name__}")
     old = {name: _BEFORE.get(name, {}) | dict(values) for name, values in (_BEFORE | dict(settings)).items()}
     reader = old.pop("reader", {})
     new: dict[str, dict[str, Any]] = {}

@@ -119,6 +119,10 @@ def test_records_of_several_processes_do_not_mix(tmp_path):
         ({"graph": {}}, "'graph' in line 1 of .* must be text, found dict"),
         ({"rate": None}, "'rate' in line 1 of .* must be a number, found NoneType"),
         ({"config": 3}, "'config' in line 1 of .* must be an object, found int"),
+        (
+            {"config": {"policy": {}, "ppo": [1]}},
+            "'config' in line 1 of .*: section 'ppo' must hold settings, found list",
+        ),
     ],
 )
 def test_a_record_of_wrong_types_is_one_sentence(changes, sentence, tmp_path):

@@ -19,6 +19,7 @@ from gdpnet.benchmark.ablations import current_name
 from gdpnet.benchmark.record_types import check_types
 from gdpnet.config import upgrade_settings
 from gdpnet.data.datasets.known import DATASETS
+from gdpnet.errors import ConfigError, GDPNetError
 
 Record = dict[str, Any]
 
@@ -63,7 +64,7 @@ def read_records(path: Path) -> list[Record]:
     found = read_objects(path)
     for number, record in found:
         check_types(record, KINDS, f"line {number} of {path}")
-    return [_upgraded(record) for _, record in found]
+    return [_upgraded(record, f"line {number} of {path}") for number, record in found]
 
 
 def torn_note(path: Path) -> str | None:
@@ -82,7 +83,7 @@ def of_content(records: Iterable[Record], contents: Mapping[str, str | None]) ->
     ]
 
 
-def _upgraded(record: Record) -> Record:
+def _upgraded(record: Record, place: str) -> Record:
     """Return a record of any version with the names that methods and settings have in this one.
 
     Records of named datasets from before they had the graph's fingerprint are of the published content.
@@ -95,7 +96,10 @@ def _upgraded(record: Record) -> Record:
         new["method"] = current_name(record["method"])
     for name in ("config", "cleaner"):
         if isinstance(record.get(name), dict):
-            new[name] = upgrade_settings(record[name])
+            try:
+                new[name] = upgrade_settings(record[name])
+            except ConfigError as error:
+                raise GDPNetError(f"'{name}' in {place}: {error}") from error
     return new
 
 
