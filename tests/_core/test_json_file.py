@@ -75,3 +75,9 @@ def test_a_long_string_takes_little_memory():
         assert tracemalloc.get_traced_memory()[1] < 20 * len(text)
     finally:
         tracemalloc.stop()
+
+
+def test_text_that_is_no_unicode_is_refused_and_both_halves_of_a_character_are_read():
+    with pytest.raises(GDPNetError, match=r"x cannot be read as JSON: .*surrogates not allowed"):
+        parse_json('{"a": "\\ud800"}', "x")
+    assert parse_json('{"a": "\\ud83d\\ude00"}', "x") == {"a": "\U0001f600"}

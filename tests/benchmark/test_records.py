@@ -136,3 +136,12 @@ def test_a_record_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(GDPNetError, match=r"^cannot write .*trials\.jsonl: "):
         append_record(tmp_path / "file" / "trials.jsonl", {})
+
+
+def test_a_line_of_text_that_is_no_unicode_is_named_and_stays(tmp_path):
+    path = tmp_path / "trials.jsonl"
+    path.write_text('{"kind": "robustness", "graph": "\\ud800"}\n')
+    before = path.read_bytes()
+    with pytest.raises(GDPNetError, match=r"line 1 of|trials\.jsonl"):
+        read_records(path)
+    assert path.read_bytes() == before

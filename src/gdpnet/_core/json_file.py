@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from gdpnet._core.limits import MOST_JSON_BYTES, MOST_JSON_DEPTH
 from gdpnet._core.regular import check_regular
+from gdpnet._core.strict_json import load_json
 from gdpnet.errors import GDPNetError, reason_of
 
 _BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
@@ -59,7 +59,7 @@ def parse_json(
         text = content if isinstance(content, str) else content.decode("utf-8")
         if _is_deep(text):
             raise error(f"{where} must be JSON of at most {MOST_JSON_DEPTH} levels, found more")
-        value = json.loads(text)
+        value = load_json(text)
     except (ValueError, RecursionError) as reason:
         raise error(f"{where} cannot be read as JSON: {reason_of(reason)}") from reason
     return expect(value, kind, where, error)

@@ -80,6 +80,7 @@ class Sweep:
         place = [record.get("content"), *(record[name] for name in (*self.group, "seed"))]
         return repr([place, self.settings(record)])
 
+    @as_records_must_be()
     def ended(self, path: Path) -> dict[str, Record]:
         """Return the records of a file that did not fail, by key; the newest of each."""
         return {self.key(record): record for record in self.of(read_records(path)) if has_ended(record)}
@@ -89,6 +90,7 @@ class Sweep:
         done = self.ended(path)
         return [trial for trial in trials if self.key(trial.stub) not in done]
 
+    @as_records_must_be()
     def newest(self, records: Iterable[Record]) -> list[Record]:
         """Return the newest record per group and seed; one that ended comes before one that failed."""
         mine = self.current(records)
@@ -101,6 +103,7 @@ class Sweep:
                 newest[place] = one
         return list(newest.values())
 
+    @as_records_must_be()
     def latest(self, records: Iterable[Record]) -> dict[tuple[str, str], Record]:
         """Return the newest record per graph and method that did not fail, whatever its settings."""
         return {(one["graph"], one["method"]): one for one in self.current(records) if has_ended(one)}

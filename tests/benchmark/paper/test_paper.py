@@ -35,6 +35,7 @@ from gdpnet.cli import paper as reproducing
 from gdpnet.cli.progress import TrialProgress
 from gdpnet.config import shipped_config
 from gdpnet.data.datasets.known import DATASETS as KNOWN
+from gdpnet.errors import GDPNetError
 from helpers.small import FAST, noisy_graph, write_folder
 
 pytestmark = pytest.mark.slow  # nearly every test trains a model
@@ -386,3 +387,14 @@ def test_tasks_without_labels_have_a_table_of_their_own():
     assert grid.columns == ("method", "rate 1")
     assert grid.rows[0][1] == "**0.450 ± 0.071 (2)**<br>0.225, 0.550"
     assert grid.rows[1][1] == "0.300 ± 0.000 (1)<br>0.150, 0.400"
+
+
+def test_a_record_without_its_score_is_one_sentence():
+    record = {
+        "kind": "robustness", "graph": "cora", "noise": "random-links", "rate": 0.0, "method": "gcn", "seed": 0,
+        "metrics": {}, "config": {}, "commit": "unknown", "version": "0.2.0", "device": "cpu", "time": "",
+    }  # fmt: skip
+    with pytest.raises(
+        GDPNetError, match=r"a record does not hold what its kind needs \(KeyError: 'micro_f1'\)"
+    ):
+        make_table("table2", [record])

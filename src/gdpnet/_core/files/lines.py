@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from gdpnet._core.files import disk
 from gdpnet._core.files.atomic import is_stream, open_stream
 from gdpnet._core.files.locks import try_lock
 from gdpnet._core.limits import MOST_JSON_BYTES
+from gdpnet._core.strict_json import load_json
 from gdpnet.errors import GDPNetError, WorkError
 
 _BLOCK = 1 << 16
@@ -80,13 +80,13 @@ def _is_torn(line: bytes) -> bool:
     text = line.strip()
     if len(line) > MOST_JSON_BYTES or not text.startswith((b"{", b"\0")):
         return False
-    return not isinstance(_parsed(text), dict | RecursionError)
+    return not isinstance(_parsed(text), dict | RecursionError | UnicodeEncodeError)
 
 
 def _parsed(line: bytes) -> Any:
     """Return a line of JSON, or the reason why it is none as an exception."""
     try:
-        return json.loads(line)
+        return load_json(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         return error
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from gdpnet.benchmark.attacks.attacker import CLEAN
 from gdpnet.benchmark.attacks.trials import SWEEP
+from gdpnet.benchmark.record_types import as_records_must_be
 from gdpnet.benchmark.records import Record
 
 WORST = "worst"
@@ -34,6 +35,7 @@ class Row:
 COUNTS = ("budget", "edges_before", "edges_added", "edges_removed", "edges_after")
 
 
+@as_records_must_be()
 def summarise(records: Iterable[Record]) -> list[Row]:
     """Return mean and standard deviation of accuracy over seeds, also of the worst attack for each seed."""
     newest = SWEEP.newest(records)

@@ -14,6 +14,7 @@ from gdpnet.benchmark.figures import new_figure, panels, save_figure
 from gdpnet.benchmark.paper.artefacts import MAPPED, METHODS_DRAWN
 from gdpnet.benchmark.paper.artefacts import SWEEP as ARTEFACTS
 from gdpnet.benchmark.paper.tables import CLEAN, NAMES, TABLES
+from gdpnet.benchmark.record_types import as_records_must_be
 from gdpnet.benchmark.records import Record
 from gdpnet.benchmark.robustness import SWEEP, Row, summarise
 
@@ -41,6 +42,7 @@ SENTENCES = {
 """The caption of each figure."""
 
 
+@as_records_must_be()
 def draw_all(records: list[Record], folder: Path) -> list[Path]:
     """Draw every figure for which there are records; return their paths."""
     artefacts = ARTEFACTS.latest(records)

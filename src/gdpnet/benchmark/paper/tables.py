@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 from scipy.stats import ttest_rel
 
+from gdpnet.benchmark.record_types import as_records_must_be
 from gdpnet.benchmark.records import Record
 from gdpnet.benchmark.robustness import SWEEP, methods_apart
 from gdpnet.benchmark.sweep import has_ended
@@ -136,6 +137,7 @@ def reported(method: str, dataset: str) -> str:
     return f"{mean:.3f} ± {deviation:.3f}"
 
 
+@as_records_must_be()
 def make_table(name: str, records: Iterable[Record], datasets: Iterable[str] = DATASETS) -> Table:
     """Return a table from the newest record of every trial without noise and on the paper's splits."""
     records, datasets, cells = list(records), tuple(datasets), {}
