@@ -312,7 +312,9 @@ def _break(matrix: Any, damage: str, draw: random.Random) -> bool:
 def _break_parts(matrix: Any, draw: random.Random) -> None:
     """Damage a matrix of lists or of diagonals, so that its parts do not fit each other."""
     if matrix.format == "dia":
-        matrix.offsets = draw.choice((np.arange(1000), matrix.offsets[:-1], matrix.offsets + 2**40))
+        matrix.offsets = draw.choice(
+            (np.arange(1000), matrix.offsets[:-1], matrix.offsets.astype(np.int64) + 2**40)
+        )
     else:
         lists = draw.choice((matrix.rows, matrix.data))
         lists[draw.randrange(lists.size)] = [1] * draw.choice((7, 100_000))
