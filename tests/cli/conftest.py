@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gdpnet.cli import main
+from gdpnet.cli.output import set_quiet
 from helpers.commands import train_words
 from helpers.small import FAST, write_folder
 
@@ -17,3 +18,10 @@ def base(tmp_path_factory) -> Path:
     (base / "fast.toml").write_text(FAST.to_toml())
     assert main(train_words(base, base / "run")) == 0
     return base
+
+
+@pytest.fixture(autouse=True)
+def _loud():
+    """Undo ``--quiet`` of a command that a test called in this process."""
+    yield
+    set_quiet(False)
