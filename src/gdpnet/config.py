@@ -476,8 +476,16 @@ class SelfTrainingSettings(Section):
         any_length=True,
     )
     width: int = setting(64, "width of that GCN")
+    teachers: int = setting(2, "GCNs of different first weights per share, whose mean counts")
     teacher_rounds: int = setting(
-        2, "times that this GCN is fitted again to the labels and its own confident predictions", low=0
+        2, "times that these GCNs are fitted again to the labels and their own confident predictions", low=0
+    )
+    teacher_weight: float = setting(
+        0.5,
+        "weight of these GCNs in the class probabilities that later pseudo-labels come from; aggregators have the "
+        "rest",
+        low=0.0,
+        high=1.0,
     )
     first_share: float = setting(
         0.5,

@@ -23,7 +23,7 @@ from gdpnet.training.pseudo_labels import (
     with_pseudo_labels,
 )
 from gdpnet.training.run_folder import create_run
-from gdpnet.training.teacher import fit_teacher, rank_edges
+from gdpnet.training.teacher import Taught, fit_teacher, good_ones, rank_edges
 from helpers.small import same_weights
 
 pytestmark = pytest.mark.slow  # nearly every test trains a model
@@ -146,7 +146,27 @@ def test_teacher_is_right_about_unlabelled_nodes_more_often_than_chance(data: Tr
     nodes = unlabelled_nodes(data)
     right = taught.nodes[nodes].argmax(dim=1) == data.labels[nodes]
     assert right.float().mean() > 0.6
-    assert taught.kept.share in QUICK.self_training.shares
+    assert {one.share for one in taught.kept} <= set(QUICK.self_training.shares)
+
+
+def test_teacher_is_the_mean_of_several_networks(data: TrainingData) -> None:
+    alone = QUICK.with_values({"self_training": {"teachers": 1, "shares": (0.8,), "teacher_rounds": 0}})
+    both = alone.with_values({"self_training": {"teachers": 2}})
+    one, mean = (fit_teacher(data, 3, config, Key.of(0)).nodes for config in (alone, both))
+    second = 2.0 * mean - one
+    assert not torch.allclose(second, one, atol=1e-3)
+    assert bool((second >= -1e-5).all())
+    assert torch.allclose(second.sum(dim=1), torch.ones(len(second)), atol=1e-4)
+
+
+def test_teachers_clearly_behind_the_best_are_left_out() -> None:
+    def taught(score: float) -> Taught:
+        nothing = torch.zeros(1, 2)
+        return Taught(nothing, nothing, (), (score, 0.0))
+
+    # with 100 validation nodes half a standard deviation of 0.8 is 0.02
+    kept = good_ones([taught(0.77), taught(0.8), taught(0.785)], 100)
+    assert [one.score[0] for one in kept] == [0.8, 0.785]
 
 
 def test_labels_of_context_and_test_nodes_are_never_read() -> None:

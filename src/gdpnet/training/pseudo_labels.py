@@ -1,8 +1,8 @@
 """Pseudo-labels: confident predictions stand for the labels of unlabelled nodes of the training graph.
 
 With few labels most nodes of the training graph teach the policy nothing. Confident predictions make them targets.
-The first pseudo-labels come from a teacher (`gdpnet.training.teacher`), later ones from the aggregators: each by
-the fold model that has not learned the node, so that no prediction confirms itself. Confidence is calibrated on
+The first pseudo-labels come from a teacher (`gdpnet.training.teacher`), later ones from it and the aggregators: each
+by the fold model that has not learned the node, so that no prediction confirms itself. Confidence is calibrated on
 validation nodes. No label of a validation or test node becomes a pseudo-label.
 """
 
@@ -119,13 +119,13 @@ def deviation_of(share: float, count: int) -> float:
 
 
 @torch.no_grad()
-def relabel(
+def predict_by_folds(
     aggregators: Aggregators, data: TrainingData, train: Selected, whole: Selected, config: Config
-) -> tuple[Int[Tensor, "nodes"], float]:
-    """Return the pseudo-labels by the aggregators, each by the fold model that has not learned the node.
+) -> tuple[Float[Tensor, "nodes classes"], Float[Tensor, "validation classes"]]:
+    """Return class probabilities of the training graph's nodes and of the validation nodes by the aggregators.
 
-    ``train`` and ``whole`` are decisions on the edges of the training graph, and of the validation nodes. The second
-    result is the task's quality on the validation nodes.
+    Each node of the training graph is predicted by the fold model that has not learned it. ``train`` and ``whole``
+    are decisions on the edges of the training graph, and of the validation nodes.
     """
     mode, nodes = config.inference.mode, torch.arange(data.train.num_nodes, device=data.targets.device)
     weight, found = train.weight(mode), []
@@ -136,6 +136,4 @@ def relabel(
         embed_fold_models(aggregators, whole.prepared, part, whole.weight(mode))[1][:, 0]
         for part in data.validation.split(_AT_ONCE)
     ]
-    settings, asked = config.self_training, torch.cat(held)
-    labels = confident_labels(data, torch.cat(found), asked, settings.later_share, settings)
-    return labels, data.task.quality(asked, data.validation_labels)
+    return torch.cat(found), torch.cat(held)

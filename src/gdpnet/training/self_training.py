@@ -1,4 +1,4 @@
-"""Self-training: the pseudo-labels of one fit, first by a teacher and then by the aggregators."""
+"""Self-training: the pseudo-labels of one fit, first by a teacher and then by the aggregators and the teacher."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gdpnet.training.pseudo_labels import (
     confident_labels,
     deviation_of,
     is_worth_self_training,
-    relabel,
+    predict_by_folds,
     unlabelled_nodes,
     with_context_folds,
     with_pseudo_labels,
 )
 from gdpnet.training.state import TrainingState
-from gdpnet.training.teacher import fit_teacher
+from gdpnet.training.teacher import Taught, fit_teacher
 
 
 class SelfTraining:
@@ -39,6 +39,8 @@ class SelfTraining:
         """Quality of the teacher on validation nodes."""
         self.first: Tensor | None = None
         """The predictions of the teacher, for nodes of the first part of a large graph."""
+        self.taught: Taught | None = None
+        """The class probabilities of the teacher, as long as the data is that part."""
 
     def begin(
         self, outputs: int, key: Key, steps: Steps, ranks: Ranks | None = None
@@ -56,21 +58,21 @@ class SelfTraining:
             found = confident_labels(
                 self.data, taught.nodes, taught.validation, settings.later_share, settings
             )
-            self.quality = taught.score[0]
+            self.quality, self.taught = taught.score[0], taught
             if not ranks.least(can_be_trusted(self.data, found, self.quality)):
                 step.result = "none: predictions for unlabelled nodes are too unsure"
                 return None
             self.data = with_context_folds(self.data, stream)
             step.result = (
                 f"{int((found != UNKNOWN).sum()):,} of {unlabelled_nodes(self.data).numel():,} unlabelled nodes have "
-                f"one; a GCN on {taught.kept.share:.0%} of the edges predicts them"
+                f"one; GCNs on {taught.shares} of the edges predict them"
             )
         self.first = found
         return found
 
     def enter(self, data: TrainingData) -> TrainingData:
         """Take the data of a part of a large graph, with folds for unlabelled nodes too, and return it."""
-        self.data = with_context_folds(data, Key.of(self.seed).fold_in("self-training"))
+        self.data, self.taught = with_context_folds(data, Key.of(self.seed).fold_in("self-training")), None
         return self.data
 
     def labelled_anew(self, state: TrainingState, selecting: bool) -> Int[Tensor, "nodes"]:
@@ -84,7 +86,7 @@ class SelfTraining:
     def relabelled(
         self, networks: Networks | TrainingState, pseudo: Int[Tensor, "nodes"]
     ) -> Int[Tensor, "nodes"]:
-        """Return the confident predictions of the aggregators for unlabelled nodes.
+        """Return the confident predictions of the aggregators and the teacher for unlabelled nodes.
 
         Those before are returned if the aggregators are worse on validation nodes than the teacher.
         """
@@ -96,14 +98,19 @@ class SelfTraining:
     def _predicted(
         self, networks: Networks | TrainingState, selecting: bool = True
     ) -> tuple[Int[Tensor, "nodes"], float]:
-        """Return the confident predictions for unlabelled nodes, and the quality on validation nodes."""
+        """Return the confident predictions for unlabelled nodes, and the aggregators' quality on validation nodes."""
         data, aggregators, stream = self.data, networks.aggregators, Key.of(self.seed).fold_in("relabel")
         few = replace(self.config.inference, episodes=2, context_episodes=1)
         config, policy = replace(self.config, inference=few), networks.policy if selecting else None
         everyone = torch.arange(data.train.num_nodes, device=data.targets.device)
         train = select(policy, aggregators, data.train, everyone, config, stream, data.fold_model)
         whole = select(policy, aggregators, data.whole, data.validation, config, stream)
-        return relabel(aggregators, data, train, whole, config)
+        nodes, validation = predict_by_folds(aggregators, data, train, whole, config)
+        quality, settings = data.task.quality(validation, data.validation_labels), config.self_training
+        if self.taught is not None:  # two that err in different places err less together
+            nodes = nodes.lerp(self.taught.nodes, settings.teacher_weight)
+            validation = validation.lerp(self.taught.validation, settings.teacher_weight)
+        return confident_labels(data, nodes, validation, settings.later_share, settings), quality
 
     def applied(
         self, data: TrainingData, networks: Networks | TrainingState, pseudo: Int[Tensor, "nodes"]

@@ -1,11 +1,12 @@
 """Predict the classes of unlabelled nodes before GDPNet is trained: a GCN on the edges that look genuine.
 
 Few labels teach the policy little. Boosted trees that tell the graph's own edges from injected ones need no label:
-they rank the edges, and a small GCN is fitted to the best-ranked share of them. Validation nodes choose the share.
+they rank the edges, and small GCNs are fitted to the best-ranked share of them. Validation nodes choose the share.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from gdpnet.representation.gcn import GCN, NormalisedAdjacency
 from gdpnet.representation.sparse import table_of
 from gdpnet.training.data import TrainingData
 from gdpnet.training.held_out import quality_and_likelihood
-from gdpnet.training.pseudo_labels import confident_labels, with_pseudo_labels
+from gdpnet.training.pseudo_labels import confident_labels, deviation_of, with_pseudo_labels
 
 _MOST_ROWS = 60_000
 """Edges that the trees are fitted to at most."""
@@ -45,37 +46,69 @@ class Taught(NamedTuple):
     nodes: Float[Tensor, "nodes classes"]
     """Of every node of the training graph."""
     validation: Float[Tensor, "validation classes"]
-    kept: Kept
+    kept: tuple[Kept, ...]
+    """The edges that each of its GCNs reads."""
     score: tuple[float, ...]
     """On validation nodes."""
 
+    @property
+    def shares(self) -> str:
+        """Return the shares of the edges that its GCNs read."""
+        return " and ".join(f"{share:.0%}" for share in sorted({one.share for one in self.kept}))
+
 
 def fit_teacher(data: TrainingData, outputs: int, config: Config, key: Key) -> Taught:
-    """Fit a GCN per share of the edges, and go on with the one that is best on validation nodes.
+    """Fit GCNs per share of the edges, and go on with the shares that are not clearly worse than the best.
 
-    It is fitted again to the labels and to its own confident predictions, as long as it does not get worse.
+    The mean of their probabilities counts, since a GCN that has seen few labels depends much on its first weights.
+    They are fitted again to the labels and to their own confident predictions, as long as they do not get worse.
     """
     settings, scores = config.self_training, rank_edges(data, key.seed32)
     shares, rounds = (settings.shares if scores is not None else (1.0,)), settings.teacher_rounds
-    best: Taught | None = None
+    found: list[Taught] = []
     for number, share in enumerate(shares):
         kept = Kept(share, *(_best_share(score, share) for score in scores)) if scores else _all_of(data)
-        found = _fit_one(data, outputs, config, key, kept)
-        if best is None or found.score > best.score:
-            best = found
+        found.append(_fit_several(data, outputs, config, key, (kept,)))
         advance(number + 1, len(shares) + rounds)
         if is_time_up():
             break
-    assert best is not None
+    best = _mean_of(data, good_ones(found, data.validation.numel()))
     for number in range(rounds):
         share = settings.first_share if number == 0 else settings.later_share
         pseudo = confident_labels(data, best.nodes, best.validation, share, settings)
-        found = _fit_one(with_pseudo_labels(data, pseudo), outputs, config, key, best.kept)
+        again = _fit_several(with_pseudo_labels(data, pseudo), outputs, config, key, best.kept)
         advance(len(shares) + number + 1, len(shares) + rounds)
-        if found.score[0] < best.score[0] or is_time_up():
+        if again.score[0] < best.score[0] or is_time_up():
             break
-        best = found
+        best = again
     return best
+
+
+def good_ones(found: Sequence[Taught], validation: int) -> list[Taught]:
+    """Return the best on validation nodes, and all that are behind it by at most half a standard deviation."""
+    best = max(one.score for one in found)
+    least = best[0] - 0.5 * deviation_of(best[0], validation)
+    return [one for one in found if one.score[0] >= least]
+
+
+def _fit_several(data: TrainingData, outputs: int, config: Config, key: Key, kept: Sequence[Kept]) -> Taught:
+    """Fit GCNs of different first weights to each choice of edges; return their mean."""
+    found = []
+    for edges in kept:
+        for number in range(config.self_training.teachers):
+            found.append(_fit_one(data, outputs, config, key.fold_in("teacher", number), edges))
+            if is_time_up():
+                return _mean_of(data, found)
+    return _mean_of(data, found)
+
+
+def _mean_of(data: TrainingData, found: Sequence[Taught]) -> Taught:
+    """Return the mean of the probabilities of some teachers."""
+    nodes = torch.stack([one.nodes for one in found]).mean(dim=0)
+    validation = torch.stack([one.validation for one in found]).mean(dim=0)
+    every = {edges.share: edges for one in found for edges in one.kept}
+    score = quality_and_likelihood(data.task, validation, data.validation_labels)
+    return Taught(nodes, validation, tuple(every.values()), score)
 
 
 def _all_of(data: TrainingData) -> Kept:
@@ -170,4 +203,4 @@ def _fit_one(
         patience=50,
     )
     with torch.no_grad():
-        return Taught(network.to_probabilities(rows, adjacency), predict(), kept, fitted.score)
+        return Taught(network.to_probabilities(rows, adjacency), predict(), (kept,), fitted.score)
