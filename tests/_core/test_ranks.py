@@ -1,11 +1,15 @@
 """One process alone, and how the environment of several is read."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
 from gdpnet._core.launch import own_rank, ranks_asked, restarts
 from gdpnet._core.ranks import Ranks, joined_ranks
 from gdpnet.errors import ConfigError, WorkError
+from helpers.ranks import run_ranks
 
 VARIABLES = {"RANK": "1", "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 
@@ -67,3 +71,11 @@ def test_a_lost_rank_is_said_in_one_sentence():
     ranks = Ranks(rank=1, size=2)  # without a process group every message fails
     with pytest.raises(WorkError, match="rank 1 of 2 cannot go on"):
         ranks.add(1.0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_a_rank_that_left_has_no_thread_that_could_end_it_by_a_signal(tmp_path):
+    script = Path(__file__).resolve().parents[1] / "helpers" / "leaving_rank.py"
+    for found in run_ranks(script, 2, tmp_path):
+        assert found["before"] > 0
+        assert found["after"] == 0

@@ -6,6 +6,7 @@ process group: every method then returns what it was given.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -136,6 +137,9 @@ def joined_ranks(kind: str) -> Iterator[Ranks]:
     if kind == "cuda":
         device = _own_gpu()
         torch.cuda.set_device(device)
+    # Adam imports it too; imported while there is a group, it keeps the group and its threads to the end of the
+    # process, and one that lets go of a tensor while the interpreter shuts down aborts the process
+    importlib.import_module("torch._dynamo")
     try:
         store, *_ = next(rendezvous("env://", timeout=_PATIENCE))
         # a store may outlive its ranks, and hold the addresses of those that were there before a restart
