@@ -38,9 +38,9 @@ def need_objects() -> None:
 
 
 class ObjectServer:
-    """A running server with an empty bucket."""
+    """A running server with an empty bucket, or one that denies all access."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, *, denies: bool = False) -> None:
         self.log = log
         with log.open("w") as file:
             self.process = subprocess.Popen(
@@ -49,23 +49,25 @@ class ObjectServer:
                 stdout=subprocess.PIPE,
                 stderr=file,
                 text=True,
+                env=os.environ | ({"INITIAL_NO_AUTH_ACTION_COUNT": "0"} if denies else {}),
             )
         assert self.process.stdout is not None
         port = self.process.stdout.readline().strip()
         assert port, log.read_text()
         self.url = f"http://127.0.0.1:{port}"
         self.query = f"endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1"
-        self.send("PUT", "/bucket")
+        if not denies:
+            self._make_bucket()
 
-    def send(self, method: str, path: str, body: bytes = b"") -> None:
-        """Send a request of the server's own."""
+    def _make_bucket(self) -> None:
+        """Make the bucket as soon as the server answers."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
-                urllib.request.urlopen(urllib.request.Request(self.url + path, body, method=method)).close()
+                urllib.request.urlopen(urllib.request.Request(f"{self.url}/bucket", method="PUT")).close()
                 return
-            except urllib.error.URLError as error:
-                if isinstance(error, urllib.error.HTTPError) or time.monotonic() > end:
+            except urllib.error.URLError:
+                if time.monotonic() > end:
                     raise
                 time.sleep(0.1)
 

@@ -202,7 +202,7 @@ class ObjectReader:
     def _version(file: Any) -> bytes:
         """Return what changes whenever the object is put with other content."""
         about = file.metadata() or {}
-        return next((about[name] for name in (b"ETag", b"etag", b"Last-Modified") if name in about), b"")
+        return next((about[name] for name in ("ETag", "etag", "Last-Modified") if name in about), b"")
 
     def read(self, start: int, size: int) -> bytes:
         """Return a range of bytes; threads may read at the same time."""
