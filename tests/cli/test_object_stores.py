@@ -11,11 +11,9 @@ import pytest
 
 from gdpnet.cli import main
 from helpers.commands import refuse, succeed, train_words
-from helpers.objects import PATIENCE, ObjectServer, need_objects, set_credentials
+from helpers.objects import PATIENCE, ObjectServer, set_credentials
 
 pytestmark = pytest.mark.slow  # every test runs whole commands
-
-need_objects()
 
 SHARDS = ("--shards", "--shard-edges", "20", "--low-memory", "--threshold", "0.5", "--all")
 

@@ -20,13 +20,11 @@ from gdpnet.inference.engines.engine import Done
 from gdpnet.inference.engines.on_ray import OnRay
 from gdpnet.inference.engines.one_process import OneProcess
 from gdpnet.inference.streaming import denoise_to, embed_to, predict_to
-from helpers.objects import ObjectServer, need_objects, set_credentials
+from helpers.objects import ObjectServer, set_credentials
 from helpers.setups import random_graph
 from helpers.small import FAST, fitted, noisy_graph
 
 pytestmark = pytest.mark.slow  # every test trains a model or starts processes
-
-need_objects()
 
 EVIDENT = {"evidence": {"use": True, "trees_per_pass": 10}}
 CASES = {
