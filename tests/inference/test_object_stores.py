@@ -16,10 +16,12 @@ from gdpnet.data.io import store as stores
 from gdpnet.data.io.store import open_store, write_store
 from gdpnet.errors import GDPNetError, RunFolderError
 from gdpnet.estimator import GDPNet
+from gdpnet.inference.engines import on_ray
 from gdpnet.inference.engines.engine import Done
 from gdpnet.inference.engines.on_ray import OnRay
 from gdpnet.inference.engines.one_process import OneProcess
 from gdpnet.inference.streaming import denoise_to, embed_to, predict_to
+from helpers.killed_worker import dying
 from helpers.objects import ObjectServer, set_credentials
 from helpers.setups import random_graph
 from helpers.small import FAST, fitted, noisy_graph
@@ -169,10 +171,12 @@ def test_processes_that_share_the_blocks_end_with_the_same_bytes(small, server):
 @pytest.mark.ray
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (gdpnet[ray])")
-def test_two_workers_end_with_the_same_bytes(small, server):
+def test_two_workers_one_of_them_killed_end_with_the_same_bytes(small, server, tmp_path, monkeypatch):
     model, folder = small
+    monkeypatch.setattr(on_ray, "_work", dying(tmp_path / "killed"))
     with OnRay(workers=2) as engine:
         clean(model, server, "workers", engine=engine)
+    assert (tmp_path / "killed").exists()
     assert server.contents("workers") == contents(folder / "whole")
 
 
@@ -188,6 +192,23 @@ def test_another_command_on_the_same_folder_is_noticed(small, server):
 
     with pytest.raises(RunFolderError, match="was begun anew by another command"):
         clean(model, server, "twice", engine=Disturbed())
+
+
+def test_a_run_whose_work_another_one_deleted_is_one_sentence_and_can_be_repeated(small, server):
+    model, folder = small
+
+    class Overtaken(OneProcess):
+        def run(self, folder: Place, name: str, numbers: Sequence[int]) -> Iterator[Done]:
+            yield from super().run(folder, name, numbers)
+            if name == "pairs":
+                (folder / "work").remove_all()
+
+    with pytest.raises(
+        GDPNetError, match=r"cannot read s3://bucket/overtaken/work/.* no such object; 0 of 5 shards"
+    ):
+        clean(model, server, "overtaken", engine=Overtaken())
+    clean(model, server, "overtaken", engine=OneProcess())
+    assert server.contents("overtaken") == contents(folder / "whole")
 
 
 def test_shards_of_other_settings_are_refused(small, server):

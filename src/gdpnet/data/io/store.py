@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
@@ -24,14 +22,14 @@ from gdpnet._core.files import Place, address_of, new_folder, place_of
 from gdpnet._core.files.fetched import LocalFiles
 from gdpnet._core.files.objects import ObjectPath
 from gdpnet._core.json_file import entries, entry, expect, read_json
-from gdpnet.data.edge_weight import checked_weights
 from gdpnet.data.graph import Graph, Stored, Truth
 from gdpnet.data.io.archive import check_plain
 from gdpnet.data.io.arrays import SCHEMA, TRUTH, Arrays, arrays_of, check_arrays, features_of, tensor_over
 from gdpnet.data.io.mapped import Mapped, map_file, map_values
+from gdpnet.data.io.store_checks import check_edges, check_nodes
 from gdpnet.data.tables.encoding import Encoding
 from gdpnet.data.tables.node_table import NodeTable
-from gdpnet.data.validation import SPLIT_RULE, SPLITS, UNKNOWN, check_width, checked_class_names
+from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import GraphError, refusing
 
 FORMAT, VERSION = "gdpnet-store", 1
@@ -142,7 +140,7 @@ def is_store(path: str | Place) -> bool:
 
 
 def open_store(folder: str | Place) -> Graph:
-    """Open a store as a graph, after checking types, sizes and, in one pass over the files, all values.
+    """Open a store as a graph, after checking types, sizes and, piece by piece on all cores, all values.
 
     Edges and features are mapped; labels, splits and offsets are read into memory. A store in an object store is
     brought to a local file as a whole.
@@ -156,8 +154,8 @@ def open_store(folder: str | Place) -> Graph:
             arrays = {name: one.whole() for name, one in mapped.items()}
             check_arrays(arrays, width)
             graph = _with_names(_graph_of(arrays, tuple(names), width), about, where)
-            _check_edges(arrays, graph.row_ptr.numpy())
-            _check_nodes(arrays, graph)
+            check_edges(arrays, graph.row_ptr.numpy())
+            check_nodes(arrays, graph)
             return replace(graph, stored=Stored(folder.resolve(), _mapped(graph)))
     except GraphError as error:
         raise GraphError(f"{folder} is not a usable store: {error}") from error
@@ -269,96 +267,3 @@ def _graph_of(arrays: Arrays, names: tuple[str, ...], width: int | None) -> Grap
 
 def _read(arrays: Arrays, name: str, default: Tensor) -> Tensor:
     return torch.from_numpy(np.array(arrays[name])) if name in arrays else default
-
-
-def _pieces(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Read the file of a mapped array piece by piece, so that a check does not leave it in memory."""
-    if not isinstance(array, np.memmap) or array.filename is None:
-        flat = array.reshape(-1)
-        yield from ((start, flat[start : start + PIECE]) for start in range(0, flat.size, PIECE))
-        return
-    with Path(array.filename).open("rb") as file:
-        file.seek(array.offset)
-        for start in range(0, array.size, PIECE):
-            yield start, np.fromfile(file, array.dtype, min(PIECE, array.size - start))
-
-
-def _check_edges(arrays: Arrays, row_ptr: np.ndarray) -> None:
-    """Refuse neighbours that do not exist, self-loops, rows that do not ascend, and unusable weights."""
-    _check_ascending(arrays["neighbour"], row_ptr, row_ptr.size - 1, "neighbour", loops=False)
-    if "edge_weight" in arrays:
-        for start, piece in _pieces(arrays["edge_weight"]):
-            checked_weights(piece, piece.size, start)
-
-
-def _check_ascending(
-    values: np.ndarray, row_ptr: np.ndarray, most: int, what: str, *, loops: bool = True
-) -> None:
-    """Refuse rows whose values lie outside, or do not ascend, or are the number of the row unless it may be."""
-    owner_before, before = -1, -1
-    for start, piece in _pieces(values):
-        _check_range(piece, most, what)
-        owner = _owners(row_ptr, start, start + piece.size)
-        ascends = np.diff(piece, prepend=piece.dtype.type(before)) > 0
-        ascends |= np.diff(owner, prepend=owner_before) > 0
-        wrong = ~ascends if loops else ~ascends | (owner == piece)
-        if wrong.any():
-            itself = "" if loops else " and without the node itself"
-            raise GraphError(
-                f"the values of a node in array '{what}' must ascend, without repeats{itself}; those of node "
-                f"{owner[wrong.argmax()]} do not"
-            )
-        owner_before, before = int(owner[-1]), int(piece[-1])
-
-
-def _owners(row_ptr: np.ndarray, start: int, stop: int) -> np.ndarray:
-    """Return the target of each edge from ``start`` up to ``stop``."""
-    first = int(np.searchsorted(row_ptr, start, side="right")) - 1
-    last = int(np.searchsorted(row_ptr, stop, side="left"))
-    return np.repeat(np.arange(first, last), np.diff(row_ptr[first : last + 1].clip(start, stop)))
-
-
-def _check_nodes(arrays: Arrays, graph: Graph) -> None:
-    """Refuse features that are not finite or lie outside the columns, and labels and splits that do not exist."""
-    if graph.num_features == 0:
-        raise GraphError("a node must have at least one feature, found none")
-    names, rows = graph.edge_feature_names, graph.edge_features
-    if names is not None and (rows is None or len(names) != rows.shape[1]):
-        raise GraphError(f"there must be a name for each edge feature, found {len(names)} names")
-    for name in {"features", "feature_value", "edge_features"} & arrays.keys():
-        if not all(np.isfinite(piece).all() for _, piece in _pieces(arrays[name])):
-            raise GraphError(f"array '{name}' must hold finite numbers, found NaN or infinity")
-    if "feature_column" in arrays:
-        _check_ascending(
-            arrays["feature_column"], arrays["feature_row_ptr"], graph.num_features, "feature_column"
-        )
-    check_width(graph.features)
-    if "node_ids" in arrays:
-        _check_unique(graph.node_ids)
-    if graph.targets is not None and bool(graph.targets.isinf().any()):
-        raise GraphError("targets must be finite numbers, or NaN for unknown, found infinity")
-    _check_classes(graph)
-    checked_class_names(graph.class_names, graph.labels)
-    if int(graph.split.min()) < 0 or int(graph.split.max()) >= len(SPLITS):
-        raise GraphError(SPLIT_RULE)
-
-
-def _check_classes(graph: Graph) -> None:
-    """Refuse labels that are neither unknown nor one of the classes."""
-    for labels in (graph.labels, *([graph.truth.clean_labels] if graph.truth else [])):
-        low, high = int(labels.min()), int(labels.max())
-        if low < UNKNOWN or high >= graph.num_classes:
-            raise GraphError(f"labels must be {UNKNOWN} or below {graph.num_classes}, found {low} to {high}")
-    if graph.targets is not None and int(graph.labels.max()) != UNKNOWN:
-        raise GraphError("a graph must have class labels or numbers to predict (targets), found both")
-
-
-def _check_unique(ids: np.ndarray) -> None:
-    if pc.count_distinct(pa.array(np.asarray(ids))).as_py() < ids.size:
-        raise GraphError("node ids must be unique, found one of several nodes")
-
-
-def _check_range(piece: np.ndarray, count: int, name: str) -> None:
-    low, high = int(piece.min()), int(piece.max())
-    if low < 0 or high >= count:
-        raise GraphError(f"array '{name}' must hold numbers from 0 to {count - 1}, found {low} to {high}")
