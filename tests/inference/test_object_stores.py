@@ -268,3 +268,7 @@ def test_a_store_that_was_replaced_is_read_anew(server):
         found = open_store(place)
         assert found.features.equal(graph.features)
         assert isinstance(found.stored.folder, ObjectPath)
+    features = server.place("replaced") / "features.npy"
+    content = features.read_bytes()
+    features.put_bytes(content[:-4] + np.float32(7.5).tobytes())
+    assert open_store(place).features[-1, -1] == 7.5

@@ -16,7 +16,7 @@ from weakref import finalize
 import numpy as np
 from jaxtyping import Bool, Int
 
-from gdpnet._core.files.objects import ObjectPath, ObjectReader
+from gdpnet._core.files.objects import ObjectError, ObjectPath, ObjectReader
 from gdpnet._core.threads import in_order
 from gdpnet.errors import WorkError, reason_of
 
@@ -85,6 +85,14 @@ class Fetched:
         self._arena, self._start = files.room_for(self.size)
         self._present: Bool[np.ndarray, "chunks"] = np.zeros(-(-self.size // CHUNK), dtype=bool)
         self._lock = Lock()
+
+    def is_current(self) -> bool:
+        """Return whether the object is still the one whose bytes are here."""
+        try:
+            self._reader.check()
+        except ObjectError:
+            return False
+        return True
 
     def array(self, dtype: np.dtype, shape: tuple[int, ...], start: int) -> np.ndarray:
         """Return the array that begins at a byte; what was not brought yet is zero."""

@@ -51,6 +51,10 @@ class Mapped:
         """Return consecutive rows."""
         return self.bring_ranges(np.array([rows.start]), np.array([rows.stop]))[rows]
 
+    def is_current(self) -> bool:
+        """Return whether what was brought is still what the object holds."""
+        return self.fetched is None or self.fetched.is_current()
+
     def whole(self) -> np.ndarray:
         """Return the array with all its rows."""
         if self.fetched is not None:

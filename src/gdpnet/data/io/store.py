@@ -189,7 +189,7 @@ def _map_all(folder: Place, about: dict[str, Any]) -> tuple[dict[str, Mapped], i
     found = entry(about, "arrays", dict, where, GraphError)
     width = entry(about, "width", (int, type(None)), where, GraphError)
     known, arrays = _FETCHED.get(address_of(folder), ({}, {}))
-    if known != about:
+    if known != about or not all(one.is_current() for one in arrays.values()):
         arrays = {name: _map(folder, name, one, files) for name, one in found.items()}
     if isinstance(folder, ObjectPath):
         _FETCHED[folder.address] = (about, arrays)
