@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
+from gdpnet._core.files.places import Place
 from gdpnet._core.limits import MOST_JSON_BYTES, MOST_JSON_DEPTH
 from gdpnet._core.regular import check_regular
 from gdpnet._core.strict_json import load_json
@@ -33,7 +33,7 @@ REQUIRED: Any = object()
 
 
 def read_json(
-    path: Path, kind: type = dict, error: type[GDPNetError] = GDPNetError, most: int = MOST_JSON_BYTES
+    path: Place, kind: type = dict, error: type[GDPNetError] = GDPNetError, most: int = MOST_JSON_BYTES
 ) -> Any:
     """Read a JSON file whose outermost value must be of a kind; refuse one that is too large or nested too deeply."""
     try:

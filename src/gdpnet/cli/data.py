@@ -130,7 +130,7 @@ def generate(
         int, _size("--classes N", "Number of classes, which are also the communities.", min=2)
     ] = 8,
     noise: Annotated[float, _size("--noise N", "Share of the edges that are spurious.", min=0, max=1)] = 0.2,
-    out: opt.NewFolder,
+    out: opt.NewStore,
     seed: opt.Seed = 0,
 ) -> dict[str, Any]:
     """Generate a graph of any size, with heavy-tailed degrees and known spurious edges, as a store on disk."""
@@ -152,7 +152,7 @@ def store(
     split: opt.SplitName = "paper",
     source: opt.GraphSource,
     task: opt.TaskOption = None,
-    out: opt.NewFolder,
+    out: opt.NewStore,
     seed: opt.Seed = 0,
 ) -> dict[str, Any]:
     """Write a graph as a store: a folder of plain arrays that are memory-mapped instead of read.

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from gdpnet._core.files import is_stream
+from gdpnet._core.files import Place, is_stream, place_of
+from gdpnet._core.files.places import is_collapsed
 from gdpnet.cli import completion
 from gdpnet.config import Config, read_config, shipped_config, task_config
 from gdpnet.data.datasets.known import ATTACKED, DATASETS, check_name
@@ -45,6 +46,23 @@ def check_run(path: Path) -> Path:
     if not path.is_dir():
         raise RunFolderError(f"there is no run folder {path}")
     return path
+
+
+def check_here(path: Path | None) -> Path | None:
+    """Refuse the address of a place in an object store where only files of this machine are written."""
+    if path is not None and is_collapsed(path):
+        raise ConfigError(
+            f"only stores and shards may be written to an object store: --out must be on this machine, found {path}"
+        )
+    return path
+
+
+def as_place(text: str) -> Place:
+    """Return the folder, the file or the place in an object store that a text names.
+
+    A callback and not a parser: what a parser refuses is shown to the user, and an address might hold a password.
+    """
+    return place_of(text)
 
 
 def check_split(text: str | None) -> str | None:
@@ -101,7 +119,7 @@ GraphName = Annotated[
         callback=check_graph,
         autocompletion=completion.graphs,
         help=f"Name of a dataset ({', '.join(DATASETS)}, {', '.join(ATTACKED)} or synthetic), or path of a folder of "
-        "tables, of a table of edges, of a store or of an .npz file.",
+        "tables, of a table of edges, of a store or of an .npz file, or address of a store in an object store.",
     ),
 ]
 OptionalGraph = Annotated[
@@ -253,10 +271,29 @@ Overrides = Annotated[
         autocompletion=completion.settings,
     ),
 ]
-OutFile = Annotated[Path, output("--out FILE", "CSV or Parquet file to write.")]
-ShardedOut = Annotated[Path, output("--out PATH", "CSV or Parquet file to write; with --shards, a folder.")]
-RunFolderOut = Annotated[Path, output("--out FOLDER", "New or empty folder for the run.")]
-NewFolder = Annotated[Path, output("--out FOLDER", "New or empty folder to write.")]
+OutFile = Annotated[Path, output("--out FILE", "CSV or Parquet file to write.", callback=check_here)]
+ShardedOut = Annotated[
+    Any,
+    output(
+        "--out PATH",
+        "CSV or Parquet file to write; with --shards, a folder or an address in an object store.",
+        parser=str,
+        callback=as_place,
+    ),
+]
+RunFolderOut = Annotated[
+    Path, output("--out FOLDER", "New or empty folder for the run.", callback=check_here)
+]
+NewFolder = Annotated[Path, output("--out FOLDER", "New or empty folder to write.", callback=check_here)]
+NewStore = Annotated[
+    Any,
+    output(
+        "--out FOLDER",
+        "New or empty folder to write, or an address in an object store.",
+        parser=str,
+        callback=as_place,
+    ),
+]
 Force = Annotated[
     bool,
     flag(OUTPUT, "--force", "Replace files that this command did not write, which are refused otherwise."),

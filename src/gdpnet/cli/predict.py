@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+from gdpnet._core.files import Place
 from gdpnet._core.words import counted
 from gdpnet.cli import options as opt
 from gdpnet.cli.describe import print_metrics
@@ -311,10 +312,14 @@ def _check_named(as_served: bool, nodes: str | None, nodes_from: Path | None) ->
 
 
 def _check_out(
-    path: Path, shards: bool, is_ours: Callable[[tuple[str, ...]], bool], force: bool, *read: Path | None
+    path: Place, shards: bool, is_ours: Callable[[tuple[str, ...]], bool], force: bool, *read: Path | None
 ) -> None:
     """Refuse a file or folder that cannot or should not be written, before anything is computed."""
     if not shards:
+        if not isinstance(path, Path):
+            raise ConfigError(
+                f"only shards are written to an object store: give --shards, or another --out than {path}"
+            )
         opt.check_table_file(path)
         check_table(path, is_ours, force, [one for one in read if one is not None])
     elif path.suffix in opt.SUFFIXES:

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from gdpnet._core.files.objects import is_address
 from gdpnet._core.limits import MOST_LIST_BYTES
 from gdpnet.cli.options import GraphSource
 from gdpnet.cli.progress import doing
@@ -82,7 +83,7 @@ def check_features(source: GraphSource, graph: Graph) -> None:
 
 def absolute_name(graph: str) -> str:
     """Return the name of a dataset unchanged, and a path as an absolute one."""
-    known = graph in NAMED or graph == "synthetic"
+    known = graph in NAMED or graph == "synthetic" or is_address(graph)
     return graph if known else str(Path(graph).resolve())
 
 

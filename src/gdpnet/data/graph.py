@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows, find_in_rows, offsets_of, owners_of, ranges
+from gdpnet._core.files import Place
 from gdpnet.config import FeaturesSettings
 from gdpnet.data import validation
 from gdpnet.data.features import Features, SparseRows, take_rows
@@ -50,7 +50,7 @@ class Truth:
 class Stored:
     """The arrays of a graph that are mapped from the files of a store, and its folder."""
 
-    folder: Path
+    folder: Place
     arrays: tuple[Any, ...]
 
 

@@ -10,12 +10,19 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from gdpnet._core.files import append_line, locked_folder, read_objects, write_json
+from gdpnet._core.files import (
+    Place,
+    address_of,
+    append_line,
+    locked_folder,
+    read_objects,
+    remove_lines,
+    write_json,
+)
 from gdpnet._core.memory import available_memory
 from gdpnet._core.threads import in_order
 from gdpnet.data.features import SparseRows
@@ -56,7 +63,7 @@ class Asked(NamedTuple):
 def run_by_blocks(
     model: TrainedModel,
     graph: Graph,
-    folder: Path,
+    folder: Place,
     asked: Asked,
     engine: Engine,
     progress: Progress | None,
@@ -87,7 +94,7 @@ def run_by_blocks(
 
 
 @contextmanager
-def beginning(folder: Path, *, wait: bool) -> Iterator[None]:
+def beginning(folder: Place, *, wait: bool) -> Iterator[None]:
     """Hold a folder; if asked to, wait while another process holds it."""
     until = time.monotonic() + (_LONGEST_WAIT if wait else 0.0)
     while True:
@@ -106,7 +113,7 @@ def beginning(folder: Path, *, wait: bool) -> Iterator[None]:
         held.__exit__(None, None, None)
 
 
-def _write_plan(model: TrainedModel, read: Graph, folder: Path, asked: Asked) -> None:
+def _write_plan(model: TrainedModel, read: Graph, folder: Place, asked: Asked) -> None:
     """Write what every process needs: the model, the graph as the model reads it, and where it is."""
     work, store = folder / WORK, store_of(read)
     if (work / PLAN).is_file():
@@ -117,11 +124,11 @@ def _write_plan(model: TrainedModel, read: Graph, folder: Path, asked: Asked) ->
     spurious = None if read.truth is None else read.truth.spurious
     optional = {"edge_weight": read.edge_weight, "edge_features": read.edge_features, "spurious": spurious}
     used = [name for name, found in optional.items() if found is not None]
-    plan = {"store": None if store is None else str(store), "used": used, "weigh": asked.weigh}
+    plan = {"store": None if store is None else address_of(store), "used": used, "weigh": asked.weigh}
     write_json(work / PLAN, plan)
 
 
-def is_by_blocks(folder: Path) -> bool:
+def is_by_blocks(folder: Place) -> bool:
     """Return whether a folder was begun by passes over blocks."""
     return (folder / WORK / PLAN).is_file()
 
@@ -171,7 +178,7 @@ def finished_tasks(shards: ShardFolder) -> set[str]:
     try:
         lines = [line for _, line in read_objects(shards.path / WORK / DONE)]
     except GDPNetError:  # damaged: what it says cannot be trusted, so that all of it is made again
-        (shards.path / WORK / DONE).unlink()
+        remove_lines(shards.path / WORK / DONE)
         return set()
     shards.add_seals(lines)
     tasks = {line["task"]: line["files"] for line in lines if "task" in line}
@@ -202,7 +209,7 @@ def _finish(shards: ShardFolder, summary_of: Callable[[ShardFolder], dict[str, A
 
 
 def engine_for(
-    model: TrainedModel, graph: Graph, folder: Path, engine: Engine | None, blocks: range | None
+    model: TrainedModel, graph: Graph, folder: Place, engine: Engine | None, blocks: range | None
 ) -> Engine | None:
     """Return the engine of a run; None if it is better done with tables of all nodes in memory.
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -16,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gdpnet._core.files import locked_folder
+from gdpnet._core.files import Place, locked_folder
 from gdpnet._core.stopwatch import Stopwatch
 from gdpnet._core.threads import Background, threads_here
 from gdpnet.data.graph import Graph
@@ -86,7 +85,7 @@ def write_embedded(work: Work, graph: Graph) -> None:
 def begin(
     model: TrainedModel,
     graph: Graph,
-    folder: Path,
+    folder: Place,
     kind: str,
     settings: dict[str, Any],
     edges_per_shard: int | None,

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet._core.files import Place
 from gdpnet._core.version import __version__
 from gdpnet.config import Config, upgrade_settings
 from gdpnet.data.graph import Graph
@@ -144,12 +144,12 @@ class TrainedModel:
         decisive |= {} if self.edge_columns is None else {"edge_columns": about["edge_columns"]}
         return checksum(self.networks.tensors(), json.dumps(decisive, sort_keys=True))[:16]
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Place) -> None:
         """Write the model to one file."""
         write_tensors(path, "model", self.networks.tensors(), self.about())
 
     @classmethod
-    def load(cls, path: Path, device: torch.device, task: Task | None = None) -> TrainedModel:
+    def load(cls, path: Place, device: torch.device, task: Task | None = None) -> TrainedModel:
         """Read a model file of any supported version, or that of a run folder."""
         path = path / MODEL_NAME if path.is_dir() else path
         tensors, about = read_tensors(path, "model")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from gdpnet._core.files import atomic_path
+from gdpnet._core.files import Place, atomic_path, size_of
 from gdpnet._core.json_file import entries, entry, expect, parse_json
 from gdpnet._core.limits import MOST_JSON_BYTES
 from gdpnet._core.regular import check_regular
@@ -40,7 +39,7 @@ _TYPES = {
 """Types of tensors as safetensors calls them."""
 
 
-def write_tensors(path: Path, kind: str, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+def write_tensors(path: Place, kind: str, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
     """Write named tensors and their metadata atomically."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(about, sort_keys=True)
@@ -55,7 +54,7 @@ def write_tensors(path: Path, kind: str, tensors: dict[str, Tensor], about: dict
         temporary.write_bytes(content)
 
 
-def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_tensors(path: Place, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a file of `write_tensors`; refuse any other, and one that was changed since."""
     metadata, tensors = _read_safetensors(path, kind)
     if metadata.get("format") != f"gdpnet-{kind}":
@@ -74,7 +73,7 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
     return tensors, about
 
 
-def _read_safetensors(path: Path, kind: str) -> tuple[dict[str, str], dict[str, Tensor]]:
+def _read_safetensors(path: Place, kind: str) -> tuple[dict[str, str], dict[str, Tensor]]:
     """Return metadata and tensors of a file, whose header is compared with its size before anything is allocated.
 
     The layout is simple: the length of the header, the header in JSON, and the values of all tensors end to end. Read
@@ -83,7 +82,7 @@ def _read_safetensors(path: Path, kind: str) -> tuple[dict[str, str], dict[str, 
     try:
         check_regular(path)
         with path.open("rb") as file:
-            size = path.stat().st_size
+            size = size_of(path) or 0
             length = int.from_bytes(file.read(8), "little")
             if size < 8 or length > min(size - 8, MOST_JSON_BYTES):
                 raise ModelFileError(f"its header says {length:,} bytes of {size:,}")

@@ -10,18 +10,26 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from gdpnet._core.files import append_line, atomic_path, found_in, read_objects, write_json
+from gdpnet._core.files import (
+    Place,
+    append_line,
+    atomic_path,
+    found_in,
+    read_objects,
+    remove_folder,
+    remove_lines,
+    size_of,
+    write_json,
+)
 from gdpnet._core.json_file import read_json
 from gdpnet.errors import GDPNetError, RunFolderError, WorkError
 
@@ -46,7 +54,7 @@ class Seal(NamedTuple):
 class ShardFolder:
     """A folder of shards, and the range of targets of each."""
 
-    path: Path
+    path: Place
     about: dict[str, Any]
     blocks: list[tuple[int, int]]
     seals: dict[str, Seal] = field(default_factory=dict)
@@ -54,7 +62,7 @@ class ShardFolder:
     verified: set[str] = field(default_factory=set)
     """Names of the files whose content was compared with their seal, or written by this process."""
 
-    def part(self, number: int) -> Path:
+    def part(self, number: int) -> Place:
         """Return the path of a shard."""
         return self.path / f"part-{number:05d}.parquet"
 
@@ -65,24 +73,24 @@ class ShardFolder:
             if not self.is_whole(self.part(number)):
                 yield number, block
 
-    def is_whole(self, path: Path) -> bool:
+    def is_whole(self, path: Place) -> bool:
         """Return whether a file is as it was when it was finished."""
         if path.name in self.verified:
             return True
         seal = self.seals.get(path.name)
-        if seal is None or not path.is_file() or path.stat().st_size != seal.bytes or sealed(path) != seal:
+        if seal is None or size_of(path) != seal.bytes or sealed(path) != seal:
             return False
         self.verified.add(path.name)
         return True
 
-    def seal(self, path: Path, found: Seal | None = None) -> None:
+    def seal(self, path: Place, found: Seal | None = None) -> None:
         """Note that a file is finished."""
         found = found or sealed(path)
         append_line(self.path / WORK / DONE, json.dumps({"file": path.name, **found._asdict()}))
         self.seals[path.name] = found
         self.verified.add(path.name)
 
-    def place(self, name: str) -> Path:
+    def place(self, name: str) -> Place:
         """Return the path of a shard or of an intermediate result, by its name."""
         return self.path / name if name.startswith("part-") else self.work(name)
 
@@ -90,7 +98,7 @@ class ShardFolder:
         """Add what some lines of the list of finished files say."""
         self.seals.update(_seals_in(lines))
 
-    def work(self, name: str) -> Path:
+    def work(self, name: str) -> Place:
         """Return the path of an intermediate result."""
         return self.path / WORK / name
 
@@ -106,7 +114,7 @@ class ShardFolder:
     def load(self, name: str) -> np.ndarray | None:
         """Return an intermediate result; None if it is missing, cut short or damaged."""
         path, seal = self.work(name), self.seals.get(name)
-        if seal is None or not path.is_file() or path.stat().st_size != seal.bytes:
+        if seal is None or size_of(path) != seal.bytes:
             return None
         content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != seal.sha256:
@@ -120,15 +128,19 @@ class ShardFolder:
         found = _read(self.path / ABOUT).get("summary")
         if not isinstance(found, dict) or any(True for _ in self.missing):
             return None
-        shutil.rmtree(self.path / WORK, ignore_errors=True)  # the process may have ended before it did so
+        remove_folder(self.path / WORK)  # the process may have ended before it did so
         return found
 
     def finish(self, summary: dict[str, Any]) -> dict[str, Any]:
         """Write and return the summary, and delete intermediate results."""
+        if _difference(self.path, self.about):
+            raise RunFolderError(
+                f"{self.path} was begun anew by another command while this one was writing to it"
+            )
         summary = summary | {"shards": len(self.blocks)}
         parts = [self.seals[self.part(number).name]._asdict() for number in range(len(self.blocks))]
         write_json(self.path / ABOUT, self.about | {"parts": parts, "summary": summary})
-        shutil.rmtree(self.path / WORK, ignore_errors=True)
+        remove_folder(self.path / WORK)
         return summary
 
     @contextmanager
@@ -145,16 +157,17 @@ class ShardFolder:
             ) from error
 
 
-def sealed(path: Path) -> Seal:
+def sealed(path: Place) -> Seal:
     """Return size and checksum of a file."""
-    digest = hashlib.sha256()
+    digest, size = hashlib.sha256(), 0
     with path.open("rb") as file:
         while piece := file.read(_PIECE):
             digest.update(piece)
-        return Seal(file.tell(), digest.hexdigest())
+            size += len(piece)
+    return Seal(size, digest.hexdigest())
 
 
-def check_place(path: Path, *, force: bool = False) -> None:
+def check_place(path: Place, *, force: bool = False) -> None:
     """Refuse a file, and a folder with other files; with ``force`` shards are written beside them."""
     if path.exists() and not path.is_dir():
         raise RunFolderError(f"{path} is a file, shards need a folder")
@@ -168,11 +181,14 @@ def check_place(path: Path, *, force: bool = False) -> None:
 
 
 def open_shards(
-    path: Path, about: dict[str, Any], blocks: list[tuple[int, int]], *, force: bool = False
+    path: Place, about: dict[str, Any], blocks: list[tuple[int, int]], *, force: bool = False
 ) -> ShardFolder:
     """Start a folder of shards, or resume one of the same model, graph and settings; ``force`` replaces others."""
     about = {"format": FORMAT, "version": VERSION} | about | {"shards": [list(block) for block in blocks]}
     check_place(path, force=force)
+    has_work = (
+        path / WORK
+    ).exists()  # asked first: who begins a folder writes its description before anything else
     shards = ShardFolder(path, about, blocks)
     if (path / ABOUT).exists():
         reason = _difference(path, about)
@@ -183,12 +199,13 @@ def open_shards(
             return shards
         for old in (*path.glob("part-*.parquet"), path / ABOUT):
             old.unlink(missing_ok=True)
-    shutil.rmtree(path / WORK, ignore_errors=True)
+    if has_work:
+        remove_folder(path / WORK)
     write_json(path / ABOUT, about)
     return shards
 
 
-def _difference(path: Path, about: dict[str, Any]) -> str:
+def _difference(path: Place, about: dict[str, Any]) -> str:
     """Return why shards that are there are others than those asked for; nothing if they are the same."""
     try:
         there = _read(path / ABOUT)
@@ -201,7 +218,7 @@ def _difference(path: Path, about: dict[str, Any]) -> str:
     return f"{path} holds shards of {what.get(other[0], f'other settings ({other[0]})')}"
 
 
-def _seals_of(path: Path) -> dict[str, Seal]:
+def _seals_of(path: Place) -> dict[str, Seal]:
     """Return what is finished: the shards that ``shards.json`` lists, and what was noted after that."""
     parts = _read(path / ABOUT).get("parts")
     listed: list[dict[str, Any]] = [
@@ -212,7 +229,7 @@ def _seals_of(path: Path) -> dict[str, Seal]:
     try:
         listed += [one for _, one in read_objects(path / WORK / DONE)]
     except GDPNetError:  # damaged: what it says cannot be trusted, so that all of it is made again
-        (path / WORK / DONE).unlink()
+        remove_lines(path / WORK / DONE)
     return _seals_in(listed)
 
 
@@ -224,7 +241,7 @@ def _seals_in(listed: list[dict[str, Any]]) -> dict[str, Seal]:
     }
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Place) -> dict[str, Any]:
     about: dict[str, Any] = read_json(path, error=RunFolderError)
     if about.get("format") != FORMAT or about.get("version") != VERSION:
         raise RunFolderError(f"{path} must describe shards of version {VERSION}, found something else")

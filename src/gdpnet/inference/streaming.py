@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
+from gdpnet._core.files import Place, place_of
 from gdpnet._core.stopwatch import Stopwatch
 from gdpnet.data.graph import Graph
 from gdpnet.inference.by_blocks import Asked, engine_for, run_by_blocks, tally_of
@@ -19,7 +19,7 @@ from gdpnet.inference.threshold import cleaning_sentence
 def denoise_to(
     model: TrainedModel,
     graph: Graph,
-    folder: Path,
+    folder: str | Place,
     *,
     threshold: float | None = None,
     symmetric: bool = True,
@@ -39,6 +39,7 @@ def denoise_to(
     With an ``engine`` the graph is processed by passes over blocks, whose tables are files; by default this is so
     if tables of all nodes do not fit into memory. ``blocks`` are those that this process works on, all by default.
     """
+    folder = place_of(folder)
     least, reason = model.cleaning_threshold(threshold)
     settings = {"threshold": least, "symmetric": symmetric, "all_edges": all_edges}
     engine = engine_for(model, graph, folder, engine, blocks)
@@ -70,7 +71,7 @@ def _cleaned(counts: dict[str, Any], model: TrainedModel, least: float, reason: 
 def embed_to(
     model: TrainedModel,
     graph: Graph,
-    folder: Path,
+    folder: str | Place,
     *,
     edges_per_shard: int | None = None,
     progress: Progress | None = None,
@@ -82,7 +83,7 @@ def embed_to(
 
     ``engine`` and ``blocks`` are as in `denoise_to`.
     """
-    said = {"nodes": graph.num_nodes, "width": model.networks.aggregators.width}
+    folder, said = place_of(folder), {"nodes": graph.num_nodes, "width": model.networks.aggregators.width}
     engine = engine_for(model, graph, folder, engine, blocks)
     if engine is not None:
         asked = Asked("embed", {}, False, edges_per_shard, force, blocks)
@@ -97,7 +98,7 @@ def embed_to(
 def predict_to(
     model: TrainedModel,
     graph: Graph,
-    folder: Path,
+    folder: str | Place,
     *,
     edges_per_shard: int | None = None,
     progress: Progress | None = None,
@@ -109,6 +110,7 @@ def predict_to(
 
     They are always made by passes over blocks. ``engine`` and ``blocks`` are as in `denoise_to`.
     """
+    folder = place_of(folder)
     asked = Asked("predict", {}, False, edges_per_shard, force, blocks)
     engine = engine or OneProcess(model.device)
     nodes = {"nodes": graph.num_nodes}

@@ -11,7 +11,7 @@ import torch
 
 from gdpnet.cli import main
 from gdpnet.data.graph import Graph
-from gdpnet.data.io import store
+from gdpnet.data.io import store, store_checks
 from gdpnet.data.io.files import read_graph
 from gdpnet.data.io.store import index_type, open_store, write_store
 from gdpnet.errors import GDPNetError, GraphError
@@ -85,6 +85,7 @@ def test_the_piece_size_does_not_change_the_result(tmp_path, monkeypatch):
     graph = noisy_graph()
     whole = open_store(stored(tmp_path / "a", graph))
     monkeypatch.setattr(store, "PIECE", 7)
+    monkeypatch.setattr(store_checks, "PIECE", 7)
     assert_same(open_store(stored(tmp_path / "b", graph)), whole)
 
 
@@ -137,6 +138,22 @@ def test_training_on_a_store_gives_the_same_model(tmp_path):
 
 
 # --- bad stores ---
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 1 << 20])
+@pytest.mark.parametrize(("place", "value"), [(3, 0), (2, 1), (5, 0), (0, 0)])
+def test_the_first_wrong_row_is_named_wherever_pieces_begin(piece, place, value, tmp_path, monkeypatch):
+    folder = stored(tmp_path / "s")
+    path = folder / "neighbour.npy"
+    values = np.load(path)
+    values[place] = value
+    np.save(path, values)
+    with pytest.raises(GraphError) as expected:
+        open_store(folder)
+    monkeypatch.setattr(store_checks, "PIECE", piece)
+    with pytest.raises(GraphError, match="must ascend") as found:
+        open_store(folder)
+    assert str(found.value) == str(expected.value)
 
 
 @pytest.mark.parametrize(

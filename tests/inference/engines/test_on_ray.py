@@ -1,12 +1,10 @@
 """Ray: the same bytes with one worker, two, several machines, and after whatever was killed."""
 
 import importlib.util
-import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from gdpnet.inference.engines.engine import Done
 from gdpnet.inference.engines.on_ray import OnRay
 from gdpnet.inference.engines.one_process import OneProcess
 from gdpnet.inference.streaming import denoise_to
+from helpers.killed_worker import dying
 from helpers.small import FAST, fitted
 
 pytestmark = [pytest.mark.slow]
@@ -82,20 +81,6 @@ def test_one_worker_makes_the_same_bytes(folder):
     with OnRay(workers=1) as engine:
         clean(folder, "one", engine)
     assert same(folder, "one")
-
-
-def dying(flag: Path) -> Callable:
-    """Return a task whose worker is killed in the middle of a pass, once."""
-
-    def run(folder: str, token: str, device: str, name: str, number: int) -> dict:
-        from gdpnet.inference.engines.on_ray import _work
-
-        if name == "decide" and number == 2 and not flag.exists():
-            flag.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return _work(folder, token, device, name, number)
-
-    return run
 
 
 @marked

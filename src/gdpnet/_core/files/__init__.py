@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from gdpnet._core.files.atomic import atomic_path, is_stream, write_json, write_text
 from gdpnet._core.files.folders import check_new, found_in, locked_folder, new_folder
-from gdpnet._core.files.lines import append_line, has_torn_end, read_objects
+from gdpnet._core.files.lines import append_line, has_torn_end, read_objects, remove_lines
+from gdpnet._core.files.places import Place, address_of, place_of, remove_folder, size_of
 from gdpnet._core.files.plain import plain
 from gdpnet._core.files.temporary import delete_left
 
 __all__ = [
+    "Place",
+    "address_of",
     "append_line",
     "atomic_path",
     "check_new",
@@ -18,8 +21,12 @@ __all__ = [
     "is_stream",
     "locked_folder",
     "new_folder",
+    "place_of",
     "plain",
     "read_objects",
+    "remove_folder",
+    "remove_lines",
+    "size_of",
     "write_json",
     "write_text",
 ]

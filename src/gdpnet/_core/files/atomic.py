@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from gdpnet._core.files import disk
+from gdpnet._core.files.objects import ObjectError, ObjectPath
+from gdpnet._core.files.places import Place
 from gdpnet._core.files.plain import plain
 from gdpnet._core.files.temporary import make_temporary, release
 from gdpnet.errors import WorkError
@@ -28,14 +30,21 @@ _PATIENCE = 10.0
 
 
 @contextmanager
-def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
+def atomic_path(path: Place, *, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary path, which replaces ``path`` on success and is deleted on failure.
+
+    For an object it lies in the folder for temporary files, and the object is put at the end.
 
     A file that is not ``durable`` may be lost or cut when the machine fails: its reader must know its checksum.
 
     It lies beside the file that ``path`` leads to. An ``OSError`` (no space, no permission) becomes a `WorkError` of
     one sentence, and an old file stays, with its permissions. A device or a pipe gets the content at the end.
     """
+    if isinstance(path, ObjectPath):
+        with before_put(path) as temporary:
+            yield temporary
+            path.put(temporary)
+        return
     through = is_stream(path)
     place = Path(tempfile.gettempdir()) / path.name if through else Path(os.path.realpath(path))
     held = None
@@ -54,6 +63,22 @@ def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
             release(*held)
 
 
+@contextmanager
+def before_put(place: ObjectPath, *, folder: bool = False) -> Iterator[Path]:
+    """Yield a temporary file or folder of this machine for what will be put in an object store."""
+    held, here = None, Path(tempfile.gettempdir())
+    try:
+        held = make_temporary(here / (place.name or "gdpnet"), folder=folder)
+        yield held[0]
+    except ObjectError:
+        raise
+    except OSError as error:
+        raise WorkError(f"cannot write {place} by way of {here}: {disk.reason_of(error, here)}") from error
+    finally:
+        if held is not None:
+            release(*held)
+
+
 def _replace(temporary: Path, place: Path, *, durable: bool) -> None:
     with suppress(FileNotFoundError):
         temporary.chmod(stat.S_IMODE(place.stat().st_mode))
@@ -64,8 +89,10 @@ def _replace(temporary: Path, place: Path, *, durable: bool) -> None:
         disk.flush_folder(place.parent)
 
 
-def is_stream(path: Path) -> bool:
+def is_stream(path: Place) -> bool:
     """Return whether a path leads to a device, a pipe or an open file of this process."""
+    if isinstance(path, ObjectPath):
+        return False
     if _descriptor(path) is not None:
         return True
     try:
@@ -116,12 +143,12 @@ def open_stream(path: Path) -> int:
             return descriptor
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Place, text: str) -> None:
     """Write a text file, whole or not at all."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Place, content: dict[str, Any]) -> None:
     """Write a JSON file, whole or not at all."""
     write_text(path, json.dumps(plain(content), indent=2) + "\n")

@@ -9,7 +9,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gdpnet._core.files import disk
+from gdpnet._core.files.atomic import before_put
 from gdpnet._core.files.locks import try_lock
+from gdpnet._core.files.objects import ObjectPath
+from gdpnet._core.files.places import Place
 from gdpnet._core.files.temporary import is_temporary, make_temporary, move_up, own_lock, release, remove_dead
 from gdpnet.errors import GraphError, RunFolderError, WorkError
 
@@ -17,14 +20,16 @@ LOCK = ".gdpnet.lock"
 """The lock file of a folder that is being written to; it is deleted when the writer ends."""
 
 
-def found_in(folder: Path) -> list[str]:
+def found_in(folder: Place) -> list[str]:
     """Return the names in a folder, without locks and temporaries of GDPNet; dead processes' ones are deleted."""
+    if isinstance(folder, ObjectPath):
+        return [one.name for one in folder.iterdir()]
     remove_dead(folder)
     names = (path.name for path in folder.iterdir())
     return sorted(name for name in names if name != LOCK and not is_temporary(name))
 
 
-def check_new(folder: Path) -> None:
+def check_new(folder: Place) -> None:
     """Refuse a folder that is not empty."""
     if folder.exists() and not folder.is_dir():
         raise GraphError(f"{folder} must be a new or an empty folder, found a file")
@@ -35,13 +40,21 @@ def check_new(folder: Path) -> None:
 
 
 @contextmanager
-def new_folder(folder: Path, last: str = "") -> Iterator[Path]:
+def new_folder(folder: Place, last: str = "") -> Iterator[Path]:
     """Yield a temporary folder, which becomes ``folder`` on success and is deleted on failure.
+
+    In an object store its files are put one after the other, that named ``last`` at the end.
 
     A folder that exists and is empty stays, as it may be the current one or a mounted one: the files are moved into
     it, that named ``last`` at the end.
     """
     check_new(folder)
+    if isinstance(folder, ObjectPath):
+        with before_put(folder, folder=True) as temporary:
+            yield temporary
+            for path in sorted(temporary.iterdir(), key=lambda one: (one.name == last, one.name)):
+                (folder / path.name).put(path)
+        return
     place, exists = Path(os.path.realpath(folder)), folder.is_dir()
     held = None
     try:
@@ -88,8 +101,14 @@ def _flush(folder: Path) -> None:
 
 
 @contextmanager
-def locked_folder(folder: Path) -> Iterator[None]:
-    """Hold a folder against other writers, and make it if need be; refuse one that another process holds."""
+def locked_folder(folder: Place) -> Iterator[None]:
+    """Hold a folder against other writers, and make it if need be; refuse one that another process holds.
+
+    Object stores have no locks: there, processes that write to one folder must put the same objects.
+    """
+    if isinstance(folder, ObjectPath):
+        yield
+        return
     path = folder / LOCK
     try:
         disk.make_folder(folder)

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import io
 import os
+import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from gdpnet._core.files import disk
 from gdpnet._core.files.atomic import is_stream, open_stream
 from gdpnet._core.files.locks import try_lock
+from gdpnet._core.files.objects import ObjectPath
+from gdpnet._core.files.places import Place
 from gdpnet._core.limits import MOST_JSON_BYTES
 from gdpnet._core.strict_json import load_json
+from gdpnet._core.threads import in_order
 from gdpnet.errors import GDPNetError, WorkError
 
 _BLOCK = 1 << 16
 _MOST_SHOWN = 60
 
 
-def append_line(path: Path, line: str, *, durable: bool = True) -> None:
+def append_line(path: Place, line: str, *, durable: bool = True) -> None:
     """Append a line with one write, flushed to disk if it is ``durable``; take it back if that fails.
 
-    The file is locked meanwhile, so lines of several processes do not mix. A torn last line is removed first.
+    The file is locked meanwhile, so lines of several processes do not mix. A torn last line is removed first. In an
+    object store each line is an object of its own, whose name begins with the time.
     """
     content = line.encode() + b"\n"
+    if isinstance(path, ObjectPath):
+        (path / f"{time.time_ns():020d}-{secrets.token_hex(4)}.jsonl").put_bytes(content)
+        return
     flags = 0 if is_stream(path) else os.O_RDWR | os.O_CREAT | os.O_APPEND
     try:
         disk.make_folder(path.parent)
@@ -100,11 +110,22 @@ def has_torn_end(path: Path) -> bool:
         return _is_torn(_last_line(file.fileno(), size))
 
 
-def read_objects(path: Path) -> list[tuple[int, dict[str, Any]]]:
+def remove_lines(path: Place) -> None:
+    """Delete a file of lines."""
+    if isinstance(path, ObjectPath):
+        path.remove_all()
+    else:
+        path.unlink(missing_ok=True)
+
+
+def read_objects(path: Place) -> list[tuple[int, dict[str, Any]]]:
     """Return the objects of a file with their line numbers; none if there is no file or it is a device.
 
     A torn last line is left out. Any other line that is no object is refused.
     """
+    if isinstance(path, ObjectPath):
+        content = b"".join(in_order(ObjectPath.read_bytes, path.iterdir()))
+        return _objects_of(list(_filled_lines(io.BytesIO(content), path)), path)
     if not path.exists() or is_stream(path):
         return []
     try:
@@ -114,6 +135,10 @@ def read_objects(path: Path) -> list[tuple[int, dict[str, Any]]]:
         raise GDPNetError(f"cannot read {path}: {error.strerror}") from error
     if filled and _is_torn(filled[-1][1]):
         del filled[-1]
+    return _objects_of(filled, path)
+
+
+def _objects_of(filled: list[tuple[int, bytes]], path: Place) -> list[tuple[int, dict[str, Any]]]:
     found = [(number, _parsed(line)) for number, line in filled]
     for (number, value), (_, line) in zip(found, filled, strict=True):
         if not isinstance(value, dict):
@@ -125,7 +150,7 @@ def read_objects(path: Path) -> list[tuple[int, dict[str, Any]]]:
     return found
 
 
-def _filled_lines(file: IO[bytes], path: Path) -> Iterator[tuple[int, bytes]]:
+def _filled_lines(file: io.BufferedIOBase, path: Place) -> Iterator[tuple[int, bytes]]:
     """Yield the lines that are not empty, with their numbers; refuse one that is too long before it is read."""
     number = 0
     while line := file.readline(MOST_JSON_BYTES + 1):

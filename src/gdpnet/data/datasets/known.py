@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from gdpnet._core.files.objects import is_address
 from gdpnet.errors import DatasetError, nearest
 
 SOURCES = {
@@ -184,7 +185,7 @@ def is_present(name: str, data_dir: str | Path | None = None) -> bool:
 def check_name(name: str) -> None:
     """Refuse a graph that is neither a named dataset, ``synthetic`` nor an existing path."""
     path = Path(name)
-    if name == "synthetic" or name in NAMED or path.exists():
+    if name == "synthetic" or name in NAMED or is_address(name) or path.exists():
         return
     if len(path.parts) > 1 or (path.suffix and not name.startswith("cora-metattack")):
         raise DatasetError(f"there is no file or folder {name}")

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
+from gdpnet._core.files import Place, place_of
 from gdpnet._core.limits import MOST_CLASSES, MOST_FEATURES
 from gdpnet._core.threads import in_order
 from gdpnet.config import check_seed
@@ -123,7 +124,7 @@ class Buckets:
         self.paths[number].write_bytes(values.tobytes())
 
 
-def generate_store(settings: GeneratedSettings, seed: int, folder: Path) -> None:
+def generate_store(settings: GeneratedSettings, seed: int, folder: str | Place) -> None:
     """Generate a graph and write it to a new folder as a store.
 
     It needs about ten bytes of memory per node, a few buckets of edges per thread, and twelve bytes of temporary disk
@@ -131,7 +132,7 @@ def generate_store(settings: GeneratedSettings, seed: int, folder: Path) -> None
     """
     check_seed(seed)
     names = tuple(f"class {number}" for number in range(settings.classes))
-    with new_store(folder, names, None if settings.features else settings.nodes) as store:
+    with new_store(place_of(folder), names, None if settings.features else settings.nodes) as store:
         work = store.folder / "work"
         work.mkdir()
         count = -(-settings.edges // _BUCKET) or 1

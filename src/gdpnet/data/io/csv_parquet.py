@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Float, Int
 from pyarrow import csv
 
-from gdpnet._core.files import atomic_path, is_stream
+from gdpnet._core.files import Place, atomic_path, is_stream
 from gdpnet._core.limits import MOST_CLASSES
 from gdpnet._core.words import counted
 from gdpnet.data.validation import SPLITS, UNKNOWN
@@ -35,7 +35,7 @@ _SPLIT_CODES = {
 }
 
 
-def write_table(table: Any, path: Path) -> None:
+def write_table(table: Any, path: Place) -> None:
     """Write an Arrow table, whole or not at all, as CSV or Parquet by the file's suffix; devices get CSV."""
     if path.suffix not in SUFFIXES and not is_stream(path):
         raise GraphError(f"a table must be written to a .csv or .parquet file, found {path.name}")

@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
+from gdpnet._core.files import Place, place_of
+from gdpnet._core.files.objects import ObjectPath
 from gdpnet.data.edge_features import without_columns, without_edge_features
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
@@ -29,7 +31,7 @@ from gdpnet.errors import GraphError, refusing
 
 
 def read_graph(
-    path: Path | str,
+    path: Place | str,
     *,
     columns: Columns | Mapping[str, Any] = USUAL_COLUMNS,
     directed: bool = False,
@@ -51,22 +53,21 @@ def read_graph(
         drop_unknown: leave out edges, and feature values, of nodes that are not in the table of nodes.
         task: for ``regression`` the label column holds the numbers to predict, in place of classes.
     """
-    if not isinstance(path, str | PathLike):
+    if not isinstance(path, str | PathLike | ObjectPath):
         raise GraphError(f"the graph must be the path of a file or folder, found {type(path).__name__}")
     with refusing(f"the graph {path}"):
-        return _read(Path(path), Reading(Columns.of(columns), directed, weights, drop_unknown, task))
+        return _read(place_of(path), Reading(Columns.of(columns), directed, weights, drop_unknown, task))
 
 
-def _read(path: Path, reading: Reading) -> Graph:
-    columns, directed, task = reading.columns, reading.directed, reading.task
+def _read(path: Place, reading: Reading) -> Graph:
+    if is_store(path):
+        return _without_unread(open_store(path), reading)
+    if not isinstance(path, Path):
+        raise GraphError(f"there is no store at {path}; other graphs are read from files of this machine")
     if not path.exists():
         raise GraphError(f"there is no file or folder {path}")
-    if is_store(path) or path.suffix == ".npz":
-        graph = open_store(path) if is_store(path) else read_npz(path, directed=directed)
-        graph = as_targets(graph) if task == "regression" else graph
-        graph = graph if columns.edge_features else without_edge_features(graph)
-        graph = without_columns(graph, columns.dropped_edge_columns)
-        return graph if reading.weights else replace(graph, edge_weight=None)
+    if path.suffix == ".npz":
+        return _without_unread(read_npz(path, directed=reading.directed), reading)
     if path.is_dir() and (find_table(path, "edges") or find_table(path, "nodes") or not has_parts(path)):
         return read_folder(path, reading)
     if is_table(path):
@@ -74,6 +75,14 @@ def _read(path: Path, reading: Reading) -> Graph:
     raise GraphError(
         f"a graph must be a folder with tables of nodes and edges, a table of edges, or a .npz file, found {path}"
     )
+
+
+def _without_unread(graph: Graph, reading: Reading) -> Graph:
+    """Return a stored graph with the labels and the edge columns that are asked for."""
+    graph = as_targets(graph) if reading.task == "regression" else graph
+    graph = graph if reading.columns.edge_features else without_edge_features(graph)
+    graph = without_columns(graph, reading.columns.dropped_edge_columns)
+    return graph if reading.weights else replace(graph, edge_weight=None)
 
 
 def write_tables(

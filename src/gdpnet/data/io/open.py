@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gdpnet._core.files.objects import ObjectPath
 from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.data.datasets.known import NAMED, check_name
 from gdpnet.data.datasets.synthetic import synthetic_graph
@@ -45,7 +46,7 @@ def open_graph(
     else:
         how: dict[str, Any] = {"columns": columns, "directed": directed}
         how |= {"weights": weights, "drop_unknown": drop_unknown}
-        graph = read_graph(Path(name), **how, task=task)
+        graph = read_graph(name, **how, task=task)
         if split == "random" or (shares is None and not has_split(graph)):
             shares = USUAL_SHARES
     keeps_own = split == ALL_TEST and has_split(graph)
@@ -58,7 +59,7 @@ def content_of(name: str, *, data_dir: Path | None = None, **how: Any) -> str | 
     """Return the fingerprint of a graph as it is read, before a split is drawn; None for the synthetic graph."""
     if name == "synthetic":
         return None
-    return fingerprint(load_dataset(name, data_dir) if name in NAMED else read_graph(Path(name), **how))
+    return fingerprint(load_dataset(name, data_dir) if name in NAMED else read_graph(name, **how))
 
 
 def _split_by(graph: Graph, shares: tuple[float, float, float], seed: int) -> Graph:
@@ -78,7 +79,7 @@ def as_graph(graph: Any) -> Graph:
     """
     if isinstance(graph, Graph):
         return graph
-    if isinstance(graph, str | Path):
+    if isinstance(graph, str | Path | ObjectPath):
         known = str(graph) in NAMED or str(graph) == "synthetic"
         # no split is drawn: a graph that was read with `read_graph` and its path must be the same graph
         return open_graph(str(graph)) if known else read_graph(graph)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 
 from gdpnet._core.device import has_numba
+from gdpnet._core.files import Place, address_of, place_of
+from gdpnet._core.files.objects import ObjectPath
 from gdpnet._core.version import __version__
 from gdpnet.data.io.store import ABOUT
-from gdpnet.errors import GDPNetError, RunFolderError
+from gdpnet.errors import GDPNetError, RunFolderError, reason_of
 from gdpnet.inference.shards import Seal
 
 
@@ -32,7 +33,7 @@ class Needs(NamedTuple):
     store_sum: str
     """The checksum of the description of the store, which has those of its arrays."""
     folder: str
-    """The nearest folder around the output that exists."""
+    """The nearest folder around the output that exists; the output itself in an object store."""
 
 
 @runtime_checkable
@@ -42,7 +43,7 @@ class Engine(Protocol):
     def check(self, needs: Needs) -> None:
         """Refuse to begin where a process would fail; nothing is written before."""
 
-    def run(self, folder: Path, name: str, numbers: Sequence[int]) -> Iterator[Done]:
+    def run(self, folder: Place, name: str, numbers: Sequence[int]) -> Iterator[Done]:
         """Run a pass on some blocks, and yield each task when it is finished."""
 
 
@@ -56,16 +57,16 @@ def versions_here() -> dict[str, str]:
     return found | {"cpu": torch.backends.cpu.get_cpu_capability()}
 
 
-def needs_of(store: Path | None, folder: Path) -> Needs:
+def needs_of(store: Place | None, folder: Place) -> Needs:
     """Return what every process must have for a run."""
     around = folder.resolve()
-    while not around.exists():
+    while not (isinstance(around, ObjectPath) or around.exists()):
         around = around.parent
-    name = None if store is None else str(store)
-    return Needs(versions_here(), name, "" if store is None else _sum_of(store), str(around))
+    name = None if store is None else address_of(store)
+    return Needs(versions_here(), name, "" if store is None else _sum_of(store), address_of(around))
 
 
-def _sum_of(store: Path) -> str:
+def _sum_of(store: Place) -> str:
     return hashlib.sha256((store / ABOUT).read_bytes()).hexdigest()
 
 
@@ -75,16 +76,30 @@ def problem_here(needs: Needs) -> str | None:
     for name, version in needs.versions.items():
         if found.get(name) != version:
             return f"it has {name} {found.get(name, 'not at all')}, and the process that began has {version}"
-    if not Path(needs.folder).is_dir():
-        return f"it does not see the folder {needs.folder}; use a file system that all machines share"
+    if (problem := _problem_of(place_of(needs.folder))) is not None:
+        return problem
     if needs.store is not None:
+        store = place_of(needs.store)
         try:
-            same = _sum_of(Path(needs.store)) == needs.store_sum
+            same = _sum_of(store) == needs.store_sum
         except OSError:
-            return f"it does not see the store {needs.store}; use a file system that all machines share"
+            return f"it does not see the store {store}; use a file system that all machines share"
         if not same:
-            return f"it sees another store at {needs.store}"
+            return f"it sees another store at {store}"
     return None
+
+
+def _problem_of(folder: Place) -> str | None:
+    """Return why this process cannot write to a place, as the end of a sentence."""
+    if isinstance(folder, ObjectPath):
+        try:
+            folder.exists()
+        except OSError as error:
+            return reason_of(error)
+        return None
+    if folder.is_dir():
+        return None
+    return f"it does not see the folder {folder}; use a file system that all machines share"
 
 
 def refuse(where: str, problem: str | None) -> None:

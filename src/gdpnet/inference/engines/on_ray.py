@@ -9,12 +9,12 @@ import logging
 import os
 import secrets
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import torch
 
+from gdpnet._core.files import Place, address_of, place_of
 from gdpnet.errors import ConfigError, WorkError, reason_of
 from gdpnet.inference.engines.engine import Done, Needs, as_error, problem_here, refuse
 from gdpnet.inference.passes.job import Job, open_job
@@ -45,7 +45,7 @@ def _work(folder: str, token: str, device: str, name: str, number: int) -> dict[
     """Run a task in a worker, which keeps the run open for the next one."""
     if (folder, token) not in _JOBS:
         _JOBS.clear()
-        _JOBS[folder, token] = open_job(Path(folder), torch.device(device))
+        _JOBS[folder, token] = open_job(place_of(folder), torch.device(device))
     return {
         file: (seal.bytes, seal.sha256) for file, seal in run_task(_JOBS[folder, token], name, number).items()
     }
@@ -117,7 +117,7 @@ class OnRay:
             ) from error
         self._began = True
 
-    def run(self, folder: Path, name: str, numbers: Sequence[int]) -> Iterator[Done]:
+    def run(self, folder: Place, name: str, numbers: Sequence[int]) -> Iterator[Done]:
         """Run a pass on some blocks; a bounded number of tasks is with Ray at a time."""
         ray = _import_ray()
         self._connect()
@@ -128,7 +128,7 @@ class OnRay:
         try:
             while True:
                 while len(running) < self._window(ray) and (number := next(waiting, None)) is not None:
-                    given = (str(folder.resolve()), self.token, self.device, name, number)
+                    given = (address_of(folder), self.token, self.device, name, number)
                     running[work.remote(*given)] = number
                 if not running:
                     return

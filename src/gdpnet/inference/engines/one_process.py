@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import torch
 
+from gdpnet._core.files import Place
 from gdpnet.inference.engines.engine import Done, Needs, problem_here, refuse
 from gdpnet.inference.passes.job import Job, open_job
 from gdpnet.inference.passes.tasks import run_task
@@ -24,7 +24,7 @@ class OneProcess:
         self._job = None
         refuse("this process", problem_here(needs))
 
-    def run(self, folder: Path, name: str, numbers: Sequence[int]) -> Iterator[Done]:
+    def run(self, folder: Place, name: str, numbers: Sequence[int]) -> Iterator[Done]:
         """Run a pass on some blocks."""
         if self._job is None or self._job.folder != folder:
             self._job = open_job(folder, self.device)

@@ -69,15 +69,14 @@ def _pairs_of(job: Job, edges: slice) -> tuple[Tensor, Tensor, Tensor]:
         structure = columns
     elif job.has_evidence:
         structure = pairs_of_edges(_tables(job, STATE, nodes, evidence=True), target, neighbour)[0]
-    features = job.source.edge_features
-    if features is not None and job.model.networks.policy is not None:
-        columns = torch.cat([features[edges], columns], dim=1)
+    if job.source.has("edge_features") and job.model.networks.policy is not None:
+        columns = torch.cat([job.source.edge_features_of(edges), columns], dim=1)
     return columns, structure, reverse
 
 
 def _tables(job: Job, state: str, nodes: Int[Tensor, "nodes"], *, evidence: bool = False) -> PairTables:
     """Return what the pair features of edges among some nodes are computed from."""
-    links = (job.source.row_ptr, job.source.neighbour)
+    links = job.source.links_around(nodes)
     if state == "paper":
         return PairTables(state, *links, None, None, nodes=nodes)
     unit = job.evidence_rows_of(nodes) if evidence else job.unit_rows_of(nodes)
@@ -130,8 +129,8 @@ def decide_on(job: Job, number: int) -> Selected:
 
 def _local(job: Job, number: int, weights: Weights | None) -> LocalBlock:
     """Return a block with its pair features; the columns that depend on what was learned are still zero."""
-    pairs, features = job.files.block("pairs", number), job.source.edge_features
-    own = 0 if features is None or job.model.networks.policy is None else features.shape[1]
+    pairs = job.files.block("pairs", number)
+    own = 0 if job.model.networks.policy is None else job.source.edge_columns
     pairs = F.pad(pairs, (0, own + len(PAIR_NAMES[job.state]) - pairs.shape[1]))
     return local_block(job, job.blocks[number], job.files.block("reverse", number), weights, pairs, own)
 

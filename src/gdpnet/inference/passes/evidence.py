@@ -24,7 +24,7 @@ def clean_block(job: Job, number: int, out: Output) -> None:
     length = torch.bincount(owner, minlength=last - first)
     neighbour = source.neighbours_of(edges)[trusted]
     out.save("cleaned_degree", length)
-    out.save("cleaned_neighbour", neighbour.to(source.neighbour.dtype))
+    out.save("cleaned_neighbour", neighbour.to(source.index_type))
     links = (offsets_of(length), neighbour)
     save_sums(job, number, out, "cleaned_sums", job.evidence_rows_of, *links)
 
@@ -40,7 +40,7 @@ def join_cleaned(job: Job, number: int, out: Output) -> None:
     )
     out.save_joined("cleaned_row_ptr", torch.long, nodes + 1, offsets)
     links = (job.files.block("cleaned_neighbour", block) for block in range(len(job.blocks)))
-    out.save_joined("cleaned_links", job.source.neighbour.dtype, totals[-1], links)
+    out.save_joined("cleaned_links", job.source.index_type, totals[-1], links)
 
 
 def score_block(job: Job, number: int, out: Output) -> None:
@@ -58,12 +58,13 @@ def score_block(job: Job, number: int, out: Output) -> None:
 
 def _cleaned_tables(job: Job, target: Int[Tensor, "some"], neighbour: Int[Tensor, "some"]) -> PairTables:
     nodes = torch.unique(torch.cat([target, neighbour]))
+    row_ptr = job.files.block("cleaned_row_ptr", 0)
     products: Float[Tensor, "nodes 3"] = job.files.dense_rows("cleaned_sums_products", nodes)
     unit, length, inner = products.t().contiguous()
     return PairTables(
         STATE,
-        job.files.block("cleaned_row_ptr", 0),
-        job.files.block("cleaned_links", 0),
+        row_ptr,
+        job.files.links("cleaned_links", row_ptr, nodes),
         job.evidence_rows_of(nodes),
         job.files.rows("cleaned_sums", nodes),
         nodes=nodes,

@@ -1,7 +1,7 @@
 """The files of a run by blocks: each pass writes tables of nodes or edges, one file per block and table.
 
-A file is written whole or not at all, and is read by mapping it: nothing of another block is copied but the rows that
-are asked for.
+A file is written whole or not at all, and is read by mapping it: nothing of another block is copied, or brought from
+an object store, but the rows that are asked for.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ import hashlib
 import io
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from gdpnet._core.files import atomic_path
-from gdpnet.data.features import Features, SparseRows, stack_rows
+from gdpnet._core.files import Place, atomic_path
+from gdpnet._core.files.fetched import LocalFiles
+from gdpnet._core.files.objects import ObjectPath
+from gdpnet.data.features import Features, stack_rows
 from gdpnet.data.io.arrays import tensor_over
+from gdpnet.data.io.mapped import Mapped, MappedFeatures, map_file, map_values
 from gdpnet.inference.shards import Seal
 
 _MOST_MAPPED = 1024
@@ -29,12 +30,12 @@ _MOST_MAPPED = 1024
 _SPARSE = ("row_ptr", "column", "value")
 
 
-def write_array(path: Path, values: np.ndarray) -> Seal:
+def write_array(path: Place, values: np.ndarray) -> Seal:
     """Write an array as a ``.npy`` file, whole or not at all; return size and checksum of the file."""
     return write_pieces(path, values.dtype, values.shape, [values])
 
 
-def write_pieces(path: Path, dtype: np.dtype, shape: tuple[int, ...], arrays: Iterable[np.ndarray]) -> Seal:
+def write_pieces(path: Place, dtype: np.dtype, shape: tuple[int, ...], arrays: Iterable[np.ndarray]) -> Seal:
     """Write the array that some arrays are below each other; they are taken one at a time.
 
     The system writes it to disk when it likes: a resumed run compares the checksum.
@@ -52,16 +53,9 @@ def write_pieces(path: Path, dtype: np.dtype, shape: tuple[int, ...], arrays: It
     return Seal(size, digest.hexdigest())
 
 
-def map_array(path: Path) -> np.ndarray:
-    """Map an array that `write_array` wrote; an empty one is read, since nothing can be mapped."""
-    with path.open("rb") as file:
-        version = np.lib.format.read_magic(file)
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        start = file.tell()
-    assert version == (1, 0), "written by write_array"
-    if 0 in shape:
-        return np.zeros(shape, dtype)
-    return np.memmap(path, dtype=dtype, mode="r", offset=start, shape=shape)
+def map_array(path: Place, files: LocalFiles) -> Mapped:
+    """Map an array that `write_array` wrote."""
+    return map_values(path, *map_file(path, files))
 
 
 class BlockFiles:
@@ -71,27 +65,38 @@ class BlockFiles:
     """
 
     def __init__(
-        self, folder: Path, nodes: Int[np.ndarray, "bounds"], edges: Int[np.ndarray, "bounds"]
+        self, folder: Place, nodes: Int[np.ndarray, "bounds"], edges: Int[np.ndarray, "bounds"]
     ) -> None:
         self.folder, self.nodes, self.edges = folder, nodes, edges
-        self._map = lru_cache(_MOST_MAPPED)(self._map_new)
+        self._local = LocalFiles()
+        most = None if isinstance(folder, ObjectPath) else _MOST_MAPPED
+        self._map = lru_cache(most)(self._map_new)
+        self._is_sparse = lru_cache(most)(self._is_sparse_new)
 
-    def path(self, name: str, number: int) -> Path:
+    def path(self, name: str, number: int) -> Place:
         """Return the file of a table and block."""
         return self.folder / f"{name}-{number:05d}.npy"
 
-    def _map_new(self, name: str, number: int) -> np.ndarray:
-        return map_array(self.path(name, number))
+    def _map_new(self, name: str, number: int) -> Mapped:
+        return map_array(self.path(name, number), self._local)
+
+    def _is_sparse_new(self, name: str, number: int) -> bool:
+        return self.path(f"{name}.column", number).exists()
 
     def block(self, name: str, number: int) -> Tensor:
         """Return what a pass wrote for one block, mapped: it must not be changed."""
-        return tensor_over(self._map(name, number))
+        return tensor_over(self._map(name, number).whole())
+
+    def links(self, name: str, row_ptr: Int[Tensor, "offsets"], nodes: Int[Tensor, "nodes"]) -> Tensor:
+        """Return a table of one file that has values for each node; those of some nodes can be read."""
+        first, last = row_ptr[nodes].numpy(), row_ptr[nodes + 1].numpy()
+        return tensor_over(self._map(name, 0).bring_ranges(first, last))
 
     def rows(self, name: str, nodes: Int[Tensor, "nodes"]) -> Features:
         """Return the rows of some nodes, which must ascend."""
         parts = list(_by_block(nodes.numpy(), self.nodes))
-        if any(self.path(f"{name}.column", number).exists() for number, _, _ in parts):
-            return stack_rows([self._sparse(name, number)[place] for number, _, place in _as_tensors(parts)])
+        if any(self._is_sparse(name, number) for number, _, _ in parts):
+            return stack_rows([self._some_rows(name, number, place) for number, _, place in parts])
         return self._gather(name, nodes.numel(), parts)
 
     def dense_rows(self, name: str, nodes: Int[Tensor, "nodes"]) -> Shaped[Tensor, "nodes *any"]:
@@ -109,28 +114,20 @@ class BlockFiles:
         return found
 
     def _gather(self, name: str, count: int, parts: list[tuple[int, slice, np.ndarray]]) -> Tensor:
-        first = self._map(name, parts[0][0])
+        first = self._map(name, parts[0][0]).values
         out = np.empty((count, *first.shape[1:]), first.dtype)
         for number, here, place in parts:
-            np.take(self._map(name, number), place, axis=0, out=out[here], mode="clip")
+            np.take(self._map(name, number).bring(place), place, axis=0, out=out[here], mode="clip")
         return torch.from_numpy(out)
 
-    def _sparse(self, name: str, number: int) -> _Sliceable:
-        if not self.path(f"{name}.column", number).exists():
-            return _Sliceable(self.block(name, number))
-        row_ptr, column, value = (self.block(f"{name}.{part}", number) for part in _SPARSE)
-        width = int(self.block(f"{name}.width", number))
-        return _Sliceable(SparseRows(row_ptr, column, value, width))
-
-
-class _Sliceable:
-    """Features whose rows are taken by their places."""
-
-    def __init__(self, features: Features) -> None:
-        self.features = features
-
-    def __getitem__(self, place: Tensor) -> Features:
-        return self.features.take(place) if isinstance(self.features, SparseRows) else self.features[place]
+    def _some_rows(self, name: str, number: int, place: Int[np.ndarray, "some"]) -> Features:
+        """Return the rows of one block's table, dense or sparse, by their places in it."""
+        if self._is_sparse(name, number):
+            parts, width = [f"{name}.{part}" for part in _SPARSE], int(self.block(f"{name}.width", number))
+        else:
+            parts, width = [name], None
+        table = MappedFeatures(*(self._map(part, number) for part in parts), width=width)
+        return table.take(torch.from_numpy(np.ascontiguousarray(place)))
 
 
 def arrays_of_table(name: str, values: Features) -> dict[str, np.ndarray]:
@@ -158,8 +155,3 @@ def _by_block(
         if end > start:
             yield number, slice(start, end), wanted[start:end] - bounds[number]
         start = end
-
-
-def _as_tensors(parts: Any) -> Iterator[tuple[int, slice, Tensor]]:
-    for number, here, place in parts:
-        yield number, here, torch.from_numpy(np.ascontiguousarray(place))

@@ -34,7 +34,7 @@ def start_heads(job: Job, number: int, out: Output) -> None:
         bounds, _, weight = links_of(job, number)
         if name == "gcn":  # it reads the cleaned graph
             share = edge_weights(both_ways(job, "decision", number), job.model.threshold.threshold)
-            weight = share if job.source.edge_weight is None else share * weight
+            weight = share * weight if job.source.has("edge_weight") else share
         out.save(f"{name}_weight", weight)
         out.save(f"{name}_scale", (1.0 + row_sums(weight, bounds)).rsqrt())
         message = project_features(job, number, head.weight)

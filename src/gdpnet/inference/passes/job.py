@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import owners_of
+from gdpnet._core.files import Place, place_of
 from gdpnet._core.json_file import read_json
 from gdpnet._core.random import Key
-from gdpnet.data.features import Features, normalise, take_rows
-from gdpnet.data.io.arrays import Arrays, features_of, tensor_over
+from gdpnet.data.features import Features, normalise
+from gdpnet.data.io.arrays import tensor_over
 from gdpnet.data.io.csv_parquet import write_table
+from gdpnet.data.io.mapped import Mapped, MappedFeatures
 from gdpnet.data.io.store import map_store
 from gdpnet.data.pair_features import PAIR_NAMES
 from gdpnet.data.validation import whole_or_text_ids
@@ -32,21 +33,40 @@ from gdpnet.inference.shards import ABOUT, WORK, Seal, sealed
 PLAN, MODEL, GRAPH = "plan.json", "model.safetensors", "graph"
 """In the folder ``work``: the description of the run, its model, and its graph if that is in no store."""
 
+_OPTIONAL = ("edge_weight", "edge_features", "spurious")
+"""Arrays that a store may have although they are not read."""
+
 Block = tuple[int, int]
 
 
 class Source:
-    """The arrays of a graph that passes read, mapped from a store; no table of all nodes is held in memory."""
+    """The arrays of a graph that passes read, mapped from a store; no table of all nodes is held in memory.
 
-    def __init__(self, arrays: Arrays, width: int | None, used: list[str]) -> None:
-        def optional(name: str) -> Tensor | None:
-            return tensor_over(arrays[name]) if name in used and name in arrays else None
+    In an object store the rows that are asked for are brought, and the offsets as a whole.
+    """
 
-        self.row_ptr, self.neighbour = tensor_over(arrays["row_ptr"]), tensor_over(arrays["neighbour"])
-        self.features = features_of(arrays, width)
-        self.edge_weight, self.edge_features = optional("edge_weight"), optional("edge_features")
-        self.spurious: Bool[Tensor, "edges"] | None = optional("spurious")
-        self.node_ids = arrays.get("node_ids")
+    def __init__(self, arrays: dict[str, Mapped], width: int | None, used: list[str]) -> None:
+        self._arrays = {name: one for name, one in arrays.items() if name in used or name not in _OPTIONAL}
+        self.row_ptr = tensor_over(arrays["row_ptr"].whole())
+        parts = ["features"] if width is None else ["feature_row_ptr", "feature_column", "feature_value"]
+        self.rows = MappedFeatures(*(arrays[name] for name in parts), width=width)
+
+    def has(self, name: str) -> bool:
+        """Return whether the graph has an optional array and the model reads it."""
+        return name in self._arrays
+
+    @property
+    def features(self) -> Features:
+        """Return the features, of which only the shape and the type may be read."""
+        return self.rows.features
+
+    @property
+    def index_type(self) -> torch.dtype:
+        """Return the type in which node numbers are stored."""
+        return tensor_over(self._arrays["neighbour"].values).dtype
+
+    def _of(self, name: str, edges: slice) -> Tensor:
+        return tensor_over(self._arrays[name].slice(edges))
 
     def edges_of(self, block: Block) -> slice:
         """Return the edges of some targets."""
@@ -54,7 +74,12 @@ class Source:
 
     def neighbours_of(self, edges: slice) -> Int[Tensor, "some"]:
         """Return the neighbours of some edges."""
-        return self.neighbour[edges].long()
+        return self._of("neighbour", edges).long()
+
+    def links_around(self, nodes: Int[Tensor, "nodes"]) -> tuple[Tensor, Tensor]:
+        """Return the offsets and neighbours of the graph; those of some nodes can be read."""
+        first, last = self.row_ptr[nodes].numpy(), self.row_ptr[nodes + 1].numpy()
+        return self.row_ptr, tensor_over(self._arrays["neighbour"].bring_ranges(first, last))
 
     def targets_of(self, edges: slice) -> Int[Tensor, "some"]:
         """Return the targets of some edges."""
@@ -66,22 +91,41 @@ class Source:
 
     def weight_of(self, edges: slice) -> Float[Tensor, "some"]:
         """Return the weights of some edges in the graph, one each if it has none."""
-        if self.edge_weight is None:
+        if not self.has("edge_weight"):
             return torch.ones(edges.stop - edges.start)
-        return self.edge_weight[edges].float()
+        return self._of("edge_weight", edges).float()
+
+    def weight_at(self, numbers: Int[Tensor, "some"]) -> Float[Tensor, "some"]:
+        """Return the weights of some edges by their numbers, one each if the graph has none."""
+        if not self.has("edge_weight"):
+            return torch.ones(numbers.numel())
+        return tensor_over(self._arrays["edge_weight"].bring(numbers.numpy()))[numbers].float()
+
+    def edge_features_of(self, edges: slice) -> Float[Tensor, "some columns"]:
+        """Return the features of some edges."""
+        return self._of("edge_features", edges)
+
+    @property
+    def edge_columns(self) -> int:
+        """Return how many features an edge has."""
+        return self._arrays["edge_features"].values.shape[1] if self.has("edge_features") else 0
+
+    def spurious_of(self, edges: slice) -> Bool[Tensor, "some"]:
+        """Return which of some edges are known to be spurious."""
+        return self._of("spurious", edges)
 
     def names_of(self, nodes: Int[np.ndarray, "nodes"]) -> Any:
         """Return the user's ids of some nodes as an Arrow array of whole numbers or text."""
-        return pa.array(
-            nodes if self.node_ids is None else whole_or_text_ids(np.asarray(self.node_ids[nodes]))
-        )
+        if not self.has("node_ids"):
+            return pa.array(nodes)
+        return pa.array(whole_or_text_ids(np.asarray(self._arrays["node_ids"].bring(nodes)[nodes])))
 
 
 @dataclass(frozen=True)
 class Job:
     """A run by blocks, opened."""
 
-    folder: Path
+    folder: Place
     about: dict[str, Any]
     """What ``shards.json`` says: the command and its settings."""
     plan: dict[str, Any]
@@ -138,11 +182,11 @@ class Job:
 
     def rows_of(self, nodes: Int[Tensor, "nodes"]) -> Features:
         """Return the normalised features of some nodes."""
-        return normalise(take_rows(self.source.features, nodes), self.model.config.features.normalise)
+        return normalise(self.source.rows.take(nodes), self.model.config.features.normalise)
 
     def unit_rows_of(self, nodes: Int[Tensor, "nodes"]) -> Features:
         """Return the features of some nodes, scaled to length one."""
-        return normalise(take_rows(self.source.features, nodes), "l2")
+        return normalise(self.source.rows.take(nodes), "l2")
 
     def evidence_rows_of(self, nodes: Int[Tensor, "nodes"]) -> Features:
         """Return the normalised features of some nodes, scaled to length one."""
@@ -175,11 +219,11 @@ class Output:
         self.written[path.name] = sealed(path)
 
 
-def open_job(folder: Path, device: torch.device) -> Job:
+def open_job(folder: Place, device: torch.device) -> Job:
     """Open a run that was planned; the store of its graph is not checked again."""
     about, work = read_json(folder / ABOUT, dict, RunFolderError), folder / WORK
     plan = read_json(work / PLAN, dict, RunFolderError)
-    store = work / GRAPH if plan["store"] is None else Path(plan["store"])
+    store = work / GRAPH if plan["store"] is None else place_of(plan["store"])
     source = Source(*map_store(store), plan["used"])
     blocks = [(int(first), int(last)) for first, last in about["shards"]]
     nodes = np.array([0, *(last for _, last in blocks)])

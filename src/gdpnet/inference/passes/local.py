@@ -28,8 +28,7 @@ def weights_before(job: Job, edges: slice, reverse: Int[Tensor, "block"]) -> Wei
     """Return the weights before anything was decided on; None if nodes send their own features."""
     if not job.two_hops:
         return None
-    given = job.source.edge_weight
-    other = torch.ones(reverse.numel()) if given is None else given[reverse.clamp(min=0)].float()
+    other = job.source.weight_at(reverse.clamp(min=0))
     return Weights(job.source.weight_of(edges), other, "whole")
 
 
@@ -92,7 +91,7 @@ def local_block(
         torch.zeros(nodes.numel(), 0),
         pairs,
         edge_columns=edge_columns,
-        graph_weight=_both(source.weight_of(edges)) if source.edge_weight is not None else None,
+        graph_weight=_both(source.weight_of(edges)) if source.has("edge_weight") else None,
         numbers=(nodes, edges.start + torch.arange(neighbour.numel())),
     )
     if weights is not None:

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows, offsets_of, owners_of, sum_by_owner, symmetrise
-from gdpnet.data.features import Features, SparseRows, add_up, normalise, slice_rows, stack_rows
+from gdpnet.data.features import Features, SparseRows, add_up, normalise, stack_rows
 from gdpnet.data.neighbour_sums import add_rows, mix_into
 from gdpnet.data.row_products import row_dots, side_of
 from gdpnet.inference.passes.job import Job, Output
@@ -41,7 +41,7 @@ def _padded_rows(job: Job, number: int) -> Iterator[tuple[Features, int]]:
     """Yield the features of a block's nodes, some at a time, and how many of them there are."""
     kind, device = job.model.config.features.normalise, job.model.device
     for nodes in _ranges(*job.blocks[number]):
-        rows = normalise(slice_rows(job.source.features, nodes), kind).to(device)
+        rows = normalise(job.source.rows.slice(nodes), kind).to(device)
         lacking = max(0, _LEAST_ROWS - rows.shape[0])
         yield rows if isinstance(rows, SparseRows) else F.pad(rows, (0, 0, 0, lacking)), rows.shape[0]
 
@@ -106,7 +106,7 @@ def mean_block(job: Job, number: int, out: Output) -> None:
         share = job.files.block(name, number)
         if job.model.config.inference.symmetrise:
             share = both_ways(job, name, number)
-        weight = share if job.source.edge_weight is None else share * weight
+        weight = share * weight if job.source.has("edge_weight") else share
     out.save("weight", weight)
     out.save("whole_kept", 1.0 + row_sums(weight, bounds))
     if job.model.networks.policy is not None:

@@ -12,7 +12,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows, owners_of
-from gdpnet.data.features import slice_rows
 from gdpnet.data.prepare import Prepared
 from gdpnet.inference.edge_tables import Decided, decided_edges
 from gdpnet.inference.ensemble import aggregate
@@ -80,16 +79,16 @@ def write_edges(job: Job, number: int, out: Output) -> None:
         both_ways(job, "decision", number) if settings["symmetric"] else job.files.block("decision", number)
     )
     weight = None
-    if source.edge_weight is not None:
+    if source.has("edge_weight"):
         share = edge_weights(value, least) if job.plan["weigh"] else value
-        weight = share.numpy() * source.edge_weight[edges].numpy()
+        weight = share.numpy() * source.weight_of(edges).numpy()
     genuine = _genuine(job, number) if job.has_evidence else None
     decided = Decided(value.numpy(), (value >= least).numpy(), weight, genuine)
     names, target, neighbour = _names_around(job, number)
     table = pa.table({"source": names.take(neighbour), "target": names.take(target)})
     out.shard(decided_edges(table, decided, all_edges=settings["all_edges"]))
     tally = Tally()
-    spurious = None if source.spurious is None else source.spurious[edges].numpy()
+    spurious = source.spurious_of(edges).numpy() if source.has("spurious") else None
     tally.add(decided.probability, decided.kept, spurious)
     out.save("tally", torch.from_numpy(tally.packed(by_probability=spurious is not None)))
 
@@ -127,7 +126,7 @@ def write_predictions(job: Job, number: int, out: Output) -> None:
     heads = {"trees": model.networks.trees, "linear": model.networks.linear}
     for name, head in heads.items():
         if head is not None and getattr(model.weights, name) > 0:
-            own = slice_rows(job.source.features, nodes)
+            own = job.source.rows.slice(nodes)
             assert isinstance(own, Tensor), "these heads read dense features"
             others[name] = head.to_probabilities(own.to(model.device, torch.float32))
     local = job.files.block("local", number).to(model.device)
