@@ -18,10 +18,14 @@ from gdpnet.inference.shards import Seal
 
 
 class Done(NamedTuple):
-    """A finished task: the number of its block, and the files that it wrote, by name."""
+    """A finished task."""
 
     number: int
+    """The number of its block."""
     files: dict[str, Seal]
+    """The files that it wrote, by name."""
+    cpu_seconds: float
+    """Seconds of the CPU, of all threads of the process that ran it."""
 
 
 class Needs(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -41,14 +42,16 @@ def _import_ray() -> Any:
     return ray
 
 
-def _work(folder: str, token: str, device: str, name: str, number: int) -> dict[str, tuple[int, str]]:
-    """Run a task in a worker, which keeps the run open for the next one."""
+def _work(
+    folder: str, token: str, device: str, name: str, number: int
+) -> tuple[dict[str, tuple[int, str]], float]:
+    """Run a task in a worker, which keeps the run open for the next one; return its files and seconds of the CPU."""
+    start = time.process_time()
     if (folder, token) not in _JOBS:
         _JOBS.clear()
         _JOBS[folder, token] = open_job(Path(folder), torch.device(device))
-    return {
-        file: (seal.bytes, seal.sha256) for file, seal in run_task(_JOBS[folder, token], name, number).items()
-    }
+    files = run_task(_JOBS[folder, token], name, number)
+    return {file: (seal.bytes, seal.sha256) for file, seal in files.items()}, time.process_time() - start
 
 
 class OnRay:
@@ -134,8 +137,8 @@ class OnRay:
                     return
                 for one in ray.wait(list(running), num_returns=1)[0]:
                     number = running.pop(one)
-                    files = self._result(ray, one, f"pass '{name}' on block {number}")
-                    yield Done(number, {file: Seal(*seal) for file, seal in files.items()})
+                    files, seconds = self._result(ray, one, f"pass '{name}' on block {number}")
+                    yield Done(number, {file: Seal(*seal) for file, seal in files.items()}, seconds)
         finally:
             for one in running if ray.is_initialized() else ():
                 ray.cancel(one, force=False)
