@@ -11,10 +11,13 @@ import pytest
 import torch
 
 from gdpnet.config import Config
-from gdpnet.data import sums_in_parts
+from gdpnet.data import schema, sums_in_parts
 from gdpnet.data.features import SparseRows, to_sparse
 from gdpnet.data.graph import Graph
+from gdpnet.data.io import store
 from gdpnet.data.io.store import open_store, write_store
+from gdpnet.data.schema import ScaledRows
+from gdpnet.data.structural_features import StructuralRows
 from gdpnet.estimator import GDPNet
 from gdpnet.inference import ensemble
 from gdpnet.inference.engines.one_process import OneProcess
@@ -174,15 +177,6 @@ def read_little_at_a_time(monkeypatch) -> None:
 
 BATCHED = ["as shipped", "symmetrised", "a hub", "weighted", "genuine probabilities", "one hop"]
 BATCHED += ["sparse", "edge features"]
-    "as shipped",
-    "symmetrised",
-    "a hub",
-    "weighted",
-    "genuine probabilities",
-    "one hop",
-    "sparse",
-    "edge features",
-]
 
 
 @pytest.mark.parametrize("case", BATCHED)
@@ -231,6 +225,26 @@ def test_rows_of_a_hub_are_never_held_at_once(case, command, trained, tmp_path, 
     monkeypatch.setattr(output_passes, "_EDGES_AT_ONCE", 2 * SMALL)
     command(model.trained_, graph, tmp_path / "d", edges_per_shard=2 * SMALL, engine=OneProcess())
     assert SMALL <= most <= 2 * SMALL < hub
+
+
+@pytest.mark.parametrize("case", ["structural features", "edge features"])
+def test_rows_that_a_model_makes_are_written_some_at_a_time(case, trained, tmp_path, monkeypatch):
+    model, graph = trained(case)
+    given = stored(graph, tmp_path / "store")
+    asked = []
+
+    class Counting(ScaledRows if case == "edge features" else StructuralRows):
+        def __getitem__(self, rows: slice) -> np.ndarray:
+            found = super().__getitem__(rows)
+            asked.append(len(found))
+            return found
+
+    monkeypatch.setattr(schema, Counting.__bases__[0].__name__, Counting)
+    monkeypatch.setattr(store, "PIECE", 100)
+    denoise_to(model.trained_, given, tmp_path / "d", edges_per_shard=60, engine=OneProcess())
+    rows = graph.num_nodes if case == "structural features" else graph.num_edges
+    assert sum(asked) == rows
+    assert max(asked) <= 50
 
 
 # --- predictions ---

@@ -18,10 +18,12 @@ import torch
 from gdpnet._core.files import append_line, locked_folder, read_objects, write_json
 from gdpnet._core.memory import available_memory
 from gdpnet._core.threads import in_order
+from gdpnet.data.edge_features import without_edge_features
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.store import is_store, store_of, write_store
+from gdpnet.data.schema import MadeRows
 from gdpnet.errors import ConfigError, GDPNetError, RunFolderError
 from gdpnet.inference.engines.engine import Done, Engine, needs_of
 from gdpnet.inference.engines.one_process import OneProcess
@@ -70,15 +72,17 @@ def run_by_blocks(
     graph = model.matched(graph)
     check_model(model)
     ranges = ranges_of(graph, asked.edges_per_shard, model.device)
-    read = model.as_read(graph)
+    made = model.made_rows(graph)
+    read = graph if model.edge_columns is not None else without_edge_features(graph)
+    store = None if made else store_of(read)
     check_place(folder, force=asked.force)
-    engine.check(needs_of(store_of(read), folder))
+    engine.check(needs_of(store, folder))
     about = {"kind": asked.kind, "model": model.fingerprint(), "graph": fingerprint(graph)} | asked.settings
     with beginning(folder, wait=asked.some is not None):
         shards = open_shards(folder, about, ranges, force=asked.force)
         if (summary := shards.summary) is not None:
             return summary
-        _write_plan(model, read, folder, asked)
+        _write_plan(model, read, made, folder, asked)
         if asked.some is None:
             _run(shards, engine, None, progress)
             return shards.finish(summary_of(shards))
@@ -106,13 +110,18 @@ def beginning(folder: Path, *, wait: bool) -> Iterator[None]:
         held.__exit__(None, None, None)
 
 
-def _write_plan(model: TrainedModel, read: Graph, folder: Path, asked: Asked) -> None:
-    """Write what every process needs: the model, the graph as the model reads it, and where it is."""
-    work, store = folder / WORK, store_of(read)
+def _write_plan(
+    model: TrainedModel, read: Graph, made: dict[str, MadeRows], folder: Path, asked: Asked
+) -> None:
+    """Write what every process needs: the model, the graph as the model reads it, and where it is.
+
+    What the model reads in place of the graph's own arrays is made in pieces while it is written.
+    """
+    work, store = folder / WORK, None if made else store_of(read)
     if (work / PLAN).is_file():
         return
     if store is None and not is_store(work / GRAPH):
-        write_store(read, work / GRAPH)
+        write_store(read, work / GRAPH, made)
     model.save(work / MODEL)
     spurious = None if read.truth is None else read.truth.spurious
     optional = {"edge_weight": read.edge_weight, "edge_features": read.edge_features, "spurious": spurious}
