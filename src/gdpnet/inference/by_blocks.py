@@ -25,7 +25,7 @@ from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.store import is_store, store_of, write_store
 from gdpnet.data.schema import MadeRows
 from gdpnet.errors import ConfigError, GDPNetError, RunFolderError
-from gdpnet.inference.engines.engine import Done, Engine, needs_of
+from gdpnet.inference.engines.engine import Done, Engine, Share, needs_of
 from gdpnet.inference.engines.one_process import OneProcess
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.passes.job import GRAPH, MODEL, PLAN, Job, open_job
@@ -51,7 +51,7 @@ class Asked(NamedTuple):
     """Whether kept edges of a weighted graph weigh their keep probability."""
     edges_per_shard: int | None = None
     force: bool = False
-    some: range | None = None
+    some: range | Share | None = None
     """The blocks that this process works on; None for all."""
 
 
@@ -135,12 +135,14 @@ def is_by_blocks(folder: Path) -> bool:
     return (folder / WORK / PLAN).is_file()
 
 
-def _run(shards: ShardFolder, engine: Engine, some: range | None, progress: Progress | None) -> str:
+def _run(shards: ShardFolder, engine: Engine, some: range | Share | None, progress: Progress | None) -> str:
     """Run the passes that are not finished; return what has to be finished elsewhere first, if anything."""
     with shards.saying_what_stays():
         job = open_job(shards.path, torch.device("cpu"))
     passes, blocks = passes_of(job), len(shards.blocks)
-    if some is not None and not 0 <= some.start < some.stop <= blocks:
+    if isinstance(some, Share):
+        some = some.among(blocks)
+    elif some is not None and not 0 <= some.start < some.stop <= blocks:
         raise ConfigError(f"--blocks must lie within 0:{blocks}, found {some.start}:{some.stop}")
     finished = finished_tasks(shards)
     total = sum(one.count(blocks) for one in passes)
@@ -211,7 +213,7 @@ def _finish(shards: ShardFolder, summary_of: Callable[[ShardFolder], dict[str, A
 
 
 def engine_for(
-    model: TrainedModel, graph: Graph, folder: Path, engine: Engine | None, blocks: range | None
+    model: TrainedModel, graph: Graph, folder: Path, engine: Engine | None, blocks: range | Share | None
 ) -> Engine | None:
     """Return the engine of a run; None if it is better done with tables of all nodes in memory.
 

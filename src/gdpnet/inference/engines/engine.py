@@ -28,6 +28,18 @@ class Done(NamedTuple):
     """Seconds of the CPU, of all threads of the process that ran it."""
 
 
+class Share(NamedTuple):
+    """One of several shares of the blocks, as equal as can be, for one process of a job array."""
+
+    number: int
+    """From zero."""
+    shares: int
+
+    def among(self, blocks: int) -> range:
+        """Return the numbers of its blocks."""
+        return range(blocks * self.number // self.shares, blocks * (self.number + 1) // self.shares)
+
+
 class Needs(NamedTuple):
     """What every process that takes part must have: the same versions, and sight of store and output folder."""
 

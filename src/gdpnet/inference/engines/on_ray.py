@@ -19,7 +19,7 @@ import torch
 from gdpnet.errors import ConfigError, WorkError, reason_of
 from gdpnet.inference.engines.engine import Done, Needs, as_error, problem_here, refuse
 from gdpnet.inference.passes.job import Job, open_job
-from gdpnet.inference.passes.tasks import run_task
+from gdpnet.inference.passes.tasks import bytes_of_task, run_task
 from gdpnet.inference.shards import Seal
 
 RETRIES = 5
@@ -124,7 +124,7 @@ class OnRay:
         """Run a pass on some blocks; a bounded number of tasks is with Ray at a time."""
         ray = _import_ray()
         self._connect()
-        resources = {"num_cpus": 1} if self.device == "cpu" else {"num_cpus": 1, "num_gpus": 1}
+        resources = self._resources(ray, folder)
         work = ray.remote(max_retries=RETRIES, scheduling_strategy="SPREAD", **resources)(_work)
         waiting = iter(numbers)
         running: dict[Any, int] = {}
@@ -142,6 +142,19 @@ class OnRay:
         finally:
             for one in running if ray.is_initialized() else ():
                 ray.cancel(one, force=False)
+
+    def _resources(self, ray: Any, folder: Path) -> dict[str, int]:
+        """Return what a task takes of a machine, by which Ray decides how many run there at a time.
+
+        A machine with less memory than a task needs runs one task at a time.
+        """
+        found = {"num_cpus": 1} | ({} if self.device == "cpu" else {"num_gpus": 1})
+        machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        there = [int(one["memory"]) for one in machines if one.get("CPU", 0) >= 1 and "memory" in one]
+        if there:
+            needed = bytes_of_task(open_job(folder, torch.device("cpu")))
+            found["memory"] = min(needed, *there)
+        return found
 
     def _window(self, ray: Any) -> int:
         """Return how many tasks may be with Ray; machines may come and go."""
