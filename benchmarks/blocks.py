@@ -2,7 +2,8 @@
 
 Each run is a process of its own. ``cost`` takes turns: tables of all nodes in memory, passes in one process, and
 (with Ray) one worker and two workers. ``memory`` cleans graphs of N and 4 N nodes by passes over blocks of the same
-size, and compares the peaks of anonymous memory: mapped files may be dropped at any time and do not count.
+size, and compares the peaks of anonymous memory: mapped files may be dropped at any time and do not count. ``hub``
+cleans a graph in which one node has all others as neighbours, and embeds it; edges lead to the hub alone.
 """
 
 from __future__ import annotations
@@ -17,20 +18,24 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from memory import in_child
 from records import make_parser, write_record
 
 from gdpnet.config import Config
 from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
-from gdpnet.data.io.store import open_store
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.store import open_store, write_store
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.engines.engine import Done, Engine, Needs
 from gdpnet.inference.engines.one_process import OneProcess
-from gdpnet.inference.streaming import denoise_to
+from gdpnet.inference.streaming import denoise_to, embed_to
 
+COMMANDS = {"denoise": partial(denoise_to, threshold=0.5), "embed": embed_to}
 MEAN_DEGREE = 20
 TRAIN_EDGES = 20_000
 EPOCHS = ["training.warmup=2", "training.epochs=4"]
@@ -45,6 +50,22 @@ def train(work: dict[str, Any]) -> None:
     config = Config().with_overrides([*EPOCHS, *work["settings"]])
     model = GDPNet.from_config(config, seed=work["seed"], device="cpu").fit(open_store(work["store"]))
     model.save(work["model"])
+
+
+def star(work: dict[str, Any]) -> None:
+    """Write a star whose edges lead to its centre, and train a model on a smaller one."""
+    rng = np.random.default_rng(work["seed"])
+
+    def drawn(leaves: int) -> Graph:
+        ends = np.stack([np.arange(1, leaves + 1), np.zeros(leaves, dtype=np.int64)])
+        label = rng.integers(2, size=leaves + 1)
+        features = rng.normal(size=(leaves + 1, work["features"])) + label[:, None]
+        return Graph.build(ends, features.astype(np.float32), label, directed=True)
+
+    few = [*EPOCHS, "inference.episodes=1", *work["settings"]]
+    config = Config().with_overrides(few)
+    GDPNet.from_config(config, seed=work["seed"], device="cpu").fit(drawn(2000)).save(work["model"])
+    write_store(drawn(work["edges"]), work["store"])
 
 
 class Peak(threading.Thread):
@@ -106,20 +127,20 @@ def clean(work: dict[str, Any]) -> dict[str, Any]:
     ``tasks_cpu`` is that of all tasks, wherever they run; ``cpu`` that of this process; ``children_cpu`` that of all
     processes of Ray, from their start until the shards are written.
     """
-    model, graph = GDPNet.load(work["model"], device="cpu"), open_store(work["store"])
     peak = Peak()
     peak.start()
+    model, graph = GDPNet.load(work["model"], device="cpu"), open_store(work["store"])
     with engine_of(work["engine"]) as engine:
         counting = None if engine is None else Counting(engine)
         seconds, cpu = time.perf_counter(), time.process_time()
-        options = {"threshold": 0.5, "edges_per_shard": work["block"], "engine": counting}
-        said = denoise_to(model.trained_, graph, work["out"], **options)
+        options = {"edges_per_shard": work["block"], "engine": counting}
+        said = COMMANDS[work["command"]](model.trained_, graph, work["out"], **options)
         seconds, cpu = time.perf_counter() - seconds, time.process_time() - cpu
         children = descendants_cpu()
     peak.ends.set()
     found = {"seconds": seconds, "cpu": cpu, "children_cpu": children, "anonymous_gib": peak.peak / 1024**2}
     passes = {} if counting is None else dict(counting.passes)
-    return found | {"kept": said["kept"], "tasks_cpu": sum(passes.values()) or cpu, "passes_cpu": passes}
+    return found | {"kept": said.get("kept"), "tasks_cpu": sum(passes.values()) or cpu, "passes_cpu": passes}
 
 
 def run(work: dict[str, Any], engine: str) -> dict[str, Any]:
@@ -165,9 +186,18 @@ def memory(work: dict[str, Any]) -> dict[str, Any]:
     return {"edges": work["edges"], "block": work["block"], "runs": found, "ratio": second / first}
 
 
+def hub(work: dict[str, Any]) -> dict[str, Any]:
+    in_child(star, work, work["threads"])
+    runs = {}
+    for command in COMMANDS:
+        runs[command] = run(work | {"command": command}, "blocks")
+        print(command, runs, flush=True)
+    return {"neighbours": work["edges"], "features": work["features"], "runs": runs}
+
+
 def main() -> None:
     parser = make_parser(__doc__)
-    parser.add_argument("what", choices=["cost", "memory"])
+    parser.add_argument("what", choices=["cost", "memory", "hub"])
     parser.add_argument("--edges", type=float, default=1e6)
     parser.add_argument("--features", type=int, default=128)
     parser.add_argument("--block", type=int, default=1 << 16, help="edges of a block (default: 65,536)")
@@ -182,10 +212,15 @@ def main() -> None:
         folder = Path(name)
         work = vars(arguments) | {"store": folder / "store", "model": folder / "model.safetensors"}
         work |= {"out": folder / "out", "edges": int(arguments.edges)}
+        work["command"] = "denoise"
         small = work | {"store": folder / "small", "edges": TRAIN_EDGES}
-        in_child(generate, small, arguments.threads)
-        in_child(train, small, arguments.threads)
-        found = cost(work, arguments.turns, engines) if arguments.what == "cost" else memory(work)
+        if arguments.what != "hub":
+            in_child(generate, small, arguments.threads)
+            in_child(train, small, arguments.threads)
+        if arguments.what == "cost":
+            found = cost(work, arguments.turns, engines)
+        else:
+            found = {"memory": memory, "hub": hub}[arguments.what](work)
     config = Config().with_overrides(arguments.settings).to_dict()
     write_record(arguments.results, f"blocks_{arguments.what}", found, config)
 
