@@ -2,7 +2,8 @@
 
 Each run is a process of its own. ``cost`` takes turns: tables of all nodes in memory, passes in one process, and
 (with Ray) one worker and two workers. ``memory`` cleans graphs of N and 4 N nodes by passes over blocks of the same
-size, and compares the peaks of anonymous memory: mapped files may be dropped at any time and do not count.
+size, and compares the peaks of anonymous memory: mapped files may be dropped at any time and do not count. ``hub``
+cleans a graph in which one node has all others as neighbours, and embeds it; edges lead to the hub alone.
 """
 
 from __future__ import annotations
@@ -14,19 +15,27 @@ import statistics
 import tempfile
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from memory import in_child
 from records import make_parser, write_record
 
 from gdpnet.config import Config
 from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
-from gdpnet.data.io.store import open_store
+from gdpnet.data.graph import Graph
+from gdpnet.data.io.store import open_store, write_store
 from gdpnet.estimator import GDPNet
+from gdpnet.inference.engines.engine import Done, Engine, Needs
 from gdpnet.inference.engines.one_process import OneProcess
-from gdpnet.inference.streaming import denoise_to
+from gdpnet.inference.streaming import denoise_to, embed_to
 
+COMMANDS = {"denoise": partial(denoise_to, threshold=0.5), "embed": embed_to}
 MEAN_DEGREE = 20
 TRAIN_EDGES = 20_000
 EPOCHS = ["training.warmup=2", "training.epochs=4"]
@@ -43,6 +52,22 @@ def train(work: dict[str, Any]) -> None:
     model.save(work["model"])
 
 
+def star(work: dict[str, Any]) -> None:
+    """Write a star whose edges lead to its centre, and train a model on a smaller one."""
+    rng = np.random.default_rng(work["seed"])
+
+    def drawn(leaves: int) -> Graph:
+        ends = np.stack([np.arange(1, leaves + 1), np.zeros(leaves, dtype=np.int64)])
+        label = rng.integers(2, size=leaves + 1)
+        features = rng.normal(size=(leaves + 1, work["features"])) + label[:, None]
+        return Graph.build(ends, features.astype(np.float32), label, directed=True)
+
+    few = [*EPOCHS, "inference.episodes=1", *work["settings"]]
+    config = Config().with_overrides(few)
+    GDPNet.from_config(config, seed=work["seed"], device="cpu").fit(drawn(2000)).save(work["model"])
+    write_store(drawn(work["edges"]), work["store"])
+
+
 class Peak(threading.Thread):
     """The peak of this process's anonymous memory, looked at many times a second."""
 
@@ -57,35 +82,65 @@ class Peak(threading.Thread):
             self.peak = max(self.peak, int(found.split()[1]))
 
 
-def engine_of(name: str) -> Any:
-    if name == "memory":
-        return None
-    if name == "blocks":
-        return OneProcess()
+class Counting:
+    """An engine that adds up what the tasks of each pass cost, in seconds of the CPU."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.passes = engine, Counter[str]()
+
+    def check(self, needs: Needs) -> None:
+        self.engine.check(needs)
+
+    def run(self, folder: Path, name: str, numbers: Sequence[int]) -> Iterator[Done]:
+        for done in self.engine.run(folder, name, numbers):
+            self.passes[name] += done.cpu_seconds
+            yield done
+
+
+def descendants_cpu() -> float:
+    """Return the seconds of the CPU of the processes that this one has started, and those that they have."""
+    parents, ticks = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            number, rest = int(path.parent.name), path.read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        parents[number], ticks[number] = int(rest[1]), sum(map(int, rest[11:15]))
+    found, family = 0, {os.getpid()}
+    while family:
+        family = {number for number, parent in parents.items() if parent in family}
+        found += sum(ticks[number] for number in family)
+    return found / os.sysconf("SC_CLK_TCK")
+
+
+def engine_of(name: str) -> AbstractContextManager[Engine | None]:
+    if name in ("memory", "blocks"):
+        return nullcontext(OneProcess() if name == "blocks" else None)
     from gdpnet.inference.engines.on_ray import OnRay
 
     return OnRay(workers=int(name.removeprefix("ray-")))
 
 
 def clean(work: dict[str, Any]) -> dict[str, Any]:
-    """Clean a graph; return seconds of the clock, of this process's CPU and of all processes' CPU, and the peak."""
-    model, graph, engine = (
-        GDPNet.load(work["model"], device="cpu"),
-        open_store(work["store"]),
-        engine_of(work["engine"]),
-    )
+    """Clean a graph; return seconds of the clock and of the CPU, and the peak of memory.
+
+    ``tasks_cpu`` is that of all tasks, wherever they run; ``cpu`` that of this process; ``children_cpu`` that of all
+    processes of Ray, from their start until the shards are written.
+    """
     peak = Peak()
     peak.start()
-    seconds, cpu = time.perf_counter(), time.process_time()
-    options = {"threshold": 0.5, "edges_per_shard": work["block"], "engine": engine}
-    said = denoise_to(model.trained_, graph, work["out"], **options)
-    seconds, cpu = time.perf_counter() - seconds, time.process_time() - cpu
-    if hasattr(engine, "__exit__"):
-        engine.__exit__(None, None, None)
+    model, graph = GDPNet.load(work["model"], device="cpu"), open_store(work["store"])
+    with engine_of(work["engine"]) as engine:
+        counting = None if engine is None else Counting(engine)
+        seconds, cpu = time.perf_counter(), time.process_time()
+        options = {"edges_per_shard": work["block"], "engine": counting}
+        said = COMMANDS[work["command"]](model.trained_, graph, work["out"], **options)
+        seconds, cpu = time.perf_counter() - seconds, time.process_time() - cpu
+        children = descendants_cpu()
     peak.ends.set()
-    children = sum(os.times()[2:4])
     found = {"seconds": seconds, "cpu": cpu, "children_cpu": children, "anonymous_gib": peak.peak / 1024**2}
-    return found | {"kept": said["kept"]}
+    passes = {} if counting is None else dict(counting.passes)
+    return found | {"kept": said.get("kept"), "tasks_cpu": sum(passes.values()) or cpu, "passes_cpu": passes}
 
 
 def run(work: dict[str, Any], engine: str) -> dict[str, Any]:
@@ -104,15 +159,19 @@ def cost(work: dict[str, Any], turns: int, engines: list[str]) -> dict[str, Any]
         for engine in engines:
             runs[engine].append(run(work, engine))
             print(turn, engine, runs[engine][-1], flush=True)
-    today = [one["cpu"] for one in runs["memory"]]
     ratios = {
-        f"{engine}_cpu_ratio": statistics.median(
-            one["cpu"] / other for one, other in zip(found, today, strict=True)
-        )
+        engine: {
+            "tasks_cpu_ratio": ratio_of([one["tasks_cpu"] for one in found], runs["memory"]),
+            "all_cpu_ratio": ratio_of([one["cpu"] + one["children_cpu"] for one in found], runs["memory"]),
+        }
         for engine, found in runs.items()
-        if not engine.startswith("ray")
     }
-    return {"edges": work["edges"], "block": work["block"], "runs": runs} | ratios
+    return {"edges": work["edges"], "block": work["block"], "runs": runs, "ratios": ratios}
+
+
+def ratio_of(cpu: list[float], today: list[dict[str, Any]]) -> float:
+    """Return the median over turns of the CPU seconds against those with tables in memory."""
+    return statistics.median(one / other["cpu"] for one, other in zip(cpu, today, strict=True))
 
 
 def memory(work: dict[str, Any]) -> dict[str, Any]:
@@ -127,9 +186,18 @@ def memory(work: dict[str, Any]) -> dict[str, Any]:
     return {"edges": work["edges"], "block": work["block"], "runs": found, "ratio": second / first}
 
 
+def hub(work: dict[str, Any]) -> dict[str, Any]:
+    in_child(star, work, work["threads"])
+    runs = {}
+    for command in COMMANDS:
+        runs[command] = run(work | {"command": command}, "blocks")
+        print(command, runs, flush=True)
+    return {"neighbours": work["edges"], "features": work["features"], "runs": runs}
+
+
 def main() -> None:
     parser = make_parser(__doc__)
-    parser.add_argument("what", choices=["cost", "memory"])
+    parser.add_argument("what", choices=["cost", "memory", "hub"])
     parser.add_argument("--edges", type=float, default=1e6)
     parser.add_argument("--features", type=int, default=128)
     parser.add_argument("--block", type=int, default=1 << 16, help="edges of a block (default: 65,536)")
@@ -144,10 +212,15 @@ def main() -> None:
         folder = Path(name)
         work = vars(arguments) | {"store": folder / "store", "model": folder / "model.safetensors"}
         work |= {"out": folder / "out", "edges": int(arguments.edges)}
+        work["command"] = "denoise"
         small = work | {"store": folder / "small", "edges": TRAIN_EDGES}
-        in_child(generate, small, arguments.threads)
-        in_child(train, small, arguments.threads)
-        found = cost(work, arguments.turns, engines) if arguments.what == "cost" else memory(work)
+        if arguments.what != "hub":
+            in_child(generate, small, arguments.threads)
+            in_child(train, small, arguments.threads)
+        if arguments.what == "cost":
+            found = cost(work, arguments.turns, engines)
+        else:
+            found = {"memory": memory, "hub": hub}[arguments.what](work)
     config = Config().with_overrides(arguments.settings).to_dict()
     write_record(arguments.results, f"blocks_{arguments.what}", found, config)
 

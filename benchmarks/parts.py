@@ -86,6 +86,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=float, default=10_000, help="nodes of the graph (default: 10,000)")
     parser.add_argument("--edges", type=float, default=100_000, help="directed edges (default: 100,000)")
     parser.add_argument("--signal", type=float, default=1.5, help="distance of the classes (default: 1.5)")
+    parser.add_argument("--classes", type=int, default=8, help="classes (default: 8)")
     parser.add_argument("--noise", type=float, default=0.3, help="share of spurious edges (default: 0.3)")
     parser.add_argument("--max-nodes", type=int, default=1500, help="training.max_nodes (default: 1,500)")
     parser.add_argument("--redraw-every", type=int, default=5, help="training.redraw_every (default: 5)")
@@ -97,7 +98,11 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     graph_settings = GeneratedSettings(
-        nodes=int(arguments.nodes), edges=int(arguments.edges), noise=arguments.noise, signal=arguments.signal
+        nodes=int(arguments.nodes),
+        edges=int(arguments.edges),
+        classes=arguments.classes,
+        noise=arguments.noise,
+        signal=arguments.signal,
     )
     training = {"max_nodes": arguments.max_nodes, "epochs": arguments.epochs}
     config = Config().with_values({"training": training} | {name: {"use": False} for name in HEADS})

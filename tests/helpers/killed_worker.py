@@ -9,7 +9,7 @@ from pathlib import Path
 def dying(flag: Path) -> Callable:
     """Return a task whose worker is killed in the middle of a pass, once."""
 
-    def run(folder: str, token: str, device: str, name: str, number: int) -> dict:
+    def run(folder: str, token: str, device: str, name: str, number: int) -> tuple:
         from gdpnet.inference.engines.on_ray import _work
 
         if name == "decide" and number == 2 and not flag.exists():

@@ -11,14 +11,22 @@ import pytest
 import torch
 
 from gdpnet.config import Config
-from gdpnet.data.features import SparseRows
+from gdpnet.data import schema, sums_in_parts
+from gdpnet.data.features import SparseRows, to_sparse
 from gdpnet.data.graph import Graph
+from gdpnet.data.io import store
 from gdpnet.data.io.store import open_store, write_store
+from gdpnet.data.schema import ScaledRows
+from gdpnet.data.structural_features import StructuralRows
 from gdpnet.estimator import GDPNet
+from gdpnet.inference import ensemble
 from gdpnet.inference.engines.one_process import OneProcess
 from gdpnet.inference.ensemble import HeadWeights
 from gdpnet.inference.passes import edges as edge_passes
 from gdpnet.inference.passes import nodes as node_passes
+from gdpnet.inference.passes import outputs as output_passes
+from gdpnet.inference.passes.files import BlockFiles
+from gdpnet.inference.passes.job import Job
 from gdpnet.inference.streaming import denoise_to, embed_to, predict_to
 from gdpnet.representation.aggregator import HopwiseNetwork
 from gdpnet.representation.all_edges import AllEdgesNetwork, SharedNetwork
@@ -51,7 +59,7 @@ def with_edge_features() -> Graph:
 
 
 def hub() -> Graph:
-    leaves, rng = 90, np.random.default_rng(0)
+    leaves, rng = 300, np.random.default_rng(0)
     ends = np.stack([np.zeros(leaves, dtype=np.int64), np.arange(1, leaves + 1)])
     label = np.arange(leaves + 1) % 2
     return Graph.build(ends, rng.normal(size=(leaves + 1, 4)) + label[:, None], label)
@@ -85,6 +93,9 @@ CASES: dict[str, tuple[Callable[[], Graph], dict]] = {
     "one-hot features": (featureless, {}),
     "edge features": (with_edge_features, EVIDENT),
     "a hub": (hub, {"policy": {"max_candidates": 8, "hidden": [8, 6]}} | EVIDENT),
+    "a weighted hub": (lambda: weighted(hub()), {"policy": {"max_candidates": 8, "hidden": [8, 6]}}),
+    "a hub, one hop": (hub, {"representation": {"hops": 1, "width": 8}}),
+    "a sparse hub": (lambda: replace(hub(), features=to_sparse(hub().features)), {}),
 }
 
 
@@ -154,34 +165,101 @@ def test_the_block_size_changes_nothing_but_rounding(size, case, trained, tmp_pa
         np.testing.assert_allclose(found["genuine_probability"], whole.genuine_probability, atol=1e-4)
 
 
-@pytest.mark.parametrize("case", ["as shipped", "symmetrised", "a hub", "weighted", "genuine probabilities"])
-def test_rows_that_are_read_batch_by_batch_change_nothing(case, trained, tmp_path, monkeypatch):
-    model, graph = trained(case)
-    options = {"all_edges": True, "edges_per_shard": 200, "engine": OneProcess()}
-    denoise_to(model.trained_, graph, tmp_path / "whole", **options)
+SMALL = 64
+"""Edges whose rows are read at a time, in tests of blocks that are larger."""
+
+
+def read_little_at_a_time(monkeypatch) -> None:
     monkeypatch.setattr(edge_passes, "_MOST_BYTES", 0)
-    monkeypatch.setattr(edge_passes, "EDGES_AT_ONCE", 13)
-    monkeypatch.setattr(node_passes, "EDGES_AT_ONCE", 13)
-    denoise_to(model.trained_, graph, tmp_path / "d", **options)
-    found, expected = columns(tmp_path / "d"), columns(tmp_path / "whole")
-    for name in ("keep_probability", "genuine_probability"):
-        if name in found:
-            np.testing.assert_allclose(found[name], expected[name], atol=1e-6)
+    for module in (sums_in_parts, edge_passes, node_passes):
+        monkeypatch.setattr(module, "EDGES_AT_ONCE", SMALL)
+
+
+BATCHED = ["as shipped", "symmetrised", "a hub", "weighted", "genuine probabilities", "one hop"]
+BATCHED += ["sparse", "edge features"]
+
+
+@pytest.mark.parametrize("case", BATCHED)
+def test_rows_that_are_read_batch_by_batch_change_no_byte(case, trained, tmp_path, monkeypatch):
+    model, graph = trained(case)
+    options = {"all_edges": True, "edges_per_shard": 200}
+    denoise_to(model.trained_, graph, tmp_path / "whole", **options)
+    read_little_at_a_time(monkeypatch)
+    denoise_to(model.trained_, graph, tmp_path / "d", **options, engine=OneProcess())
+    assert contents(tmp_path / "d") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("case", ["a hub", "a weighted hub", "a hub, one hop"])
+def test_embeddings_around_a_hub_that_is_read_in_parts_change_no_byte(case, trained, tmp_path, monkeypatch):
+    model, graph = trained(case)
+    model = with_heads(model, graph, aggregator=0.0)  # embeddings are those of the hop-wise head
+    embed_to(model.trained_, graph, tmp_path / "whole", edges_per_shard=100)
+    expected = model.predict_proba(graph)
+    read_little_at_a_time(monkeypatch)
+    embed_to(model.trained_, graph, tmp_path / "e", edges_per_shard=100, engine=OneProcess())
+    assert contents(tmp_path / "e") == contents(tmp_path / "whole")
+    predict_to(model.trained_, graph, tmp_path / "p", edges_per_shard=100)
+    found = columns(tmp_path / "p")
+    for place, name in enumerate(model.classes_):
+        np.testing.assert_allclose(found[f"p_{name}"], expected[:, place], atol=1e-5)
+
+
+@pytest.mark.parametrize("command", [denoise_to, embed_to, predict_to])
+@pytest.mark.parametrize("case", ["a hub", "a sparse hub"])
+def test_rows_of_a_hub_are_never_held_at_once(case, command, trained, tmp_path, monkeypatch):
+    model, graph = trained(case)
+    most, hub = 0, int(graph.row_ptr.diff().max())
+
+    def counting(read: Callable) -> Callable:
+        def count(self, *given):
+            nonlocal most
+            most = max(most, given[-1].numel())
+            return read(self, *given)
+
+        return count
+
+    for owner, name in ((Job, "rows_of"), (Job, "unit_rows_of"), (BlockFiles, "rows")):
+        monkeypatch.setattr(owner, name, counting(getattr(owner, name)))
+    read_little_at_a_time(monkeypatch)
+    monkeypatch.setattr(ensemble, "_EDGES_AT_ONCE", SMALL)
+    monkeypatch.setattr(output_passes, "_EDGES_AT_ONCE", 2 * SMALL)
+    command(model.trained_, graph, tmp_path / "d", edges_per_shard=2 * SMALL, engine=OneProcess())
+    assert SMALL <= most <= 2 * SMALL < hub
+
+
+@pytest.mark.parametrize("case", ["structural features", "edge features"])
+def test_rows_that_a_model_makes_are_written_some_at_a_time(case, trained, tmp_path, monkeypatch):
+    model, graph = trained(case)
+    given = stored(graph, tmp_path / "store")
+    asked = []
+
+    class Counting(ScaledRows if case == "edge features" else StructuralRows):
+        def __getitem__(self, rows: slice) -> np.ndarray:
+            found = super().__getitem__(rows)
+            asked.append(len(found))
+            return found
+
+    monkeypatch.setattr(schema, Counting.__bases__[0].__name__, Counting)
+    monkeypatch.setattr(store, "PIECE", 100)
+    denoise_to(model.trained_, given, tmp_path / "d", edges_per_shard=60, engine=OneProcess())
+    rows = graph.num_nodes if case == "structural features" else graph.num_edges
+    assert sum(asked) == rows
+    assert max(asked) <= 50
 
 
 # --- predictions ---
 
 
-def with_heads(model: GDPNet, graph: Graph, *, shared: bool = False) -> GDPNet:
+def with_heads(model: GDPNet, graph: Graph, *, shared: bool = False, aggregator: float = 0.2) -> GDPNet:
     """Return a model with every head that reads neighbours, their weights drawn at random."""
     networks, width, generator = copy.deepcopy(model.networks_), graph.num_features, torch.Generator()
     classes = model.networks_.aggregators.classes
-    networks.hopwise = HopwiseNetwork(width, 8, classes, 2, hops=3)
+    networks.hopwise = HopwiseNetwork(width, 8, classes, 2, hops=1 + model.config_.representation.hops)
     networks.gcn = GCN(width, 6, classes)
     networks.all_edges = (SharedNetwork if shared else AllEdgesNetwork)(width, 5, classes, 2)
     for head in (networks.hopwise, networks.gcn, networks.all_edges):
         head.initialise(generator.manual_seed(0))
-    weights = HeadWeights(aggregator=0.2, hopwise=0.3, gcn=0.2, all_edges=0.3)
+    weights = HeadWeights(aggregator, hopwise=0.5 - aggregator, gcn=0.2, all_edges=0.3)
     config = model.config_.with_values({"gcn": {"layers": 3}})
     found = copy.copy(model)
     found._set_trained(replace(model.trained_, networks=networks, weights=weights, config=config))

@@ -7,18 +7,20 @@ from contextlib import contextmanager
 from typing import Any
 
 from gdpnet.errors import ConfigError
+from gdpnet.inference.engines.engine import Share
 
 
-def blocks_of(text: str | None) -> range | None:
-    """Return the blocks that ``FIRST:LAST`` names, without the last one."""
+def blocks_of(text: str | None) -> range | Share | None:
+    """Return the blocks that ``FIRST:LAST`` names, without the last one, or the share that ``K/N`` names."""
     if text is None:
         return None
-    first, _, last = text.partition(":")
+    first, sign, last = text.partition("/" if "/" in text else ":")
     if not (first.isdecimal() and last.isdecimal() and int(first) < int(last)):
         raise ConfigError(
-            f"--blocks must be two numbers such as 0:100, the first below the second, found '{text}'"
+            "--blocks must be two numbers such as 0:100, or 0/8 for the first of eight shares, the first below the "
+            f"second, found '{text}'"
         )
-    return range(int(first), int(last))
+    return Share(int(first), int(last)) if sign == "/" else range(int(first), int(last))
 
 
 def check_options(

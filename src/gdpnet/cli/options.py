@@ -341,7 +341,8 @@ SomeBlocks = Annotated[
     str | None,
     output(
         "--blocks A:B",
-        "With --shards: work on these blocks of the current pass alone, such as 0:100 in a job array.",
+        "With --shards: work on these blocks of the current pass alone, in a job array: 0:100, or 0/8 for the first "
+        "of eight shares.",
         show_default="all blocks, all passes",
     ),
 ]

@@ -16,6 +16,16 @@ from gdpnet.data.graph import Graph, Part
 from gdpnet.data.khop import reach
 from gdpnet.data.neighbour_sums import mix_into, mix_rows
 from gdpnet.data.pair_features import PAIR_NAMES, PairTables, pair_tables, pairs_between, pairs_of
+from gdpnet.data.sums_in_parts import RowsOf
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Where rows of nodes come from that are in no table: functions that read those of some nodes, which ascend."""
+
+    features: RowsOf
+    neighbourhood: RowsOf | None = None
+    """None with one hop, where nodes send their features."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,8 @@ class Prepared:
     """`neighbourhood` where it was computed elsewhere."""
     numbers: tuple[Int[Tensor, "nodes"], Int[Tensor, "edges"]] | None = None
     """The numbers of nodes and edges in the graph that this is a part of; random draws are keyed by them."""
+    readers: Readers | None = None
+    """What reads features and neighbourhoods if these are too many to hold at once; ``features`` are then empty."""
 
     @cached_property
     def neighbourhood(self) -> Features:
@@ -75,11 +87,21 @@ class Prepared:
     @property
     def has_neighbourhood(self) -> bool:
         """Return whether `neighbourhood` takes no computation."""
-        known = self.mean_weight is None or self.neighbourhood_rows is not None
-        return known or "neighbourhood" in self.__dict__
+        return self.is_neighbourhood_given or "neighbourhood" in self.__dict__
+
+    @property
+    def is_neighbourhood_given(self) -> bool:
+        """Return whether `neighbourhood` is the features, or was computed elsewhere."""
+        return self.mean_weight is None or self.neighbourhood_rows is not None or self.readers is not None
+
+    def features_of(self, nodes: Int[Tensor, "nodes"]) -> Features:
+        """Return the features of some nodes, in the order given; those that are read must ascend."""
+        return take_rows(self.features, nodes) if self.readers is None else self.readers.features(nodes)
 
     def neighbourhood_of(self, nodes: Int[Tensor, "nodes"]) -> Features:
         """Return the rows of `neighbourhood` of some nodes, computed for these alone unless all are known."""
+        if self.readers is not None:
+            return (self.readers.neighbourhood or self.readers.features)(nodes)
         if self.mean_weight is None or self.has_neighbourhood:
             return take_rows(self.neighbourhood, nodes)
         start = self.row_ptr[nodes]

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 
 from gdpnet._core.words import counted
 from gdpnet.config import Config
 from gdpnet.data.edge_features import column_of_feature, is_binary, without_edge_features
 from gdpnet.data.features import Features, SparseRows, to_numpy
 from gdpnet.data.graph import Graph, with_features
-from gdpnet.data.structural_features import WIDTH, structural_rows
+from gdpnet.data.structural_features import WIDTH, StructuralRows, structural_rows
 from gdpnet.data.tables.decoding import decoded
 from gdpnet.data.tables.encoding import DEFAULTS, Encoding, middle_and_spread, squashed
 from gdpnet.data.tables.node_table import NodeTable, array_columns, places
@@ -34,8 +35,23 @@ OWN, ONE_HOT, STRUCTURAL = "own", "one-hot", "structural"
 
 def as_read(graph: Graph, config: Config) -> Graph:
     """Return the graph, with structural features if it has none and the settings ask for them."""
-    structural = config.features.missing == STRUCTURAL and not graph.has_features
-    return replace(graph, features=structural_rows(graph), feature_names=None) if structural else graph
+    if not _is_structural(graph, config):
+        return graph
+    return replace(graph, features=structural_rows(graph), feature_names=None)
+
+
+def _is_structural(graph: Graph, config: Config) -> bool:
+    return config.features.missing == STRUCTURAL and not graph.has_features
+
+
+def made_rows(graph: Graph, config: Config, columns: EdgeColumns | None) -> dict[str, MadeRows]:
+    """Return, by name, the arrays that a model reads in place of a graph's own; rows are made when asked for."""
+    made: dict[str, MadeRows] = {}
+    if _is_structural(graph, config):
+        made["features"] = StructuralRows(graph)
+    if columns is not None and (scaled := columns.scaled(graph)) is not None:
+        made["edge_features"] = scaled
+    return made
 
 
 def encoded_as(graph: Graph, encoding: Encoding | None) -> Graph:
@@ -216,19 +232,18 @@ class EdgeColumns:
 
     def read(self, graph: Graph) -> Graph:
         """Return the graph with these edge features, scaled; a type that it does not have is zero everywhere."""
+        scaled = self.scaled(graph)
+        if scaled is None:
+            return graph
+        return replace(graph, edge_features=torch.from_numpy(scaled[:]), edge_feature_names=self.names)
+
+    def scaled(self, graph: Graph) -> ScaledRows | None:
+        """Return the edge features of `read`, whose rows are made when asked for; None if they are the graph's."""
         self.check(graph)
         assert graph.edge_features is not None
         if all(self.binary) and graph.edge_feature_names == self.names:
-            return graph
-        rows = graph.edge_features.numpy()
-        scaled = np.empty((rows.shape[0], self.width), dtype=np.float32)
-        for place, picked in enumerate(self._places(graph.edge_feature_names)):
-            column = rows[:, picked].max(axis=1, initial=0.0) if self.binary[place] else rows[:, picked[0]]
-            if not self.binary[place]:
-                number = (column.astype(np.float64) - self.centre[place]) / self.scale[place]
-                column = squashed(number, self.bound)
-            scaled[:, place] = column
-        return replace(graph, edge_features=torch.from_numpy(scaled), edge_feature_names=self.names)
+            return None
+        return ScaledRows(self, graph.edge_features.numpy(), self._places(graph.edge_feature_names))
 
     def _places(self, found: tuple[str, ...] | None) -> list[list[int]]:
         """Return, for each feature of the model, the columns of a graph that it is read from.
@@ -267,6 +282,37 @@ class EdgeColumns:
             tuple(float(one) for one in values["scale"]),
             float(values.get("bound", _BOUND_BEFORE)),
         )
+
+
+class ScaledRows:
+    """The edge features that a model reads, whose rows are made when they are asked for."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, columns: EdgeColumns, rows: np.ndarray, places: list[list[int]]) -> None:
+        self.columns, self.rows, self.places = columns, rows, places
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the number of edges and of features."""
+        return self.rows.shape[0], self.columns.width
+
+    def __getitem__(self, edges: slice) -> Float[np.ndarray, "edges columns"]:
+        """Return the rows of some edges."""
+        columns, rows = self.columns, self.rows[edges]
+        scaled = np.empty((rows.shape[0], columns.width), dtype=np.float32)
+        for place, picked in enumerate(self.places):
+            if columns.binary[place]:
+                scaled[:, place] = rows[:, picked].max(axis=1, initial=0.0)
+            else:
+                number = (rows[:, picked[0]].astype(np.float64) - columns.centre[place]) / columns.scale[
+                    place
+                ]
+                scaled[:, place] = squashed(number, columns.bound)
+        return scaled
+
+
+MadeRows = StructuralRows | ScaledRows
 
 
 def read_edges(graph: Graph, columns: EdgeColumns | None) -> Graph:

@@ -6,6 +6,9 @@ interpolated between two bins of a fixed grid: nothing is fitted, and the mean o
 
 from __future__ import annotations
 
+from functools import cached_property
+
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -32,10 +35,37 @@ _EDGES = 1 << 20
 """Edges that are processed at a time, which bounds the memory."""
 
 
+class StructuralRows:
+    """The structural features of a graph, whose rows are made when they are asked for.
+
+    What is held are seven numbers per node, an eighth of the rows.
+    """
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the number of nodes and of features."""
+        return self.graph.num_nodes, WIDTH
+
+    @cached_property
+    def statistics(self) -> list[Float[Tensor, "nodes"]]:
+        """Return the statistics that `STRUCTURAL` names."""
+        return _statistics(self.graph)
+
+    def __getitem__(self, nodes: slice) -> Float[np.ndarray, "nodes columns"]:
+        """Return the rows of some nodes, the bins of all statistics side by side."""
+        grids = zip(self.statistics, STRUCTURAL, strict=True)
+        rows = [_in_bins(value[nodes], bins, step) for value, (_, bins, step) in grids]
+        return torch.cat(rows, dim=1).numpy()
+
+
 def structural_rows(graph: Graph) -> Float[Tensor, "nodes columns"]:
-    """Return one row per node, the bins of all `STRUCTURAL` statistics side by side."""
-    grids = zip(_statistics(graph), STRUCTURAL, strict=True)
-    return torch.cat([_in_bins(value, bins, step) for value, (_, bins, step) in grids], dim=1)
+    """Return the structural features of all nodes."""
+    return torch.from_numpy(StructuralRows(graph)[:])
 
 
 def _in_bins(value: Float[Tensor, "nodes"], bins: int, step: float) -> Float[Tensor, "nodes bins"]:

@@ -25,12 +25,14 @@ from gdpnet._core.files import (
 )
 from gdpnet._core.memory import available_memory
 from gdpnet._core.threads import in_order
+from gdpnet.data.edge_features import without_edge_features
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.store import is_store, store_of, write_store
+from gdpnet.data.schema import MadeRows
 from gdpnet.errors import ConfigError, GDPNetError, RunFolderError
-from gdpnet.inference.engines.engine import Done, Engine, needs_of
+from gdpnet.inference.engines.engine import Done, Engine, Share, needs_of
 from gdpnet.inference.engines.one_process import OneProcess
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.passes.job import GRAPH, MODEL, PLAN, Job, open_job
@@ -56,7 +58,7 @@ class Asked(NamedTuple):
     """Whether kept edges of a weighted graph weigh their keep probability."""
     edges_per_shard: int | None = None
     force: bool = False
-    some: range | None = None
+    some: range | Share | None = None
     """The blocks that this process works on; None for all."""
 
 
@@ -77,15 +79,17 @@ def run_by_blocks(
     graph = model.matched(graph)
     check_model(model)
     ranges = ranges_of(graph, asked.edges_per_shard, model.device)
-    read = model.as_read(graph)
+    made = model.made_rows(graph)
+    read = graph if model.edge_columns is not None else without_edge_features(graph)
+    store = None if made else store_of(read)
     check_place(folder, force=asked.force)
-    engine.check(needs_of(store_of(read), folder))
+    engine.check(needs_of(store, folder))
     about = {"kind": asked.kind, "model": model.fingerprint(), "graph": fingerprint(graph)} | asked.settings
     with beginning(folder, wait=asked.some is not None):
         shards = open_shards(folder, about, ranges, force=asked.force)
         if (summary := shards.summary) is not None:
             return summary
-        _write_plan(model, read, folder, asked)
+        _write_plan(model, read, made, folder, asked)
         if asked.some is None:
             _run(shards, engine, None, progress)
             return shards.finish(summary_of(shards))
@@ -113,13 +117,18 @@ def beginning(folder: Place, *, wait: bool) -> Iterator[None]:
         held.__exit__(None, None, None)
 
 
-def _write_plan(model: TrainedModel, read: Graph, folder: Place, asked: Asked) -> None:
-    """Write what every process needs: the model, the graph as the model reads it, and where it is."""
-    work, store = folder / WORK, store_of(read)
+def _write_plan(
+    model: TrainedModel, read: Graph, made: dict[str, MadeRows], folder: Place, asked: Asked
+) -> None:
+    """Write what every process needs: the model, the graph as the model reads it, and where it is.
+
+    What the model reads in place of the graph's own arrays is made in pieces while it is written.
+    """
+    work, store = folder / WORK, None if made else store_of(read)
     if (work / PLAN).is_file():
         return
     if store is None and not is_store(work / GRAPH):
-        write_store(read, work / GRAPH)
+        write_store(read, work / GRAPH, made)
     model.save(work / MODEL)
     spurious = None if read.truth is None else read.truth.spurious
     optional = {"edge_weight": read.edge_weight, "edge_features": read.edge_features, "spurious": spurious}
@@ -133,12 +142,14 @@ def is_by_blocks(folder: Place) -> bool:
     return (folder / WORK / PLAN).is_file()
 
 
-def _run(shards: ShardFolder, engine: Engine, some: range | None, progress: Progress | None) -> str:
+def _run(shards: ShardFolder, engine: Engine, some: range | Share | None, progress: Progress | None) -> str:
     """Run the passes that are not finished; return what has to be finished elsewhere first, if anything."""
     with shards.saying_what_stays():
         job = open_job(shards.path, torch.device("cpu"))
     passes, blocks = passes_of(job), len(shards.blocks)
-    if some is not None and not 0 <= some.start < some.stop <= blocks:
+    if isinstance(some, Share):
+        some = some.among(blocks)
+    elif some is not None and not 0 <= some.start < some.stop <= blocks:
         raise ConfigError(f"--blocks must lie within 0:{blocks}, found {some.start}:{some.stop}")
     finished = finished_tasks(shards)
     total = sum(one.count(blocks) for one in passes)
@@ -209,7 +220,7 @@ def _finish(shards: ShardFolder, summary_of: Callable[[ShardFolder], dict[str, A
 
 
 def engine_for(
-    model: TrainedModel, graph: Graph, folder: Place, engine: Engine | None, blocks: range | None
+    model: TrainedModel, graph: Graph, folder: Place, engine: Engine | None, blocks: range | Share | None
 ) -> Engine | None:
     """Return the engine of a run; None if it is better done with tables of all nodes in memory.
 

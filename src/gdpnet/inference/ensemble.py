@@ -12,6 +12,7 @@ from gdpnet._core.csr import offsets_of, ranges, sum_by_owner
 from gdpnet.data.features import Features, take_rows
 from gdpnet.data.neighbour_sums import mix_dense, mix_into
 from gdpnet.data.prepare import Prepared, message_to_target
+from gdpnet.data.sums_in_parts import mix_in_parts
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected, edges_of, with_neighbours
 from gdpnet.inference.threshold import KEEP_ALL, edge_weights
@@ -257,10 +258,15 @@ def hop_features(
     edge, owner, weight = _weighed_edges(prepared, targets, edge_weight)
     row_ptr = offsets_of(torch.bincount(owner, minlength=targets.numel()))
     links = (row_ptr, prepared.neighbour[edge], weight)
-    own = take_rows(prepared.features, targets)
-    first = mix_into(own, prepared.features, *links)
+    own = prepared.features_of(targets)
+    if prepared.readers is not None:
+        first = mix_in_parts(own, prepared.features_of, *links)
+    else:
+        first = mix_into(own, prepared.features, *links)
     if prepared.mean_weight is None:
         return [own, first]
+    if prepared.readers is not None:
+        return [own, first, mix_in_parts(first, prepared.neighbourhood_of, *links)]
     return [own, first, mix_into(first, *_messages(prepared, links[1], row_ptr), weight)]
 
 
@@ -296,7 +302,7 @@ def embed_fold_models(
 ) -> tuple[Float[Tensor, "targets fold_models width"], Float[Tensor, "targets fold_models classes"]]:
     """Return the embeddings and class probabilities of every fold model."""
     edge, owner, weight = _weighed_edges(prepared, targets, edge_weight)
-    own_rows = take_rows(prepared.features, targets)
+    own_rows = prepared.features_of(targets)
     own = aggregators.project_own(own_rows)
     single = own if aggregators.self_weight is None else aggregators.project_message(own_rows)
     total, whole = torch.zeros_like(own), own.new_zeros(targets.numel())
@@ -319,8 +325,9 @@ def _project_neighbourhoods(
     aggregators: Aggregators, prepared: Prepared, nodes: Int[Tensor, "nodes"]
 ) -> Float[Tensor, "nodes fold_models width"]:
     """Return the messages of some nodes by every fold model, as means of projected rows."""
-    if prepared.mean_weight is None or prepared.neighbourhood_rows is not None:
-        return aggregators.project_message(take_rows(prepared.neighbourhood, nodes))
+    if prepared.is_neighbourhood_given:
+        return aggregators.project_message(prepared.neighbourhood_of(nodes))
+    assert prepared.mean_weight is not None
     start, end = prepared.row_ptr[nodes], prepared.row_ptr[nodes + 1]
     edge = ranges(start, end - start)[1]
     around, place = torch.unique(torch.cat([nodes, prepared.neighbour[edge]]), return_inverse=True)

@@ -17,7 +17,7 @@ from gdpnet._core.files import Place
 from gdpnet._core.version import __version__
 from gdpnet.config import Config, upgrade_settings
 from gdpnet.data.graph import Graph
-from gdpnet.data.schema import OWN, Columns, EdgeColumns, as_read, encoded_as, read_edges
+from gdpnet.data.schema import OWN, Columns, EdgeColumns, MadeRows, as_read, encoded_as, made_rows, read_edges
 from gdpnet.data.tables.encoding import Encoding
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, ModelFileError, reason_of
@@ -98,6 +98,10 @@ class TrainedModel:
         """Return a graph with the features that the networks read: structural or reduced ones where they do."""
         graph, basis = as_read(read_edges(graph, self.edge_columns), self.config), self.networks.basis
         return graph if basis is None else reduce_features(graph, basis.cpu())
+
+    def made_rows(self, graph: Graph) -> dict[str, MadeRows]:
+        """Return the arrays by name that `as_read` makes; rows are made when they are asked for."""
+        return made_rows(graph, self.config, self.edge_columns)
 
     def labels_of(self, graph: Graph) -> Int[Tensor, "nodes"]:
         """Return a graph's labels in the order of this model's classes; a class it does not know is unknown."""

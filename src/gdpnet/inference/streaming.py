@@ -8,7 +8,7 @@ from gdpnet._core.files import Place, place_of
 from gdpnet._core.stopwatch import Stopwatch
 from gdpnet.data.graph import Graph
 from gdpnet.inference.by_blocks import Asked, engine_for, run_by_blocks, tally_of
-from gdpnet.inference.engines.engine import Engine
+from gdpnet.inference.engines.engine import Engine, Share
 from gdpnet.inference.engines.one_process import OneProcess
 from gdpnet.inference.in_memory import begin, write_cleaned, write_embedded
 from gdpnet.inference.model import TrainedModel
@@ -29,7 +29,7 @@ def denoise_to(
     stopwatch: Stopwatch | None = None,
     force: bool = False,
     engine: Engine | None = None,
-    blocks: range | None = None,
+    blocks: range | Share | None = None,
 ) -> dict[str, Any]:
     """Write the cleaned graph as shards of edges with their keep probabilities; return a summary.
 
@@ -77,7 +77,7 @@ def embed_to(
     progress: Progress | None = None,
     force: bool = False,
     engine: Engine | None = None,
-    blocks: range | None = None,
+    blocks: range | Share | None = None,
 ) -> dict[str, Any]:
     """Write the embeddings of all nodes, as `GDPNet.embed` returns them, as shards of nodes.
 
@@ -104,7 +104,7 @@ def predict_to(
     progress: Progress | None = None,
     force: bool = False,
     engine: Engine | None = None,
-    blocks: range | None = None,
+    blocks: range | Share | None = None,
 ) -> dict[str, Any]:
     """Write the predictions of all nodes, those of `GDPNet.predict`, as shards of nodes with class probabilities.
 

@@ -1,6 +1,7 @@
 """Ray: the same bytes with one worker, two, several machines, and after whatever was killed."""
 
 import importlib.util
+import itertools
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from gdpnet.inference.engines import on_ray
 from gdpnet.inference.engines.engine import Done
 from gdpnet.inference.engines.on_ray import OnRay
 from gdpnet.inference.engines.one_process import OneProcess
-from gdpnet.inference.streaming import denoise_to
+from gdpnet.inference.streaming import denoise_to, embed_to
 from helpers.killed_worker import dying
 from helpers.small import FAST, fitted
 
@@ -92,6 +93,39 @@ def test_two_workers_one_of_them_killed_make_the_same_bytes(folder, tmp_path, mo
         assert same(folder, "killed")
         with pytest.raises(GDPNetError, match=r"shards\.json"):  # the error of a task is that of the command
             list(engine.run(tmp_path, "decide", [0]))
+
+
+def noting(folder: Path) -> Callable:
+    """Return a task that notes when it began and ended."""
+
+    def run(*given) -> tuple:
+        from gdpnet.inference.engines.on_ray import _work
+
+        start = time.monotonic()
+        found = _work(*given)
+        time.sleep(0.3)
+        (folder / f"{given[-2]}-{given[-1]}").write_text(f"{start} {time.monotonic()}")
+        return found
+
+    return run
+
+
+@marked
+def test_a_machine_runs_no_more_tasks_than_it_has_memory_for(folder, tmp_path, monkeypatch):
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setattr(on_ray, "_work", noting(tmp_path))
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "memory": 10**9})
+    try:
+        with OnRay(cluster.address) as engine:
+            model = GDPNet.load(folder / "model.safetensors", device="cpu")
+            options = {"edges_per_shard": 4 * BLOCK, "engine": engine}
+            embed_to(model.trained_, open_store(folder / "store"), folder / "narrow", **options)
+    finally:
+        cluster.shutdown()
+    times = sorted(tuple(map(float, path.read_text().split())) for path in tmp_path.iterdir())
+    assert len(times) > 4
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(times))
 
 
 class Changing(OnRay):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from gdpnet.data.io.archive import check_plain
 from gdpnet.data.io.arrays import SCHEMA, TRUTH, Arrays, arrays_of, check_arrays, features_of, tensor_over
 from gdpnet.data.io.mapped import Mapped, map_file, map_values
 from gdpnet.data.io.store_checks import check_edges, check_nodes
+from gdpnet.data.schema import MadeRows
 from gdpnet.data.tables.encoding import Encoding
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import UNKNOWN
@@ -84,8 +85,8 @@ class StoreWriter:
         if left:
             raise GraphError(f"{name}.npy must hold as many values as its shape says, found {left} too few")
 
-    def whole(self, name: str, values: np.ndarray, kind: Any = None) -> None:
-        """Write an array that is in memory or mapped, as another type if one is given."""
+    def whole(self, name: str, values: np.ndarray | MadeRows, kind: Any = None) -> None:
+        """Write an array that is in memory, mapped, or made row by row, as another type if one is given."""
         with self.array(name, kind or values.dtype, values.shape) as append:
             step = max(1, PIECE // max(1, int(np.prod(values.shape[1:]))))
             for start in range(0, values.shape[0], step):
@@ -115,9 +116,15 @@ def new_store(
         (temporary / ABOUT).write_text(text + "\n", encoding="utf-8")
 
 
-def write_store(graph: Graph, folder: str | Place) -> None:
-    """Write a graph to a new folder; `open_store` returns the same graph."""
-    arrays = arrays_of(graph)
+def write_store(graph: Graph, folder: str | Place, made: Mapping[str, MadeRows] | None = None) -> None:
+    """Write a graph to a new folder; `open_store` returns the same graph.
+
+    ``made`` are arrays by name that are written in place of the graph's own.
+    """
+    made = made or {}
+    arrays: dict[str, Any] = {**arrays_of(graph), **made}
+    if "features" in made:
+        arrays = {name: values for name, values in arrays.items() if not name.startswith("feature_")}
     width = graph.num_features if "feature_column" in arrays else None
     bounds = {"neighbour": graph.num_nodes, "feature_column": width}
     encoding = None if graph.table is None else graph.table.encoding

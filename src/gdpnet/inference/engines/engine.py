@@ -19,10 +19,26 @@ from gdpnet.inference.shards import Seal
 
 
 class Done(NamedTuple):
-    """A finished task: the number of its block, and the files that it wrote, by name."""
+    """A finished task."""
 
     number: int
+    """The number of its block."""
     files: dict[str, Seal]
+    """The files that it wrote, by name."""
+    cpu_seconds: float
+    """Seconds of the CPU, of all threads of the process that ran it."""
+
+
+class Share(NamedTuple):
+    """One of several shares of the blocks, as equal as can be, for one process of a job array."""
+
+    number: int
+    """From zero."""
+    shares: int
+
+    def among(self, blocks: int) -> range:
+        """Return the numbers of its blocks."""
+        return range(blocks * self.number // self.shares, blocks * (self.number + 1) // self.shares)
 
 
 class Needs(NamedTuple):

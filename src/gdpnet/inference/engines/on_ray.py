@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
@@ -18,7 +19,7 @@ from gdpnet._core.files import Place, address_of, place_of
 from gdpnet.errors import ConfigError, WorkError, reason_of
 from gdpnet.inference.engines.engine import Done, Needs, as_error, problem_here, refuse
 from gdpnet.inference.passes.job import Job, open_job
-from gdpnet.inference.passes.tasks import run_task
+from gdpnet.inference.passes.tasks import bytes_of_task, run_task
 from gdpnet.inference.shards import Seal
 
 RETRIES = 5
@@ -41,14 +42,16 @@ def _import_ray() -> Any:
     return ray
 
 
-def _work(folder: str, token: str, device: str, name: str, number: int) -> dict[str, tuple[int, str]]:
-    """Run a task in a worker, which keeps the run open for the next one."""
+def _work(
+    folder: str, token: str, device: str, name: str, number: int
+) -> tuple[dict[str, tuple[int, str]], float]:
+    """Run a task in a worker, which keeps the run open for the next one; return its files and seconds of the CPU."""
+    start = time.process_time()
     if (folder, token) not in _JOBS:
         _JOBS.clear()
         _JOBS[folder, token] = open_job(place_of(folder), torch.device(device))
-    return {
-        file: (seal.bytes, seal.sha256) for file, seal in run_task(_JOBS[folder, token], name, number).items()
-    }
+    files = run_task(_JOBS[folder, token], name, number)
+    return {file: (seal.bytes, seal.sha256) for file, seal in files.items()}, time.process_time() - start
 
 
 class OnRay:
@@ -121,7 +124,7 @@ class OnRay:
         """Run a pass on some blocks; a bounded number of tasks is with Ray at a time."""
         ray = _import_ray()
         self._connect()
-        resources = {"num_cpus": 1} if self.device == "cpu" else {"num_cpus": 1, "num_gpus": 1}
+        resources = self._resources(ray, folder)
         work = ray.remote(max_retries=RETRIES, scheduling_strategy="SPREAD", **resources)(_work)
         waiting = iter(numbers)
         running: dict[Any, int] = {}
@@ -134,11 +137,24 @@ class OnRay:
                     return
                 for one in ray.wait(list(running), num_returns=1)[0]:
                     number = running.pop(one)
-                    files = self._result(ray, one, f"pass '{name}' on block {number}")
-                    yield Done(number, {file: Seal(*seal) for file, seal in files.items()})
+                    files, seconds = self._result(ray, one, f"pass '{name}' on block {number}")
+                    yield Done(number, {file: Seal(*seal) for file, seal in files.items()}, seconds)
         finally:
             for one in running if ray.is_initialized() else ():
                 ray.cancel(one, force=False)
+
+    def _resources(self, ray: Any, folder: Place) -> dict[str, int]:
+        """Return what a task takes of a machine, by which Ray decides how many run there at a time.
+
+        A machine with less memory than a task needs runs one task at a time.
+        """
+        found = {"num_cpus": 1} | ({} if self.device == "cpu" else {"num_gpus": 1})
+        machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        there = [int(one["memory"]) for one in machines if one.get("CPU", 0) >= 1 and "memory" in one]
+        if there:
+            needed = bytes_of_task(open_job(folder, torch.device("cpu")))
+            found["memory"] = min(needed, *there)
+        return found
 
     def _window(self, ray: Any) -> int:
         """Return how many tasks may be with Ray; machines may come and go."""

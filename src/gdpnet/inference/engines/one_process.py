@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -29,4 +30,6 @@ class OneProcess:
         if self._job is None or self._job.folder != folder:
             self._job = open_job(folder, self.device)
         for number in numbers:
-            yield Done(number, run_task(self._job, name, number))
+            start = time.process_time()
+            files = run_task(self._job, name, number)
+            yield Done(number, files, time.process_time() - start)

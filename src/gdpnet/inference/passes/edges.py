@@ -11,11 +11,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet.data.pair_features import PAIR_NAMES, PairTables, pairs_of_edges, rarity_of
+from gdpnet.data.sums_in_parts import EDGES_AT_ONCE
 from gdpnet.inference.evidence import COLUMNS, STATE
 from gdpnet.inference.observation import NodeRows, make_views
 from gdpnet.inference.passes.job import Job, Output
 from gdpnet.inference.passes.local import LocalBlock, Weights, local_block, weights_after, weights_before
-from gdpnet.inference.passes.nodes import EDGES_AT_ONCE
 from gdpnet.inference.select import Localise, Selected, decide, keep_all
 from gdpnet.selection.episodes import Episodes, View
 
@@ -23,6 +23,9 @@ _MOST_BYTES = 1 << 28
 """Rows of nodes that a block may hold at once; the rows of a larger one are read batch by batch."""
 
 _NODES_AT_ONCE = 1 << 22
+
+_MULTIPLE = 64
+"""Edges that the processor may work on at a time, or a divisor of that."""
 
 
 def write_rarity(job: Job, number: int, out: Output) -> None:
@@ -37,11 +40,15 @@ def write_rarity(job: Job, number: int, out: Output) -> None:
 
 
 def pieces(edges: slice) -> Iterator[slice]:
-    """Split edges into pieces of equal size that are not too large."""
+    """Split edges into pieces of about equal size that are not too large.
+
+    They begin at multiples of a number of edges, as the last ones of an array may round in another way.
+    """
     count = edges.stop - edges.start
-    parts = max(1, -(-count // EDGES_AT_ONCE))
-    for part in range(parts):
-        yield slice(edges.start + count * part // parts, edges.start + count * (part + 1) // parts)
+    size = max(1, -(-count // max(1, -(-count // EDGES_AT_ONCE))))
+    size += -size % _MULTIPLE
+    for start in range(edges.start, max(edges.stop, edges.start + 1), size):
+        yield slice(start, min(start + size, edges.stop))
 
 
 def pair_block(job: Job, number: int, out: Output) -> None:

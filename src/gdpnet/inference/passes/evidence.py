@@ -47,13 +47,12 @@ def score_block(job: Job, number: int, out: Output) -> None:
     """Write the evidence score of a block's edges, each in its own direction."""
     evidence = job.model.networks.evidence
     assert evidence is not None
-    edges, columns, found = job.source.edges_of(job.blocks[number]), structure_of(job, number), []
-    for some in pieces(edges):
-        target, neighbour = job.source.targets_of(some), job.source.neighbours_of(some)
-        around = pairs_between(_cleaned_tables(job, target, neighbour), target, neighbour)
-        own = columns[some.start - edges.start : some.stop - edges.start]
-        found.append(evidence.second_score(own.to(evidence.device), around.to(evidence.device)).cpu())
-    out.save("evidence", torch.cat(found))
+    found = []
+    for edges in pieces(job.source.edges_of(job.blocks[number])):
+        target, neighbour = job.source.targets_of(edges), job.source.neighbours_of(edges)
+        found.append(pairs_between(_cleaned_tables(job, target, neighbour), target, neighbour))
+    columns = (structure_of(job, number), torch.cat(found))
+    out.save("evidence", evidence.second_score(*(one.to(evidence.device) for one in columns)))
 
 
 def _cleaned_tables(job: Job, target: Int[Tensor, "some"], neighbour: Int[Tensor, "some"]) -> PairTables:

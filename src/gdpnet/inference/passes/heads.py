@@ -7,8 +7,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of, owners_of
+from gdpnet.data.sums_in_parts import add_in_parts
 from gdpnet.inference.passes.job import Job, Output
-from gdpnet.inference.passes.nodes import add_neighbours, both_ways, links_of, project_features, row_sums
+from gdpnet.inference.passes.nodes import both_ways, links_of, project_features, row_sums
 from gdpnet.inference.threshold import edge_weights
 from gdpnet.representation.all_edges import AllEdgesNetwork, SharedNetwork
 from gdpnet.representation.gcn import GCN
@@ -90,4 +91,4 @@ def _spread(job: Job, number: int, name: str, layer: int) -> Float[Tensor, "node
         files.block(f"{name}_{layer}", number),
     )
     rows = (lambda nodes: files.dense_rows(f"{name}_{layer}", nodes), own.shape[1])
-    return torch.addcmul(add_neighbours(offsets, neighbour, value, *rows), scale.square()[:, None], own)
+    return torch.addcmul(add_in_parts(offsets, neighbour, value, *rows), scale.square()[:, None], own)

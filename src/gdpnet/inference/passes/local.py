@@ -9,7 +9,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of
-from gdpnet.data.features import Features
 from gdpnet.data.prepare import Prepared
 from gdpnet.inference.passes.job import Block, Job
 
@@ -56,11 +55,6 @@ class LocalBlock:
     def targets(self) -> Int[Tensor, "targets"]:
         """Return the places of the targets."""
         return torch.arange(self.first, self.first + self.count, device=self.prepared.device)
-
-    def with_rows(self, features: Features, neighbourhood: Features | None) -> LocalBlock:
-        """Return the block with the features and the neighbourhood means of all its nodes."""
-        found = replace(self.prepared, features=features, neighbourhood_rows=neighbourhood)
-        return replace(self, prepared=found)
 
 
 def local_block(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -10,20 +11,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows, offsets_of, owners_of, sum_by_owner, symmetrise
-from gdpnet.data.features import Features, SparseRows, add_up, normalise, stack_rows
-from gdpnet.data.neighbour_sums import add_rows, mix_into
+from gdpnet.data.features import Features, SparseRows, normalise, stack_rows, to_sparse
+from gdpnet.data.neighbour_sums import add_rows
 from gdpnet.data.row_products import row_dots, side_of
+from gdpnet.data.sums_in_parts import EDGES_AT_ONCE, RowsOf, add_in_parts, add_long_row, mix_in_parts
 from gdpnet.inference.passes.job import Job, Output
-
-EDGES_AT_ONCE = 1 << 18
-"""Edges whose neighbours' rows are read at a time, which bounds the memory."""
 
 _ROWS_AT_ONCE = 1 << 16
 _LEAST_ROWS = 16
 """Products of fewer rows round in another way, so that they are padded with zeros."""
-
-RowsOf = Callable[[Tensor], Features]
-"""Return the rows of some nodes, which ascend."""
 
 
 def project_block(job: Job, number: int, out: Output) -> None:
@@ -90,7 +86,7 @@ def save_sums(
     if isinstance(unit, SparseRows):
         total = _sparse_sums(nodes, bounds, neighbour, rows_of)
     else:
-        total = add_neighbours(bounds, neighbour, None, rows_of, unit.shape[1])
+        total = add_in_parts(bounds, neighbour, None, rows_of, unit.shape[1])
     out.save(name, total)
     sides, place = (side_of(unit), side_of(total)), torch.arange(nodes.numel())
     pairs = ((0, 0), (1, 1), (0, 1))
@@ -112,7 +108,8 @@ def mean_block(job: Job, number: int, out: Output) -> None:
     if job.model.networks.policy is not None:
         out.save("message_kept", _mixed(job, number, "own", bounds, neighbour, weight))
     if job.reads_neighbourhoods:
-        out.save("neighbourhood", _mixed_features(job, number, bounds, neighbour, weight))
+        own = job.rows_of(torch.arange(*job.blocks[number]))
+        out.save("neighbourhood", mix_in_parts(own, job.rows_of, bounds, neighbour, weight))
 
 
 def both_ways(job: Job, name: str, number: int) -> Float[Tensor, "block"]:
@@ -128,38 +125,20 @@ def row_sums(weight: Float[Tensor, "edges"], bounds: Int[Tensor, "offsets"]) -> 
     return sum_by_owner(weight, owners_of(bounds.diff()), bounds.numel() - 1)
 
 
-def _mixed(
-    job: Job, number: int, name: str, bounds: Tensor, neighbour: Tensor, weight: Tensor
-) -> Float[Tensor, "rows width"]:
+def _mixed(job: Job, number: int, name: str, bounds: Tensor, neighbour: Tensor, weight: Tensor) -> Features:
     """Return the mean of each node's row of a table, which weighs one, and its neighbours' weighted rows."""
-    own = job.files.block(name, number)
-    received = add_neighbours(
-        bounds, neighbour, weight, lambda nodes: job.files.dense_rows(name, nodes), own.shape[1]
-    )
-    return (own + received) / (1.0 + row_sums(weight, bounds))[:, None]
-
-
-def _mixed_features(job: Job, number: int, bounds: Tensor, neighbour: Tensor, weight: Tensor) -> Features:
-    """Return the same of the normalised features; sparse ones stay sparse where that takes less memory."""
-    nodes = torch.arange(*job.blocks[number])
-    if not isinstance(job.source.features, SparseRows):
-        own = job.rows_of(nodes)
-        assert isinstance(own, Tensor)
-        received = add_neighbours(bounds, neighbour, weight, job.rows_of, job.source.features.shape[1])
-        return (own + received) / (1.0 + row_sums(weight, bounds))[:, None]
-    parts: list[Features] = []
-    for first, last in cut_rows(bounds, EDGES_AT_ONCE):
-        edges = slice(int(bounds[first]), int(bounds[last]))
-        around, place = torch.unique(neighbour[edges], return_inverse=True)
-        links = (bounds[first : last + 1] - edges.start, place, weight[edges])
-        parts.append(mix_into(job.rows_of(nodes[first:last]), job.rows_of(around), *links))
-    return stack_rows(parts)
+    rows_of = partial(job.files.dense_rows, name)
+    return mix_in_parts(job.files.block(name, number), rows_of, bounds, neighbour, weight)
 
 
 def _sparse_sums(nodes: Tensor, bounds: Tensor, neighbour: Tensor, rows_of: RowsOf) -> Features:
+    """Return the sums of the neighbours' sparse rows; a long row is added up in parts."""
     parts: list[Features] = []
     for first, last in cut_rows(bounds, EDGES_AT_ONCE):
         edges = slice(int(bounds[first]), int(bounds[last]))
+        if edges.stop - edges.start > EDGES_AT_ONCE:
+            parts.append(to_sparse(add_long_row(neighbour[edges], None, rows_of)))
+            continue
         around, place = torch.unique(torch.cat([nodes[first:last], neighbour[edges]]), return_inverse=True)
         here, length = place[: last - first], torch.zeros_like(around)
         length[here] = bounds[first : last + 1].diff()
@@ -167,24 +146,3 @@ def _sparse_sums(nodes: Tensor, bounds: Tensor, neighbour: Tensor, rows_of: Rows
         assert isinstance(total, SparseRows)
         parts.append(total.take(here))
     return stack_rows(parts)
-
-
-def add_neighbours(
-    bounds: Int[Tensor, "offsets"],
-    neighbour: Int[Tensor, "edges"],
-    weight: Float[Tensor, "edges"] | None,
-    rows_of: RowsOf,
-    width: int,
-) -> Float[Tensor, "rows width"]:
-    """Return the sum of the neighbours' dense rows, some edges at a time; a long row is added up in parts."""
-    total = torch.zeros(bounds.numel() - 1, width)
-    for first, last in cut_rows(bounds, EDGES_AT_ONCE):
-        start, stop = int(bounds[first]), int(bounds[last])
-        for low in range(start, stop, EDGES_AT_ONCE):
-            high = min(low + EDGES_AT_ONCE, stop)
-            around, place = torch.unique(neighbour[low:high], return_inverse=True)
-            offsets, rows = bounds[first : last + 1].clamp(low, high) - low, rows_of(around)
-            assert isinstance(rows, Tensor)
-            found = add_up(rows, offsets, place, None if weight is None else weight[low:high])
-            total[first:last] = found if low == start else total[first:last] + found
-    return total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows, owners_of
-from gdpnet.data.prepare import Prepared
+from gdpnet.data.features import Features
+from gdpnet.data.prepare import Prepared, Readers
 from gdpnet.inference.edge_tables import Decided, decided_edges
 from gdpnet.inference.ensemble import aggregate
 from gdpnet.inference.genuine import Parts, genuine_probability
 from gdpnet.inference.passes.edges import decide_on
 from gdpnet.inference.passes.heads import heads_of
 from gdpnet.inference.passes.job import Job, Output
-from gdpnet.inference.passes.local import Weights, local_block, weights_after
+from gdpnet.inference.passes.local import LocalBlock, Weights, local_block, weights_after
 from gdpnet.inference.passes.nodes import both_ways
 from gdpnet.inference.select import Selected
 from gdpnet.inference.shards import Tally
@@ -52,8 +54,8 @@ def decide_block(job: Job, number: int, out: Output) -> None:
 
 
 def _targets(job: Job, number: int, chosen: Selected) -> Iterator[Some]:
-    """Yield a block's targets, some at a time, with the features of all nodes around them."""
-    (first, last), source, device = job.blocks[number], job.source, job.model.device
+    """Yield a block's targets, some at a time, with what reads the features of the nodes around them."""
+    (first, last), source = job.blocks[number], job.source
     reverse, weights = job.files.block("reverse", number), weights_after(job, number)
     share, start = chosen.weight(job.model.config.inference.mode), int(source.row_ptr[first])
     for low, high in cut_rows(source.row_ptr[first : last + 1], _EDGES_AT_ONCE):
@@ -62,9 +64,20 @@ def _targets(job: Job, number: int, chosen: Selected) -> Iterator[Some]:
         some = slice(edges.start - start, edges.stop - start)
         few = weights and Weights(weights.own[some], weights.reverse[some], weights.whole)
         local = local_block(job, block, reverse[some], few, torch.zeros(edges.stop - edges.start, 0))
-        around = job.files.rows("neighbourhood", local.nodes).to(device) if job.two_hops else None
-        local = local.with_rows(job.rows_of(local.nodes).to(device), around)
-        yield local.prepared, local.targets, share[some]
+        yield replace(local.prepared, readers=_readers(job, local)), local.targets, share[some]
+
+
+def _readers(job: Job, local: LocalBlock) -> Readers:
+    """Return what reads the features and the neighbourhood means of nodes of a block, by their places in it."""
+    device = job.model.device
+
+    def features(place: Tensor) -> Features:
+        return job.rows_of(local.nodes[place.cpu()]).to(device)
+
+    def neighbourhood(place: Tensor) -> Features:
+        return job.files.rows("neighbourhood", local.nodes[place.cpu()]).to(device)
+
+    return Readers(features, neighbourhood if job.two_hops else None)
 
 
 def _ids(job: Job, number: int) -> Any:

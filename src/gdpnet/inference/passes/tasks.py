@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 
+from gdpnet.data.pair_features import PAIR_NAMES
 from gdpnet.inference.passes.edges import context_block, pair_block, write_rarity
 from gdpnet.inference.passes.evidence import clean_block, join_cleaned, score_block
 from gdpnet.inference.passes.heads import heads_of, layers_of, run_layer, start_heads
@@ -15,6 +16,9 @@ from gdpnet.inference.passes.job import Job, Output
 from gdpnet.inference.passes.nodes import mean_block, project_block, sum_block
 from gdpnet.inference.passes.outputs import decide_block, write_edges, write_predictions
 from gdpnet.inference.shards import Seal
+
+_LIBRARIES, _EDGES_IN_HAND, _PER_EDGE = 700_000_000, 1 << 17, 250
+"""Bytes of a process before it has read anything; edges whose rows it holds at a time; bytes of each edge beside."""
 
 
 class Pass(NamedTuple):
@@ -72,6 +76,15 @@ def run_task(job: Job, name: str, number: int) -> dict[str, Seal]:
     out = Output(job, number)
     next(one for one in passes_of(job) if one.name == name).run(job, number, out)
     return out.written
+
+
+def bytes_of_task(job: Job) -> int:
+    """Return the memory that a task takes at most, about: libraries, what it computes with, and its largest block."""
+    edges = max(job.source.edges_of(block).stop - job.source.edges_of(block).start for block in job.blocks)
+    networks, columns = job.model.networks, len(PAIR_NAMES[job.state])
+    width = networks.aggregators.fold_models * networks.aggregators.width
+    row = 4 * (job.source.features.shape[1] + width)
+    return _LIBRARIES + min(edges, _EDGES_IN_HAND) * 2 * row + edges * (_PER_EDGE + 8 * columns)
 
 
 def task_name(name: str, number: int) -> str:
