@@ -85,12 +85,19 @@ def _sum_of(store: Path) -> str:
     return hashlib.sha256((store / ABOUT).read_bytes()).hexdigest()
 
 
-def problem_here(needs: Needs) -> str | None:
-    """Return why this process cannot take part, as the end of a sentence; None if it can."""
+def other_version(versions: dict[str, str]) -> str | None:
+    """Return which version of this process differs from those of the process that began; None if none does."""
     found = versions_here()
-    for name, version in needs.versions.items():
+    for name, version in versions.items():
         if found.get(name) != version:
             return f"it has {name} {found.get(name, 'not at all')}, and the process that began has {version}"
+    return None
+
+
+def problem_here(needs: Needs) -> str | None:
+    """Return why this process cannot take part, as the end of a sentence; None if it can."""
+    if (problem := other_version(needs.versions)) is not None:
+        return problem
     if not Path(needs.folder).is_dir():
         return f"it does not see the folder {needs.folder}; use a file system that all machines share"
     if needs.store is not None:

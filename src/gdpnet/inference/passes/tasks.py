@@ -28,6 +28,8 @@ class Pass(NamedTuple):
     run: Callable[[Job, int, Output], None]
     is_single: bool = False
     """Whether there is one task for the whole graph, and not one per block."""
+    cost: int = 1
+    """How long a task takes, about, against those of other passes: what progress is told by."""
 
     def count(self, blocks: int) -> int:
         """Return the number of tasks."""
@@ -42,15 +44,15 @@ def passes_of(job: Job) -> list[Pass]:
         found.append(Pass("rarity", write_rarity, is_single=True))
     if structure or (job.two_hops and selects):
         found.append(Pass("sums", sum_block))
-    found.append(Pass("pairs", pair_block))
+    found.append(Pass("pairs", pair_block, cost=8))
     if job.has_evidence:
         found += [Pass("clean", clean_block), Pass("join", join_cleaned, is_single=True)]
-        found.append(Pass("evidence", score_block))
+        found.append(Pass("evidence", score_block, cost=6))
     if job.needs_context:
-        found.append(Pass("context", context_block))
+        found.append(Pass("context", context_block, cost=14))
     if job.two_hops:
         found.append(Pass("means", mean_block))
-    found.append(Pass("decide", decide_block))
+    found.append(Pass("decide", decide_block, cost=65))
     if job.kind == "denoise":
         found.append(Pass("write", write_edges))
     if job.kind == "predict":
