@@ -82,6 +82,9 @@ bench: $(READY_DEV)  ## speed and memory, as ratios in one run; wants GDPNET_DAT
 	$(BIN)/python benchmarks/fit.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/large.py
+	$(BIN)/python benchmarks/blocks.py cost
+	$(BIN)/python benchmarks/blocks.py memory
+	$(BIN)/python benchmarks/blocks.py hub
 	$(BIN)/python benchmarks/parts.py
 	$(BIN)/python benchmarks/featureless.py
 	$(BIN)/python benchmarks/agreement.py

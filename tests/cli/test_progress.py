@@ -106,6 +106,15 @@ def test_trials_and_shards_are_counted(capsys, often):
     assert any(line.startswith("deciding on every edge, shard 1 of 2: 50 %, ") for line in lines)
 
 
+def test_passes_over_blocks_tell_the_time_left_of_what_a_stopped_run_left(capsys, often):
+    with ShardProgress() as shards:
+        shards("task pairs", 60, 100)
+        shards("task decide", 80, 100)
+        time.sleep(0.15)
+    lines = capsys.readouterr().err.splitlines()
+    assert any(re.fullmatch(r"deciding on every edge: 50 %, 0:00:00 left", line) for line in lines)
+
+
 # --- on a terminal ---
 
 

@@ -204,6 +204,21 @@ def test_embeddings_around_a_hub_that_is_read_in_parts_change_no_byte(case, trai
         np.testing.assert_allclose(found[f"p_{name}"], expected[:, place], atol=1e-5)
 
 
+@pytest.mark.parametrize("case", ["as shipped", "genuine probabilities"])
+def test_pair_features_of_an_edge_are_computed_once(case, trained, tmp_path, monkeypatch):
+    model, graph = trained(case)
+    computed, compute = 0, edge_passes.pairs_of_edges
+
+    def counting(tables, target: torch.Tensor, neighbour: torch.Tensor):
+        nonlocal computed
+        computed += target.numel()
+        return compute(tables, target, neighbour)
+
+    monkeypatch.setattr(edge_passes, "pairs_of_edges", counting)
+    denoise_to(model.trained_, graph, tmp_path / "d", edges_per_shard=60, engine=OneProcess())
+    assert computed == graph.num_edges
+
+
 @pytest.mark.parametrize("command", [denoise_to, embed_to, predict_to])
 @pytest.mark.parametrize("case", ["a hub", "a sparse hub"])
 def test_rows_of_a_hub_are_never_held_at_once(case, command, trained, tmp_path, monkeypatch):

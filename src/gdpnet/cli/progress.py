@@ -299,10 +299,13 @@ class TrialProgress:
 
 
 class ShardProgress:
-    """Show how many shards of a pass over the graph are done."""
+    """Show how many shards of a pass over the graph are done; of passes over blocks, how much of all work.
+
+    What a stopped run had finished before is not counted, as the time left could not be told from it.
+    """
 
     def __init__(self) -> None:
-        self.what, self.display = "", Display("preparing the graph")
+        self.what, self.before, self.display = "", 0, Display("preparing the graph")
 
     def __enter__(self) -> ShardProgress:
         self.display.__enter__()
@@ -312,16 +315,15 @@ class ShardProgress:
         self.display.__exit__()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Show that a shard is finished."""
-        by_blocks = what.startswith(TASK)
-        name, unit = what.removeprefix(TASK), "task" if by_blocks else "shard"
-        text = f"{_PASSES.get(name, name)}, {unit} {done} of {total}"
+        """Show that a shard is finished, or a task."""
+        by_blocks, name = what.startswith(TASK), what.removeprefix(TASK)
+        text = _PASSES.get(name, name) + ("" if by_blocks else f", shard {done} of {total}")
         group = TASK if by_blocks else what  # the time left is that of all passes over blocks
         if group != self.what:
-            self.what = group
+            self.what, self.before = group, done if by_blocks else 0
             self.display.restart(text)
         self.display.label = text
-        self.display.update(done / total)
+        self.display.update((done - self.before) / max(total - self.before, 1))
 
 
 def _outcome(metrics: dict[str, Any]) -> str:

@@ -32,7 +32,7 @@ from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.store import is_store, store_of, write_store
 from gdpnet.data.schema import MadeRows
 from gdpnet.errors import ConfigError, GDPNetError, RunFolderError
-from gdpnet.inference.engines.engine import Done, Engine, Share, needs_of
+from gdpnet.inference.engines.engine import Done, Engine, Share, needs_of, versions_here
 from gdpnet.inference.engines.one_process import OneProcess
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.passes.job import GRAPH, MODEL, PLAN, Job, open_job
@@ -134,7 +134,7 @@ def _write_plan(
     optional = {"edge_weight": read.edge_weight, "edge_features": read.edge_features, "spurious": spurious}
     used = [name for name, found in optional.items() if found is not None]
     plan = {"store": None if store is None else address_of(store), "used": used, "weigh": asked.weigh}
-    write_json(work / PLAN, plan)
+    write_json(work / PLAN, plan | {"versions": versions_here()})
 
 
 def is_by_blocks(folder: Place) -> bool:
@@ -152,17 +152,25 @@ def _run(shards: ShardFolder, engine: Engine, some: range | Share | None, progre
     elif some is not None and not 0 <= some.start < some.stop <= blocks:
         raise ConfigError(f"--blocks must lie within 0:{blocks}, found {some.start}:{some.stop}")
     finished = finished_tasks(shards)
-    total = sum(one.count(blocks) for one in passes)
+    mine = [
+        [number for number in range(one.count(blocks)) if some is None or number in some] for one in passes
+    ]
+    missing = [
+        [number for number in numbers if task_name(one.name, number) not in finished]
+        for one, numbers in zip(passes, mine, strict=True)
+    ]
+    total, left = _cost(passes, mine), _cost(passes, missing)
     for place, one in enumerate(passes):
         wanted = range(one.count(blocks))
-        mine = wanted if some is None else [number for number in wanted if number in some]
-        missing = [number for number in mine if task_name(one.name, number) not in finished]
         with shards.saying_what_stays():
-            for done in engine.run(shards.path, one.name, missing):
+            if progress is not None:
+                progress(f"task {one.name}", total - left, total)
+            for done in engine.run(shards.path, one.name, missing[place]):
                 note(shards, one, done)
                 finished.add(task_name(one.name, done.number))
+                left -= one.cost
                 if progress is not None:
-                    progress(f"task {one.name}", len(finished), total)
+                    progress(f"task {one.name}", total - left, total)
         if some is not None:
             finished |= finished_tasks(shards)
             there = sum(task_name(one.name, number) in finished for number in wanted)
@@ -172,6 +180,10 @@ def _run(shards: ShardFolder, engine: Engine, some: range | Share | None, progre
                     "blocks: run the other blocks, then all of them again for the next pass"
                 )
     return ""
+
+
+def _cost(passes: list[Pass], numbers: list[list[int]]) -> int:
+    return sum(one.cost * len(some) for one, some in zip(passes, numbers, strict=True))
 
 
 def note(shards: ShardFolder, one: Pass, done: Done) -> None:

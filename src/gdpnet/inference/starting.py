@@ -18,7 +18,11 @@ EDGES_PER_SHARD_ON_DEVICE = 1 << 22
 """The same on a GPU, which needs larger batches; an edge takes about 3 kilobytes of its memory."""
 
 Progress = Callable[[str, int, int], None]
-"""Called with the current step, the number of finished shards, and the number of all."""
+"""Called with the current step, the number of finished shards, and the number of all.
+
+Passes over blocks call it with the cost of all finished tasks, about, and that of all tasks; first of all before the
+first one.
+"""
 
 
 def check_model(model: TrainedModel) -> None:

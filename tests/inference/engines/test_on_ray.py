@@ -115,7 +115,7 @@ def test_a_machine_runs_no_more_tasks_than_it_has_memory_for(folder, tmp_path, m
     from ray.cluster_utils import Cluster
 
     monkeypatch.setattr(on_ray, "_work", noting(tmp_path))
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "memory": 10**9})
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "memory": 800_000_000})
     try:
         with OnRay(cluster.address) as engine:
             model = GDPNet.load(folder / "model.safetensors", device="cpu")

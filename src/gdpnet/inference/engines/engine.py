@@ -86,12 +86,19 @@ def _sum_of(store: Place) -> str:
     return hashlib.sha256((store / ABOUT).read_bytes()).hexdigest()
 
 
-def problem_here(needs: Needs) -> str | None:
-    """Return why this process cannot take part, as the end of a sentence; None if it can."""
+def other_version(versions: dict[str, str]) -> str | None:
+    """Return which version of this process differs from those of the process that began; None if none does."""
     found = versions_here()
-    for name, version in needs.versions.items():
+    for name, version in versions.items():
         if found.get(name) != version:
             return f"it has {name} {found.get(name, 'not at all')}, and the process that began has {version}"
+    return None
+
+
+def problem_here(needs: Needs) -> str | None:
+    """Return why this process cannot take part, as the end of a sentence; None if it can."""
+    if (problem := other_version(needs.versions)) is not None:
+        return problem
     if (problem := _problem_of(place_of(needs.folder))) is not None:
         return problem
     if needs.store is not None:

@@ -25,6 +25,7 @@ from gdpnet.data.io.store import map_store
 from gdpnet.data.pair_features import PAIR_NAMES
 from gdpnet.data.validation import whole_or_text_ids
 from gdpnet.errors import RunFolderError
+from gdpnet.inference.engines.engine import other_version
 from gdpnet.inference.evidence import COLUMNS
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.passes.files import BlockFiles, arrays_of_table, write_array, write_pieces
@@ -220,9 +221,15 @@ class Output:
 
 
 def open_job(folder: Place, device: torch.device) -> Job:
-    """Open a run that was planned; the store of its graph is not checked again."""
+    """Open a run that was planned; the store of its graph is not checked again.
+
+    A process of another version than the one that began is refused, as its bytes might differ: a machine may have
+    joined later, and a run may be continued anywhere.
+    """
     about, work = read_json(folder / ABOUT, dict, RunFolderError), folder / WORK
     plan = read_json(work / PLAN, dict, RunFolderError)
+    if (problem := other_version(plan.get("versions", {}))) is not None:
+        raise RunFolderError(f"this process cannot continue {folder}: {problem}; choose another --out")
     store = work / GRAPH if plan["store"] is None else place_of(plan["store"])
     source = Source(*map_store(store), plan["used"])
     blocks = [(int(first), int(last)) for first, last in about["shards"]]

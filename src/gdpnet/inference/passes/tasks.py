@@ -17,8 +17,11 @@ from gdpnet.inference.passes.nodes import mean_block, project_block, sum_block
 from gdpnet.inference.passes.outputs import decide_block, write_edges, write_predictions
 from gdpnet.inference.shards import Seal
 
-_LIBRARIES, _EDGES_IN_HAND, _PER_EDGE = 700_000_000, 1 << 17, 250
-"""Bytes of a process before it has read anything; edges whose rows it holds at a time; bytes of each edge beside."""
+_LIBRARIES, _PER_EDGE = 450_000_000, 200
+"""Bytes of a process before it has read anything, and of each edge of a block beside rows and pair features."""
+
+_IN_HAND, _OF_A_HUB = 1 << 15, 1 << 17
+"""Edges whose rows a task holds at a time, and those of a node that is a block by itself."""
 
 
 class Pass(NamedTuple):
@@ -28,6 +31,8 @@ class Pass(NamedTuple):
     run: Callable[[Job, int, Output], None]
     is_single: bool = False
     """Whether there is one task for the whole graph, and not one per block."""
+    cost: int = 1
+    """How long a task takes, about, against those of other passes: what progress is told by."""
 
     def count(self, blocks: int) -> int:
         """Return the number of tasks."""
@@ -42,15 +47,15 @@ def passes_of(job: Job) -> list[Pass]:
         found.append(Pass("rarity", write_rarity, is_single=True))
     if structure or (job.two_hops and selects):
         found.append(Pass("sums", sum_block))
-    found.append(Pass("pairs", pair_block))
+    found.append(Pass("pairs", pair_block, cost=8))
     if job.has_evidence:
         found += [Pass("clean", clean_block), Pass("join", join_cleaned, is_single=True)]
-        found.append(Pass("evidence", score_block))
+        found.append(Pass("evidence", score_block, cost=6))
     if job.needs_context:
-        found.append(Pass("context", context_block))
+        found.append(Pass("context", context_block, cost=14))
     if job.two_hops:
         found.append(Pass("means", mean_block))
-    found.append(Pass("decide", decide_block))
+    found.append(Pass("decide", decide_block, cost=65))
     if job.kind == "denoise":
         found.append(Pass("write", write_edges))
     if job.kind == "predict":
@@ -79,12 +84,17 @@ def run_task(job: Job, name: str, number: int) -> dict[str, Seal]:
 
 
 def bytes_of_task(job: Job) -> int:
-    """Return the memory that a task takes at most, about: libraries, what it computes with, and its largest block."""
-    edges = max(job.source.edges_of(block).stop - job.source.edges_of(block).start for block in job.blocks)
+    """Return the memory that the task of the largest block takes, about."""
     networks, columns = job.model.networks, len(PAIR_NAMES[job.state])
     width = networks.aggregators.fold_models * networks.aggregators.width
-    row = 4 * (job.source.features.shape[1] + width)
-    return _LIBRARIES + min(edges, _EDGES_IN_HAND) * 2 * row + edges * (_PER_EDGE + 8 * columns)
+    row = 8 * (job.source.features.shape[1] + width)
+
+    def needed(first: int, last: int) -> int:
+        edges = job.source.edges_of((first, last))
+        count, most = edges.stop - edges.start, _OF_A_HUB if last == first + 1 else _IN_HAND
+        return min(count, most) * row + count * (_PER_EDGE + 8 * columns)
+
+    return _LIBRARIES + max(needed(*block) for block in job.blocks)
 
 
 def task_name(name: str, number: int) -> str:
