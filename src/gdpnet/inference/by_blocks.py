@@ -86,6 +86,21 @@ def run_by_blocks(
     return {"unfinished": unfinished} if unfinished else _finish(shards, summary_of)
 
 
+def make_tables(model: TrainedModel, graph: Graph, folder: Path, progress: Progress | None = None) -> Job:
+    """Run the passes that decide on all edges, or continue them, and keep what they write; return the opened run."""
+    graph = model.matched(graph)
+    check_model(model)
+    read, ranges = model.as_read(graph), ranges_of(graph, None, model.device)
+    about = {"kind": "tables", "model": model.fingerprint(), "graph": fingerprint(graph)}
+    engine = OneProcess(model.device)
+    engine.check(needs_of(store_of(read), folder))
+    with beginning(folder, wait=True):
+        shards = open_shards(folder, about, ranges)
+        _write_plan(model, read, folder, Asked("tables", {}))
+        _run(shards, engine, None, progress)
+    return open_job(folder, model.device)
+
+
 @contextmanager
 def beginning(folder: Path, *, wait: bool) -> Iterator[None]:
     """Hold a folder; if asked to, wait while another process holds it."""
