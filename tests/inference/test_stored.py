@@ -121,7 +121,10 @@ def test_an_added_edge_between_stored_nodes_changes_what_it_would_change(tmp_pat
     model = with_gcn(fitted(graph)).trained_
     ends = torch.tensor([[20], [70]])
     larger = Graph.build(
-        torch.cat([graph.edge_index, ends, ends.flip(0)], dim=1), graph.features, graph.labels, split=graph.split
+        torch.cat([graph.edge_index, ends, ends.flip(0)], dim=1),
+        graph.features,
+        graph.labels,
+        split=graph.split,
     )
     nothing = (np.zeros(0, dtype=str), graph.features[:0])
     extended = ExtendedGraph(graph, Addition.of(graph, *nothing, ends))

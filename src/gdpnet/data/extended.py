@@ -153,7 +153,9 @@ class ExtendedGraph:
     def degree_of(self, nodes: Int[Tensor, "some"]) -> Int[Tensor, "some"]:
         """Return the number of edges of some nodes."""
         known = nodes.clamp(max=self.first_new - 1)
-        stored = torch.where(nodes < self.first_new, self.graph.row_ptr[known + 1] - self.graph.row_ptr[known], 0)
+        stored = torch.where(
+            nodes < self.first_new, self.graph.row_ptr[known + 1] - self.graph.row_ptr[known], 0
+        )
         if self.addition is None:
             return stored
         ends = (torch.searchsorted(self.addition.target, nodes, right=right) for right in (True, False))

@@ -92,12 +92,10 @@ def make_tables(model: TrainedModel, graph: Graph, folder: Path, progress: Progr
     check_model(model)
     read, ranges = model.as_read(graph), ranges_of(graph, None, model.device)
     about = {"kind": "tables", "model": model.fingerprint(), "graph": fingerprint(graph)}
-    engine = OneProcess(model.device)
-    engine.check(needs_of(store_of(read), folder))
     with beginning(folder, wait=True):
         shards = open_shards(folder, about, ranges)
         _write_plan(model, read, folder, Asked("tables", {}))
-        _run(shards, engine, None, progress)
+        _run(shards, OneProcess(model.device), None, progress)
     return open_job(folder, model.device)
 
 

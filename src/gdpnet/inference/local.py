@@ -164,7 +164,10 @@ class LocalPredictor:
         """
         with one_torch_thread():
             part = self.graph.around(nodes, gcn_hops(self.model), 0, self.most_edges)
-            weight = self._around(nodes, part) if self.stored is None else self.stored.weights(self.graph, part)
+            if self.stored is None:
+                weight = self._around(nodes, part)
+            else:
+                weight = self.stored.weights(self.graph, part, self.most_edges)
             known = {"gcn": gcn_probabilities(self.model, part, weight)[torch.searchsorted(part.node, nodes)]}
             predictor, place = self.predictor(nodes, "predict", gcn=False)
             assert isinstance(predictor, LabelPredictor)

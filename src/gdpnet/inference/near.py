@@ -40,9 +40,9 @@ class Near:
     """The targets and their neighbours, ascending."""
 
     @classmethod
-    def of(cls, extended: ExtendedGraph, targets: Int[Tensor, "targets"]) -> Near:
-        """Return the surroundings of some targets, which ascend."""
-        rows = extended.rows_of(targets)
+    def of(cls, extended: ExtendedGraph, targets: Int[Tensor, "targets"], most: int | None = None) -> Near:
+        """Return the surroundings of some targets, which ascend; refuse more than ``most`` edges."""
+        rows = extended.rows_of(targets, most)
         return cls(targets, rows, torch.unique(torch.cat([targets, rows.neighbour])))
 
     @cached_property
@@ -175,7 +175,9 @@ class NearTables:
     def whole_before(self, nodes: Nodes) -> Float[Tensor, "nodes"]:
         """Return the total weight of each node's mean before anything was decided."""
         near = self._touched_in(nodes)
-        return self._mixed("whole", nodes, near.targets, self._whole(near, self.graph_weight(near.rows.place)))
+        return self._mixed(
+            "whole", nodes, near.targets, self._whole(near, self.graph_weight(near.rows.place))
+        )
 
     def whole_after(self, nodes: Nodes, context: Near, weight: Edges) -> Float[Tensor, "nodes"]:
         """Return the same after the context pass, given the weights of the edges of changed nodes."""
@@ -205,7 +207,9 @@ class NearTables:
         """Return the pair features of all edges of some targets that do not depend on what was learned."""
         around = Near.of(self.extended, near.nodes)
         tables = self._pair_tables(around)
-        target, neighbour = (torch.searchsorted(around.nodes, end) for end in (near.target, near.rows.neighbour))
+        target, neighbour = (
+            torch.searchsorted(around.nodes, end) for end in (near.target, near.rows.neighbour)
+        )
         return pairs_of_edges(tables, target, neighbour)[0][:, :COLUMNS]
 
     def _pair_tables(self, around: Near) -> PairTables:

@@ -60,11 +60,14 @@ class StoredDecisions:
     def __init__(self, job: Job, graph: Graph) -> None:
         self.job, self.graph = job, graph
 
-    def weights(self, extended: ExtendedGraph, part: Part) -> Edges:
-        """Return the weights in the cleaned graph of all edges of a part of the graph, with what is added to it."""
+    def weights(self, extended: ExtendedGraph, part: Part, most: int | None = None) -> Edges:
+        """Return the weights in the cleaned graph of all edges of a part of the graph, with what is added to it.
+
+        If nodes with more than ``most`` edges would have to decide anew, that is refused.
+        """
         graph, node = part.graph, part.node
         ends = node[graph.target], node[graph.neighbour.long()]
-        changed = ChangedDecisions(self.job, extended, torch.unique(torch.cat(ends)))
+        changed = ChangedDecisions(self.job, extended, torch.unique(torch.cat(ends)), most)
         own, other = (changed.decision(*some) for some in (ends, ends[::-1]))
         share = edge_weights(own / 2 + other / 2, self.job.model.threshold.threshold)
         return share if graph.edge_weight is None else share * graph.edge_weight.float()
@@ -73,15 +76,17 @@ class StoredDecisions:
 class ChangedDecisions:
     """What is decided on the edges of some nodes, with what is added to the stored graph."""
 
-    def __init__(self, job: Job, extended: ExtendedGraph, needed: Nodes) -> None:
-        self.job, self.extended, self.needed = job, extended, needed
+    def __init__(
+        self, job: Job, extended: ExtendedGraph, needed: Nodes, most_edges: int | None = None
+    ) -> None:
+        self.job, self.extended, self.needed, self.most = job, extended, needed, most_edges
         self.tables = NearTables(job, extended)
 
     @cached_property
     def _around(self) -> tuple[Nodes, Nodes]:
         """Return the touched nodes and their neighbours, and all nodes within two hops."""
-        first = Near.of(self.extended, self.tables.touched).nodes
-        return first, Near.of(self.extended, first).nodes
+        first = Near.of(self.extended, self.tables.touched, self.most).nodes
+        return first, Near.of(self.extended, first, self.most).nodes
 
     @cached_property
     def deciding(self) -> Near:

@@ -62,10 +62,11 @@ def needs_of(store: Path | None, folder: Path) -> Needs:
     while not around.exists():
         around = around.parent
     name = None if store is None else str(store)
-    return Needs(versions_here(), name, "" if store is None else _sum_of(store), str(around))
+    return Needs(versions_here(), name, "" if store is None else store_sum(store), str(around))
 
 
-def _sum_of(store: Path) -> str:
+def store_sum(store: Path) -> str:
+    """Return a checksum of the description of a store, which has those of its arrays."""
     return hashlib.sha256((store / ABOUT).read_bytes()).hexdigest()
 
 
@@ -79,7 +80,7 @@ def problem_here(needs: Needs) -> str | None:
         return f"it does not see the folder {needs.folder}; use a file system that all machines share"
     if needs.store is not None:
         try:
-            same = _sum_of(Path(needs.store)) == needs.store_sum
+            same = store_sum(Path(needs.store)) == needs.store_sum
         except OSError:
             return f"it does not see the store {needs.store}; use a file system that all machines share"
         if not same:

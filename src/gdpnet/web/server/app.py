@@ -50,7 +50,7 @@ class Server:
         served = self.served
         reading = partial(read_question, question, served, self.limits)
         asked = await asyncio.get_running_loop().run_in_executor(None, reading)  # a large one takes a while
-        local = LocalPredictor(served.model, asked.graph, self.limits.max_surroundings)
+        local = served.local(asked.graph, self.limits.max_surroundings)
         rows = await self.batcher.ask(
             partial(_one, local, asked, kind, threshold), _keys(served, asked, kind, threshold)
         )
