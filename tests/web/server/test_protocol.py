@@ -8,6 +8,10 @@ import threading
 
 import pytest
 
+from gdpnet.data.io.store import open_store
+from gdpnet.estimator import GDPNet
+from gdpnet.web.explorer.page import json_text
+from gdpnet.web.explorer.payload import build_summary
 from helpers.commands import refuse
 from helpers.server import ServerProcess, need_server
 
@@ -135,6 +139,24 @@ def test_the_explorer_has_a_policy_and_data_that_no_id_can_break(server):
     status, around, _ = server.ask("GET", "/v1/explorer/neighbourhood?node=n3")
     assert status == 200
     assert around["format"] == "gdpnet-explorer"
+
+
+def test_the_model_is_judged_on_the_whole_stored_graph(server, place):
+    summary = build_summary(GDPNet.load(place / "run", device="cpu"), open_store(place / "store"))
+    status, found, _ = server.ask("GET", "/v1/explorer/judge")
+    assert status == 200
+    expected = json.loads(json_text({name: summary[name] for name in ("judge", "lists")}))
+    assert found == expected
+    assert server.ask("GET", "/v1/explorer/summary")[1]["can_judge"] is True
+
+
+def test_a_graph_beyond_the_limit_is_not_judged(place, tmp_path):
+    running = ServerProcess(place / "run", place / "store", tmp_path / "log", "--max-surroundings", 20)
+    assert running.ask("GET", "/v1/explorer/summary")[1]["can_judge"] is False
+    status, found, _ = running.ask("GET", "/v1/explorer/judge")
+    assert (status, found["status"]) == (422, 422)
+    assert "--max-surroundings" in found["detail"]
+    assert running.stop() == 0
 
 
 def test_logs_are_lines_of_json_without_features_ids_or_tokens(server):

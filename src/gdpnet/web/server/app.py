@@ -44,6 +44,7 @@ class Server:
         self.metrics = Metrics()
         self.batcher = Batcher(self.metrics, limits.max_requests, limits.seconds)
         self.is_ready, self.reloading = False, asyncio.Lock()
+        self._judged: tuple[Served, asyncio.Future[str]] | None = None
 
     async def ask(self, question: Question, kind: str, threshold: float | None = None) -> dict[str, Any]:
         """Answer a question by what is served now, whatever is loaded meanwhile."""
@@ -68,6 +69,25 @@ class Server:
 
         found = await self.batcher.ask(compute, [(id(served), "explore", number)])
         return str(found[0]["text"])
+
+    @property
+    def can_judge(self) -> bool:
+        """Return whether the stored graph is small enough to decide on all of it."""
+        return self.served.graph.num_edges <= self.limits.max_surroundings
+
+    async def judge(self) -> str:
+        """Return what the explorer judges the model by, as JSON; it is computed once, for all who ask."""
+        if not self.can_judge:
+            most = f"at most {self.limits.max_surroundings:,} edges (--max-surroundings)"
+            raise ProblemError(422, f"the whole graph is decided on to judge it, which must have {most}")
+        if self._judged is None or self._judged[0] is not self.served:
+            loop = asyncio.get_running_loop()
+            self._judged = self.served, loop.run_in_executor(None, self.served.judge)
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._judged[1]), self.limits.seconds)
+        except TimeoutError as error:
+            rule = "the whole graph is still being decided on: ask again"
+            raise ProblemError(503, rule, headers={"Retry-After": "10"}) from error
 
     async def reload(self) -> Served:
         """Load model and graph anew and exchange them; if that fails the old ones stay."""

@@ -25,8 +25,11 @@ from gdpnet.inference.local import LocalPredictor, check_local, reach_of
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.passes.job import Job
 from gdpnet.inference.stored import StoredDecisions, can_store
+from gdpnet.web.explorer.page import json_text
 from gdpnet.web.explorer.payload import build_summary, neighbourhood
 from gdpnet.web.server.log import tell
+
+_TITLE = "served graph"
 
 QUESTIONS = ("predict", "embed", "denoise", "explain")
 
@@ -166,13 +169,18 @@ class Served:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """Return what the explorer shows before a node is chosen."""
-        return build_summary(self.model, self.graph, title="served graph", decided=False)
+        return build_summary(self.model, self.graph, title=_TITLE, decided=False)
+
+    def judge(self) -> str:
+        """Decide on the whole graph; return what the explorer judges the model by, and its lists, as JSON."""
+        found = build_summary(self.model, self.graph, title=_TITLE)
+        return json_text({name: found[name] for name in ("judge", "lists")})
 
     def neighbourhood(self, number: int, most_edges: int) -> dict[str, Any]:
         """Return what the explorer shows of a node and the nodes within two hops, computed from its surroundings."""
         local = self.local(ExtendedGraph(self.graph), most_edges)
         predictor, _ = local.predictor(torch.tensor([number]), "explore")
-        return neighbourhood(predictor, str(self.graph.node_ids[number]), title="served graph")
+        return neighbourhood(predictor, str(self.graph.node_ids[number]), title=_TITLE)
 
     def about_node(self, number: int, most: int = 100) -> dict[str, Any]:
         """Return what the graph knows of a stored node, with its first neighbours."""
