@@ -1,6 +1,7 @@
 """What the server accepts, refuses, tells and logs."""
 
 import base64
+import http.client
 import json
 import shutil
 import signal
@@ -63,6 +64,30 @@ def test_a_bad_request_is_answered_with_its_field_and_the_rule(server, body, fie
 def test_a_body_that_is_no_question_is_refused(server, text):
     assert server.refused("/v1/predict", text)["status"] in (400, 422)
     assert server.results("predict", targets=["n1"])
+
+
+def test_what_is_no_json_or_no_object_is_said_of_the_body(server):
+    found = server.refused("/v1/predict", b'{"targets": [')
+    assert found["errors"] == [
+        {"field": "body", "rule": "it must be JSON, found a mistake at character 13: Expecting value"}
+    ]
+    for body, kind in ((b"[1, 2]", "application/json"), (b'{"targets": ["n1"]}', "text/plain")):
+        (error,) = server.refused("/v1/predict", body, **{"Content-Type": kind})["errors"]
+        assert error["field"] == "body"
+        assert "Content-Type: application/json" in error["rule"]
+
+
+def test_what_answers_get_answers_head_without_a_body(server):
+    for path, status in (("/healthz", 200), ("/", 200), ("/v1/model", 200), ("/v1/predict", 405)):
+        connection = http.client.HTTPConnection(server.host, server.port)
+        connection.request("HEAD", path)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (status, b"")
+        if status == 200:
+            assert int(answer.headers["Content-Length"]) > 0
+        connection.close()
+    found = server.ask("GET", "/metrics")[1]
+    assert 'gdpnet_requests_total{method="HEAD",route="/healthz",status="200"}' in found
 
 
 def test_numbers_that_are_not_finite_are_refused(server):

@@ -232,10 +232,7 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        broken = [
-            Broken(".".join(str(part) for part in one["loc"][1:]) or "body", str(one["msg"]))
-            for one in error.errors()
-        ]
+        broken = [_broken(one) for one in error.errors()]
         first = broken[0] if broken else Broken("body", "it cannot be read")
         return ProblemError(422, f"{first.field}: {first.rule}", *broken).response()
 
@@ -261,3 +258,14 @@ def _add_errors(app: FastAPI) -> None:
         ]  # the message may hold what was sent
         tell("a mistake of the program", logging.ERROR, error=type(error).__name__, where=where)
         return ProblemError(500, "something went wrong that should not: see the server's log").response()
+
+
+def _broken(error: dict[str, Any]) -> Broken:
+    """Return the field and the rule of an error of the framework."""
+    if error["type"] == "json_invalid":
+        where, why = error["loc"][-1], error.get("ctx", {}).get("error", "it cannot be read")
+        return Broken("body", f"it must be JSON, found a mistake at character {where}: {why}")
+    field = ".".join(str(part) for part in error["loc"][1:])
+    if not field and error["type"] == "model_attributes_type":
+        return Broken("body", "it must be a JSON object, with the header Content-Type: application/json")
+    return Broken(field or "body", str(error["msg"]))

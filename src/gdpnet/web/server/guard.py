@@ -123,6 +123,8 @@ class Guard:
             await self.app(scope, receive, send)
             return
         began, seen = time.perf_counter(), {"status": 500}
+        # what answers GET answers HEAD too; the HTTP server leaves the body out
+        inner = scope | {"method": "GET"} if scope["method"] == "HEAD" else scope
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -135,11 +137,11 @@ class Guard:
         try:
             self.access.check(scope)
             body = await self._body(scope, receive)
-            await self.app(scope, _replay(body, receive), answer)
+            await self.app(inner, _replay(body, receive), answer)
         except ProblemError as problem:
             await problem.response()(scope, receive, answer)
         finally:
-            self._record(scope, seen["status"], time.perf_counter() - began)
+            self._record(scope["method"], inner, seen["status"], time.perf_counter() - began)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """Read the body of a request, within the limits of size and time."""
@@ -162,10 +164,10 @@ class Guard:
             if not message.get("more_body", False):
                 return b"".join(parts)
 
-    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+    def _record(self, method: str, scope: Scope, status: int, seconds: float) -> None:
         route: Any = scope.get("route")
         name = getattr(route, "path", None) or "other"
-        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other"
+        method = method if method in ("GET", "POST", "HEAD") else "other"
         self.metrics.requests.labels(method, name, str(status)).inc()
         self.metrics.seconds.labels(name).observe(seconds)
         tell("request", method=method, route=name, status=status, ms=round(1e3 * seconds, 2))
