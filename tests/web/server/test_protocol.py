@@ -5,7 +5,10 @@ import http.client
 import json
 import shutil
 import signal
+import socket
 import threading
+import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -14,7 +17,7 @@ from gdpnet.estimator import GDPNet
 from gdpnet.web.explorer.page import json_text
 from gdpnet.web.explorer.payload import build_summary
 from helpers.commands import refuse
-from helpers.server import ServerProcess, need_server
+from helpers.server import PATIENCE, ServerProcess, need_server
 
 need_server()
 
@@ -251,6 +254,24 @@ def test_more_requests_than_allowed_at_a_time_are_refused_and_others_are_answere
         assert running.ask("GET", "/healthz")[0] == 200
     finally:
         assert running.stop() == 0
+
+
+def test_bodies_that_are_read_are_bounded_too(place, tmp_path):
+    """Slow senders hold what they have sent in memory."""
+    running = ServerProcess(place / "run", place / "store", tmp_path / "log", "--max-requests", 1)
+    begun = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+    with ExitStack() as stack:
+        for _ in range(2):
+            connection = stack.enter_context(socket.create_connection((running.host, running.port)))
+            connection.sendall(begun)
+        until = time.monotonic() + PATIENCE
+        while (found := running.ask("POST", "/v1/predict", {"targets": ["n1"]}))[0] != 429:
+            assert time.monotonic() < until
+        assert "--max-requests" in found[1]["detail"]
+        assert running.ask("GET", "/readyz")[0] == 200
+    while running.ask("POST", "/v1/predict", {"targets": ["n1"]})[0] != 200:
+        assert time.monotonic() < until
+    assert running.stop() == 0
 
 
 def test_a_request_that_takes_too_long_is_ended_and_the_next_one_is_answered(place, tmp_path):
