@@ -81,6 +81,14 @@ def _find_in_rows(row_ptr: Tensor, column: Tensor, row: Tensor, wanted: Tensor) 
     return torch.where(found & (low < end), low, -1)
 
 
+def place_in(keys: Int[Tensor, "keys"], wanted: Each) -> Each:
+    """Return the place of each wanted number among keys that ascend, -1 if it is not there."""
+    if not keys.numel():
+        return torch.full_like(wanted, -1)
+    place = torch.searchsorted(keys, wanted).clamp(max=keys.numel() - 1)
+    return torch.where(keys[place] == wanted, place, -1)
+
+
 def sum_by_owner(
     values: Float[Tensor, "values *width"], owner: Int[Tensor, "values"], rows: int
 ) -> Float[Tensor, "rows *width"]:

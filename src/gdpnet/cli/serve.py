@@ -48,6 +48,17 @@ def serve(
         int, opt.computing("--max-requests N", "Most requests that are computed or wait at a time.")
     ] = 64,
     seconds: Annotated[float, opt.computing("--seconds S", "Longest time of a request.")] = 30.0,
+    tables: Annotated[
+        Path | None,
+        opt.computing(
+            "--tables FOLDER",
+            "Folder for decisions on the stored graph, made at the start if the model reads them (default: beside "
+            "the store, its name and .tables).",
+        ),
+    ] = None,
+    no_tables: Annotated[
+        bool, opt.computing("--no-tables", "Keep no decisions: decide anew for each request.")
+    ] = False,
     device: opt.DeviceName = "cpu",
 ) -> dict[str, Any]:
     """Answer questions about new and stored nodes over HTTP, until SIGTERM or Ctrl-C.
@@ -72,5 +83,6 @@ def serve(
     def say(url: str) -> None:
         print(f"serving {run} on {url}", flush=True)
 
-    serve_model(Place(run, graph, device), access, port, limits, say)
+    kept = None if no_tables else tables or graph.with_name(f"{graph.resolve().name}.tables")
+    serve_model(Place(run, graph, device, kept), access, port, limits, say)
     return {"run": str(run), "graph": str(graph)}

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import find_in_rows, offsets_of, ranges
+from gdpnet._core.csr import find_in_rows, offsets_of, place_in, ranges
 from gdpnet.data.features import Features, SparseRows, stack_rows, take_rows
 from gdpnet.data.graph import Graph, Part
 from gdpnet.data.validation import UNKNOWN, id_text
@@ -84,23 +84,24 @@ class Addition:
         return cls(ids, features, target.contiguous(), neighbour.contiguous(), *by_edge)
 
     def as_graph(self, graph: Graph) -> Graph:
-        """Return the added nodes and edges as a graph of their own, with the columns of another graph."""
+        """Return the added nodes and the edges between them as a graph, with the columns of another graph."""
         nodes, first = len(self.ids), graph.num_nodes
+        own_edges = ((self.target >= first) & (self.neighbour >= first)).nonzero().flatten()
         own = SparseRows.identity(nodes) if not graph.has_features else self.features
         return replace(
             graph,
-            row_ptr=offsets_of(torch.bincount(self.target - first, minlength=nodes)),
-            neighbour=self.neighbour - first,
+            row_ptr=offsets_of(torch.bincount(self.target[own_edges] - first, minlength=nodes)),
+            neighbour=self.neighbour[own_edges] - first,
             features=own,
             labels=torch.full((nodes,), UNKNOWN),
             split=torch.zeros(nodes, dtype=graph.split.dtype),
             node_ids=self.ids,
-            edge_weight=self.weight,
+            edge_weight=None if self.weight is None else self.weight[own_edges],
             truth=None,
             notes=(),
             table=graph.table and replace(graph.table, columns=None),
             targets=None if graph.targets is None else torch.full((nodes,), float("nan")),
-            edge_features=self.edge_features,
+            edge_features=None if self.edge_features is None else self.edge_features[own_edges],
         )
 
 
@@ -111,6 +112,14 @@ class ExtendedGraph:
         self.graph, self.addition = graph, addition
         self.first_new = graph.num_nodes
         self.num_nodes = graph.num_nodes + (0 if addition is None else len(addition.ids))
+
+    @property
+    def touched(self) -> Int[Tensor, "touched"]:
+        """Return the nodes that are added, and those that added edges end at; they ascend."""
+        if self.addition is None:
+            return torch.zeros(0, dtype=torch.long)
+        new = torch.arange(self.first_new, self.num_nodes)
+        return torch.unique(torch.cat([new, self.addition.target, self.addition.neighbour]))
 
     def ids_of(self, nodes: Int[Tensor, "some"]) -> np.ndarray:
         """Return the ids of some nodes as text."""
@@ -140,6 +149,32 @@ class ExtendedGraph:
         begin = torch.where(nodes < self.first_new, start, graph.num_edges) + first
         rank = torch.arange(owner.numel()) - offsets_of(length + more)[:-1][owner]
         return Rows(owner, neighbour, edge, begin[owner] + rank)
+
+    def degree_of(self, nodes: Int[Tensor, "some"]) -> Int[Tensor, "some"]:
+        """Return the number of edges of some nodes."""
+        known = nodes.clamp(max=self.first_new - 1)
+        stored = torch.where(
+            nodes < self.first_new, self.graph.row_ptr[known + 1] - self.graph.row_ptr[known], 0
+        )
+        if self.addition is None:
+            return stored
+        ends = (torch.searchsorted(self.addition.target, nodes, right=right) for right in (True, False))
+        return stored + next(ends) - next(ends)
+
+    def places_of(self, target: Int[Tensor, "some"], neighbour: Int[Tensor, "some"]) -> Int[Tensor, "some"]:
+        """Return the places of some edges as in `Rows`, -1 for those that are not there."""
+        stored = (target < self.first_new) & (neighbour < self.first_new)
+        place = torch.full_like(target, -1)
+        links = self.graph.row_ptr, self.graph.neighbour
+        place[stored] = find_in_rows(*links, target[stored], neighbour[stored])
+        if self.addition is None:
+            return place
+        nodes, count = torch.unique_consecutive(self.addition.target, return_counts=True)
+        row = place_in(nodes, target)
+        more = (place < 0) & (row >= 0)
+        found = find_in_rows(offsets_of(count), self.addition.neighbour, row[more], neighbour[more])
+        place[more] = torch.where(found >= 0, found + self.graph.num_edges, -1)
+        return place
 
     def around(
         self, targets: Int[Tensor, "targets"], hops: int, deciding: int, most: int | None = None
@@ -177,11 +212,11 @@ class ExtendedGraph:
             split=self._of_nodes(graph.split, nodes, 0),
             node_ids=self._mixed_ids(nodes.numpy()),
             class_names=graph.class_names,
-            edge_weight=self._of_edges(graph.edge_weight, "weight", edge),
+            edge_weight=self.of_edges("edge_weight", edge),
             feature_names=graph.feature_names,
             table=graph.table and replace(graph.table, columns=None),
             targets=None if graph.targets is None else self._of_nodes(graph.targets, nodes, float("nan")),
-            edge_features=self._of_edges(graph.edge_features, "edge_features", edge),
+            edge_features=self.of_edges("edge_features", edge),
             edge_feature_names=graph.edge_feature_names,
             encoding_settings=graph.encoding_settings,
         )
@@ -211,6 +246,10 @@ class ExtendedGraph:
     def _of_nodes(self, values: Tensor, nodes: Int[Tensor, "some"], unknown: float) -> Tensor:
         known = values[nodes.clamp(max=self.first_new - 1)]
         return torch.where(nodes < self.first_new, known, torch.tensor(unknown, dtype=values.dtype))
+
+    def of_edges(self, name: str, edge: Int[Tensor, "some"]) -> Tensor | None:
+        """Return the weights or the features of some edges, by their places; None if edges have none."""
+        return self._of_edges(getattr(self.graph, name), "weight" if name == "edge_weight" else name, edge)
 
     def _of_edges(self, values: Tensor | None, name: str, edge: Int[Tensor, "some"]) -> Tensor | None:
         """Return the values of some edges, those of added ones from the addition."""

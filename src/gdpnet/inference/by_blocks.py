@@ -79,8 +79,7 @@ def run_by_blocks(
     graph = model.matched(graph)
     check_model(model)
     ranges = ranges_of(graph, asked.edges_per_shard, model.device)
-    made = model.made_rows(graph)
-    read = graph if model.edge_columns is not None else without_edge_features(graph)
+    read, made = _read_by(model, graph)
     store = None if made else store_of(read)
     check_place(folder, force=asked.force)
     engine.check(needs_of(store, folder))
@@ -95,6 +94,25 @@ def run_by_blocks(
             return shards.finish(summary_of(shards))
     unfinished = _run(shards, engine, asked.some, progress)
     return {"unfinished": unfinished} if unfinished else _finish(shards, summary_of)
+
+
+def make_tables(model: TrainedModel, graph: Graph, folder: Place, progress: Progress | None = None) -> Job:
+    """Run the passes that decide on all edges, or continue them, and keep what they write; return the opened run."""
+    graph = model.matched(graph)
+    check_model(model)
+    (read, made), ranges = _read_by(model, graph), ranges_of(graph, None, model.device)
+    about = {"kind": "tables", "model": model.fingerprint(), "graph": fingerprint(graph)}
+    with beginning(folder, wait=True):
+        shards = open_shards(folder, about, ranges)
+        _write_plan(model, read, made, folder, Asked("tables", {}))
+        _run(shards, OneProcess(model.device), None, progress)
+    return open_job(folder, model.device)
+
+
+def _read_by(model: TrainedModel, graph: Graph) -> tuple[Graph, dict[str, MadeRows]]:
+    """Return the arrays of a graph that a model reads, and those that it reads in place of the graph's own."""
+    read = graph if model.edge_columns is not None else without_edge_features(graph)
+    return read, model.made_rows(graph)
 
 
 @contextmanager

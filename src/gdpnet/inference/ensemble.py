@@ -111,10 +111,17 @@ class Ensemble:
         return embedded, probabilities
 
     def probabilities(
-        self, selected: Selected, targets: Int[Tensor, "targets"], mode: str
+        self,
+        selected: Selected,
+        targets: Int[Tensor, "targets"],
+        mode: str,
+        known: dict[str, Float[Tensor, "targets classes"]] | None = None,
     ) -> Float[Tensor, "targets classes"]:
-        """Return the class probabilities of some targets whose edges are decided on."""
-        return self.add_others(self._locally(selected, targets, mode), self._others(selected, targets))
+        """Return the class probabilities of some targets whose edges are decided on.
+
+        ``known`` has those of some of the further heads.
+        """
+        return self.add_others(self._locally(selected, targets, mode), self._others(selected, targets, known))
 
     def _locally(
         self, selected: Selected, targets: Int[Tensor, "targets"], mode: str
@@ -138,10 +145,10 @@ class Ensemble:
         self,
         selected: Selected,
         targets: Int[Tensor, "targets"],
-        known: dict[str, Float[Tensor, "nodes classes"]] | None = None,
+        known: dict[str, Float[Tensor, "targets classes"]] | None = None,
     ) -> dict[str, Float[Tensor, "targets classes"]]:
-        """Return the probabilities by each further head that has a weight; ``known`` ones are of all nodes."""
-        found = {name: one[targets] for name, one in (known or {}).items()}
+        """Return the probabilities by each further head that has a weight; ``known`` ones are not computed."""
+        found = dict(known or {})
         prepared, gcn = selected.prepared, self.networks.gcn
         if "gcn" not in found and gcn is not None and self.uses_gcn:
             adjacency = cleaned_adjacency(selected, self.threshold)
@@ -181,7 +188,9 @@ class Ensemble:
             for name, head in heads.items()
             if head is not None and getattr(self.weights, name) > 0
         }
-        return found | self._others(selected, targets, known)
+        return found | self._others(
+            selected, targets, {name: one[targets] for name, one in (known or {}).items()}
+        )
 
     def mix(self, heads: dict[str, Float[Tensor, "targets classes"]]) -> Float[Tensor, "targets classes"]:
         """Return `probabilities` from what `by_head` returned."""

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import offsets_of, owners_of, ranges, sum_by_owner
+from gdpnet._core.csr import offsets_of, owners_of, place_in, ranges, sum_by_owner
 from gdpnet.data.features import add_up
 from gdpnet.data.prepare import Prepared
 from gdpnet.inference.ensemble import cleaned_weight
@@ -194,7 +194,7 @@ class _Part:
         needed, found = self.own, list[tuple[Keys, _Entries]]()
         for layer in range(count, 0, -1):
             if layer <= count - 2:
-                needed = needed[_place_in(touched[layer], needed) >= 0]
+                needed = needed[place_in(touched[layer], needed) >= 0]
             entries = self._entries(needed)
             found.append((needed, entries))
             needed = torch.unique(torch.cat([needed, entries.key]))
@@ -215,7 +215,7 @@ class _Part:
         return _Entries(row[there], key, convolved.weight[place[there]])
 
     def _scale_of(self, keys: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
-        place = _place_in(self.changed, keys)
+        place = place_in(self.changed, keys)
         usual = self.convolved.scale[keys % self.convolved.nodes]
         if not self.changed.numel():
             return usual
@@ -226,11 +226,11 @@ class _Part:
     ) -> Float[Tensor, "rows width"]:
         """Return the normalised sums of some rows; messages that are ``known`` replace those of the whole graph."""
         nodes, mine, usual = self.convolved.nodes, self._scale_of(keys), self.convolved.messages[layer]
-        own, there = usual[keys % nodes], _place_in(known, keys)
+        own, there = usual[keys % nodes], place_in(known, keys)
         own[there >= 0] = message[there[there >= 0]]
         total = own * mine.square()[:, None]
         value = entries.weight * self._scale_of(entries.key) * mine[entries.row]
-        place = _place_in(known, entries.key)
+        place = place_in(known, entries.key)
         for table, column, some in (
             (usual, entries.key % nodes, place < 0),
             (message, place, place >= 0),
@@ -239,11 +239,3 @@ class _Part:
             if bool(some.any()):
                 total += add_up(table, offsets, column[some], value[some])
         return total
-
-
-def _place_in(keys: Keys, wanted: Int[Tensor, "n"]) -> Int[Tensor, "n"]:
-    """Return the place of each wanted row, -1 if it is not among those given."""
-    if not keys.numel():
-        return torch.full_like(wanted, -1)
-    place = torch.searchsorted(keys, wanted).clamp(max=keys.numel() - 1)
-    return torch.where(keys[place] == wanted, place, -1)

@@ -18,15 +18,19 @@ from torch import Tensor
 
 from gdpnet._core.threads import one_torch_thread
 from gdpnet.data.extended import ExtendedGraph
+from gdpnet.data.features import normalise, on_device
+from gdpnet.data.graph import Part
 from gdpnet.data.schema import ONE_HOT, STRUCTURAL
 from gdpnet.errors import ConfigError
 from gdpnet.inference.explanation import Explanation
 from gdpnet.inference.model import TrainedModel
-from gdpnet.inference.predictor import Predictor
+from gdpnet.inference.predictor import LabelPredictor, Predictor
 from gdpnet.inference.predictors import make_predictor
 from gdpnet.inference.select import edges_of, with_neighbours
+from gdpnet.inference.stored import StoredDecisions, reads_decisions
 from gdpnet.inference.threshold import KEEP_ALL
 from gdpnet.representation.all_edges import SharedNetwork
+from gdpnet.representation.gcn import NormalisedAdjacency
 from gdpnet.representation.regression import Regression
 
 GROUP = 64
@@ -53,18 +57,19 @@ class Reach(NamedTuple):
     deciding: int
 
 
-def reach_of(model: TrainedModel, question: str) -> Reach:
+def reach_of(model: TrainedModel, question: str, *, gcn: bool = True) -> Reach:
     """Return how far the answer to a question looks.
 
     Questions are ``predict``, ``embed``, ``denoise``, ``explain``, and ``explore``: all nodes within two hops, what
-    is predicted for them, and what is decided on the edges between them.
+    is predicted for them, and what is decided on the edges between them. Without ``gcn`` the GCN head, which looks
+    farthest, is left out.
     """
     config, networks, ensemble = model.config, model.networks, model.ensemble
     context = (config.representation.hops == 2) + config.inference.symmetrise if networks.policy else 0
     selected = further = _FURTHER.get(question, 0)
     hops = 0
     if question in ("predict", "explain", "explore"):
-        if networks.gcn is not None and ensemble.uses_gcn:
+        if gcn and networks.gcn is not None and ensemble.uses_gcn:
             hops = len(networks.gcn.weights) + 1  # messages are scaled by the degree, one hop more
             if networks.policy is not None and ensemble.threshold != KEEP_ALL:
                 selected += hops
@@ -76,6 +81,24 @@ def reach_of(model: TrainedModel, question: str) -> Reach:
         deciding = max(deciding, further + _EVIDENCE - 1)
     hops = max(hops, deciding + _DECISION)
     return Reach(hops + (_STRUCTURE if model.columns.kind == STRUCTURAL else 0), deciding)
+
+
+def gcn_hops(model: TrainedModel) -> int:
+    """Return how far the GCN head looks, given the cleaned graph."""
+    assert model.networks.gcn is not None
+    return len(model.networks.gcn.weights) + 1 + (_STRUCTURE if model.columns.kind == STRUCTURAL else 0)
+
+
+@torch.no_grad()
+def gcn_probabilities(
+    model: TrainedModel, part: Part, weight: Float[Tensor, "edges"]
+) -> Float[Tensor, "nodes classes"]:
+    """Return the GCN head's class probabilities of the nodes in the middle of a part of the cleaned graph."""
+    assert model.networks.gcn is not None
+    read, device = model.as_read(model.matched(part.graph)), model.device
+    links = read.row_ptr.to(device), read.neighbour.long().to(device)
+    rows = on_device(normalise(read.features, model.config.features.normalise), device)
+    return model.networks.gcn.to_probabilities(rows, NormalisedAdjacency.of(*links, weight.to(device)))
 
 
 def check_local(model: TrainedModel) -> None:
@@ -111,18 +134,52 @@ class NodeEdges(NamedTuple):
 class LocalPredictor:
     """Answers questions about some nodes of a graph from their surroundings."""
 
-    def __init__(self, model: TrainedModel, graph: ExtendedGraph, most_edges: int | None = None) -> None:
+    def __init__(
+        self,
+        model: TrainedModel,
+        graph: ExtendedGraph,
+        most_edges: int | None = None,
+        stored: StoredDecisions | None = None,
+    ) -> None:
         check_local(model)
-        self.model, self.graph, self.most_edges = model, graph, most_edges
+        self.model, self.graph, self.most_edges, self.stored = model, graph, most_edges, stored
 
-    def predictor(self, nodes: Int[Tensor, "asked"], question: str) -> tuple[Predictor, Int[Tensor, "asked"]]:
+    def predictor(
+        self, nodes: Int[Tensor, "asked"], question: str, *, gcn: bool = True
+    ) -> tuple[Predictor, Int[Tensor, "asked"]]:
         """Return a predictor for the surroundings of some nodes that a question needs, and their numbers in it."""
-        part = self.graph.around(nodes, *reach_of(self.model, question), self.most_edges)
+        part = self.graph.around(nodes, *reach_of(self.model, question, gcn=gcn), self.most_edges)
         return make_predictor(self.model, part.graph, part), torch.searchsorted(part.node, nodes)
 
     def probabilities(self, nodes: Int[Tensor, "asked"]) -> Float[np.ndarray, "asked classes"]:
         """Return the class probabilities of some nodes."""
-        return np.concatenate([one.probabilities(place) for one, place in self._groups(nodes, "predict")])
+        if not reads_decisions(self.model):
+            return np.concatenate([one.probabilities(place) for one, place in self._groups(nodes, "predict")])
+        return np.concatenate([self._with_gcn(group) for group in nodes.split(GROUP)])
+
+    def _with_gcn(self, nodes: Int[Tensor, "group"]) -> Float[np.ndarray, "group classes"]:
+        """Return the class probabilities of some nodes by a model whose GCN head reads decisions of other nodes.
+
+        The GCN head alone looks at the cleaned graph around them, with stored decisions if there are some.
+        """
+        with one_torch_thread():
+            part = self.graph.around(nodes, gcn_hops(self.model), 0, self.most_edges)
+            if self.stored is None:
+                weight = self._around(nodes, part)
+            else:
+                weight = self.stored.weights(self.graph, part, self.most_edges)
+            known = {"gcn": gcn_probabilities(self.model, part, weight)[torch.searchsorted(part.node, nodes)]}
+            predictor, place = self.predictor(nodes, "predict", gcn=False)
+            assert isinstance(predictor, LabelPredictor)
+            return predictor.probabilities_with(place.to(self.model.device), known)
+
+    def _around(self, nodes: Int[Tensor, "group"], part: Part) -> Float[Tensor, "edges"]:
+        """Return the weights of a part's edges in the cleaned graph, decided on from what is around the part."""
+        wide = self.graph.around(nodes, *reach_of(self.model, "predict"), self.most_edges)
+        predictor = make_predictor(self.model, wide.graph, wide)
+        assert isinstance(predictor, LabelPredictor)
+        weight = predictor.cleaned_weight(torch.searchsorted(wide.node, nodes).to(self.model.device))
+        return weight[torch.searchsorted(wide.edge, part.edge).to(weight.device)]
 
     def embeddings(self, nodes: Int[Tensor, "asked"]) -> Float[np.ndarray, "asked width"]:
         """Return the embeddings of some nodes."""

@@ -21,6 +21,7 @@ from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.classification_metrics import classification_scores
 from gdpnet.inference.denoised import Denoised, clean_graph
+from gdpnet.inference.ensemble import cleaned_weight
 from gdpnet.inference.explain import Explainer, Explanation
 from gdpnet.inference.genuine import evidence_in, genuine_of
 from gdpnet.inference.model import TrainedModel
@@ -192,6 +193,17 @@ class LabelPredictor(Predictor):
     def _probabilities(self, asked: Int[Tensor, "asked"]) -> Float[Tensor, "asked classes"]:
         selected, mode = self._select_around(asked), self.model.config.inference.mode
         return self.model.ensemble.probabilities(selected, asked, mode)
+
+    def probabilities_with(
+        self, asked: Int[Tensor, "asked"], known: dict[str, Float[Tensor, "asked classes"]]
+    ) -> np.ndarray:
+        """Return the class probabilities of some nodes, given those by heads that read the cleaned graph."""
+        mode = self.model.config.inference.mode
+        return self.model.ensemble.probabilities(self.select(asked), asked, mode, known).cpu().numpy()
+
+    def cleaned_weight(self, asked: Int[Tensor, "asked"]) -> Float[Tensor, "edges"]:
+        """Return the weight of each edge in the cleaned graph, right where it matters for predicting some nodes."""
+        return cleaned_weight(self._select_around(asked), self.model.ensemble.threshold)
 
     def predict(self, nodes: Any = None) -> np.ndarray:
         """Return the most probable class of some nodes, or their labels joined by ``|``."""

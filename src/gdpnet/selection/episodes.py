@@ -120,13 +120,16 @@ def begin_episodes(
     the engine that plays an episode several times folds it in. ``numbers`` are those that draws are keyed by, if the
     graph is a part of a larger one.
     """
-    node, number = numbers or (None, None)
+    number = None if numbers is None else numbers[0]
+    known = targets if number is None else number[targets]
     degree = row_ptr[targets + 1] - row_ptr[targets]
     owner, edge = ranges(row_ptr[targets], degree)
     parts = (degree + max_candidates - 1) // max_candidates
     rank = torch.arange(edge.numel(), device=edge.device) - offsets_of(degree)[:-1][owner]
     if edge.numel() and int(parts.max()) > 1:
-        rank = shuffled_rank(owner, keys(seed + 2, edge if number is None else number[edge]), degree)
+        # by nodes and not by the number of the edge, which changes when edges are added elsewhere
+        other = neighbour[edge] if number is None else number[neighbour[edge]]
+        rank = shuffled_rank(owner, keys(seed + 2, known[owner], other), degree)
     part = rank * parts[owner] // degree[owner].clamp(min=1)
     episode = offsets_of(parts)[:-1][owner] + part
     length = torch.bincount(episode, minlength=int(parts.sum()))
@@ -138,7 +141,7 @@ def begin_episodes(
     shift = torch.zeros_like(targets) if row_shift is None else row_shift
     copies = [] if shared_keys else [torch.zeros_like(targets) if copy is None else copy]
     part_number = by_length - offsets_of(parts)[:-1][target_of]
-    known, other = (targets, neighbour[edge]) if node is None else (node[targets], node[neighbour[edge]])
+    other = neighbour[edge] if number is None else number[neighbour[edge]]
     return Episodes(
         target=targets[target_of],
         target_row=targets[target_of] + shift[target_of],

@@ -2,17 +2,23 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from gdpnet.cli import main
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.npz import write_npz
 from gdpnet.data.io.store import open_store
+from gdpnet.estimator import GDPNet
+from gdpnet.inference.ensemble import HeadWeights
+from gdpnet.inference.threshold import Choice
+from gdpnet.representation.gcn import GCN
 from helpers.commands import last_record, succeed
-from helpers.server import need_server
+from helpers.server import ServerProcess, need_server
 
 need_server()
 
@@ -21,10 +27,10 @@ pytestmark = pytest.mark.slow
 NODES = ["n3", "n40", "n7", "<script>alert(1)</script>"]
 
 
-def rows(command: str, place, path, *words: object) -> list[dict]:
+def rows(command: str, place, path, *words: object, run: str = "run") -> list[dict]:
     """Run a command for named nodes and return what it wrote."""
     named = () if command == "denoise" else ("--as-served",)
-    given = [command, place / "run", *words, *named, "--out", path, "--device", "cpu", "--force"]
+    given = [command, place / run, *words, *named, "--out", path, "--device", "cpu", "--force"]
     assert main([str(word) for word in given]) == 0
     return pq.read_table(path).to_pylist()
 
@@ -162,3 +168,46 @@ def test_random_requests_get_the_same_bits_alone_and_among_others(server):
     assert json.dumps(together[:40]) == json.dumps(alone)
     assert json.dumps(together[40:][::-1]) == json.dumps(alone)
     assert "gdpnet_batch_requests_count" in server.ask("GET", "/metrics")[1]
+
+
+@pytest.fixture(scope="module")
+def deep(place):
+    """Return the folder with one more run: its GCN head reads the cleaned graph."""
+    model = GDPNet.load(place / "run", device="cpu")
+    trained = model.trained_
+    trained.networks.gcn = GCN(5, 8, 3)
+    trained.networks.gcn.initialise(torch.Generator().manual_seed(0))
+    weights = HeadWeights(aggregator=0.5, gcn=0.5)
+    (place / "deep").mkdir()
+    replace(trained, weights=weights, threshold=Choice(0.5)).save(place / "deep" / "model.safetensors")
+    return place
+
+
+def test_stored_decisions_give_the_bits_of_the_command_line_and_are_made_once(deep, tmp_path, capsys):
+    request, names = new_nodes(), ["x", "y", "n3"]
+    write_npz(extended(open_store(deep / "store"), request), tmp_path / "whole.npz")
+    words = (tmp_path / "p.parquet", tmp_path / "whole.npz", "--nodes", ",".join(names))
+    written = rows("predict", deep, *words, run="deep")
+    answers, made, tables = [], [], tmp_path / "tables"
+    for number, option in enumerate((("--tables", tables), ("--tables", tables), ("--no-tables",))):
+        running = ServerProcess(deep / "deep", deep / "store", tmp_path / f"log{number}", *option)
+        answers.append(running.results("predict", **request, targets=names))
+        assert running.ask("GET", "/v1/model")[1]["stored_decisions"] == (number < 2)
+        if number < 2:
+            running.wait_for("tables of the stored graph")
+            made.append({path: path.stat().st_mtime_ns for path in tables.rglob("decision-*.npy")})
+        assert running.stop() == 0
+    assert json.dumps(answers[0]) == json.dumps(answers[1]) == json.dumps(answers[2])
+    assert len(made[0]) == 1
+    assert made[0] == made[1]
+    found = [list(one["probabilities"].values()) for one in answers[0]]
+    assert found == [list(row.values())[2:] for row in written]
+
+
+def test_tables_that_cannot_be_written_are_refused_in_one_sentence(deep, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    given = ["serve", deep / "deep", "--graph", deep / "store", "--tables", tmp_path / "file", "--port", "0"]
+    assert main([str(word) for word in given]) == 1
+    said = capsys.readouterr().err
+    assert f"cannot write {tmp_path / 'file'}" in said
+    assert "Traceback" not in said

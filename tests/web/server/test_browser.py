@@ -50,3 +50,31 @@ def test_the_served_explorer_shows_a_node_as_explain_does_and_asks_nobody_else(s
         page.wait_for_selector("#problem:not([hidden])", timeout=60_000)
         assert complaints == []
         assert all(url.startswith((server.url + "/", "data:", "blob:")) for url in asked)
+
+
+def test_the_served_explorer_judges_the_model_when_it_is_asked_to(server):
+    _, told, _ = server.ask("GET", "/v1/explorer/judge")
+    scores = dict(row[:2] for row in told["judge"]["scores"]["tables"][0]["rows"])
+    with browser() as chromium:
+        page, complaints = chromium.new_page(), []
+        page.on("pageerror", lambda one: complaints.append(str(one)))
+        page.goto(server.url + "/")
+        page.wait_for_selector("body[data-ready]", timeout=60_000)
+        assert not page.locator(".histogram svg").count()
+        page.click("[data-go=judge]")
+        page.wait_for_selector("#judge .tiles", timeout=60_000)
+        assert page.locator("#judge").get_attribute("aria-busy") is None
+        shown = page.locator("#judge table").filter(has_text="micro f1").first.text_content()
+        assert scores["micro f1"] in shown
+        assert page.locator("#judge .histogram svg").count() == 1
+        page.click("[data-go=explore]")
+        assert (
+            page.locator("#see .histogram svg").count() + page.locator("#explore .histogram svg").count() > 0
+        )
+        lists = page.locator("#find").text_content()
+        assert all(one["title"] in lists for one in told["lists"])
+        page.goto(server.url + "/#tab=judge")
+        page.reload()
+        page.wait_for_selector("#judge .tiles", timeout=60_000)
+        assert page.locator("#problem:not([hidden])").count() == 0
+        assert complaints == []

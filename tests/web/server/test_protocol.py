@@ -1,15 +1,23 @@
 """What the server accepts, refuses, tells and logs."""
 
 import base64
+import http.client
 import json
 import shutil
 import signal
+import socket
 import threading
+import time
+from contextlib import ExitStack
 
 import pytest
 
+from gdpnet.data.io.store import open_store
+from gdpnet.estimator import GDPNet
+from gdpnet.web.explorer.page import json_text
+from gdpnet.web.explorer.payload import build_summary
 from helpers.commands import refuse
-from helpers.server import ServerProcess, need_server
+from helpers.server import PATIENCE, ServerProcess, need_server
 
 need_server()
 
@@ -59,6 +67,30 @@ def test_a_bad_request_is_answered_with_its_field_and_the_rule(server, body, fie
 def test_a_body_that_is_no_question_is_refused(server, text):
     assert server.refused("/v1/predict", text)["status"] in (400, 422)
     assert server.results("predict", targets=["n1"])
+
+
+def test_what_is_no_json_or_no_object_is_said_of_the_body(server):
+    found = server.refused("/v1/predict", b'{"targets": [')
+    assert found["errors"] == [
+        {"field": "body", "rule": "it must be JSON, found a mistake at character 13: Expecting value"}
+    ]
+    for body, kind in ((b"[1, 2]", "application/json"), (b'{"targets": ["n1"]}', "text/plain")):
+        (error,) = server.refused("/v1/predict", body, **{"Content-Type": kind})["errors"]
+        assert error["field"] == "body"
+        assert "Content-Type: application/json" in error["rule"]
+
+
+def test_what_answers_get_answers_head_without_a_body(server):
+    for path, status in (("/healthz", 200), ("/", 200), ("/v1/model", 200), ("/v1/predict", 405)):
+        connection = http.client.HTTPConnection(server.host, server.port)
+        connection.request("HEAD", path)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (status, b"")
+        if status == 200:
+            assert int(answer.headers["Content-Length"]) > 0
+        connection.close()
+    found = server.ask("GET", "/metrics")[1]
+    assert 'gdpnet_requests_total{method="HEAD",route="/healthz",status="200"}' in found
 
 
 def test_numbers_that_are_not_finite_are_refused(server):
@@ -137,6 +169,24 @@ def test_the_explorer_has_a_policy_and_data_that_no_id_can_break(server):
     assert around["format"] == "gdpnet-explorer"
 
 
+def test_the_model_is_judged_on_the_whole_stored_graph(server, place):
+    summary = build_summary(GDPNet.load(place / "run", device="cpu"), open_store(place / "store"))
+    status, found, _ = server.ask("GET", "/v1/explorer/judge")
+    assert status == 200
+    expected = json.loads(json_text({name: summary[name] for name in ("judge", "lists")}))
+    assert found == expected
+    assert server.ask("GET", "/v1/explorer/summary")[1]["can_judge"] is True
+
+
+def test_a_graph_beyond_the_limit_is_not_judged(place, tmp_path):
+    running = ServerProcess(place / "run", place / "store", tmp_path / "log", "--max-surroundings", 20)
+    assert running.ask("GET", "/v1/explorer/summary")[1]["can_judge"] is False
+    status, found, _ = running.ask("GET", "/v1/explorer/judge")
+    assert (status, found["status"]) == (422, 422)
+    assert "--max-surroundings" in found["detail"]
+    assert running.stop() == 0
+
+
 def test_logs_are_lines_of_json_without_features_ids_or_tokens(server):
     server.results(
         "predict", nodes=[node(node_id="secret-id", features=[0.123456789] * 5)], targets=["secret-id"]
@@ -204,6 +254,24 @@ def test_more_requests_than_allowed_at_a_time_are_refused_and_others_are_answere
         assert running.ask("GET", "/healthz")[0] == 200
     finally:
         assert running.stop() == 0
+
+
+def test_bodies_that_are_read_are_bounded_too(place, tmp_path):
+    """Slow senders hold what they have sent in memory."""
+    running = ServerProcess(place / "run", place / "store", tmp_path / "log", "--max-requests", 1)
+    begun = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+    with ExitStack() as stack:
+        for _ in range(2):
+            connection = stack.enter_context(socket.create_connection((running.host, running.port)))
+            connection.sendall(begun)
+        until = time.monotonic() + PATIENCE
+        while (found := running.ask("POST", "/v1/predict", {"targets": ["n1"]}))[0] != 429:
+            assert time.monotonic() < until
+        assert "--max-requests" in found[1]["detail"]
+        assert running.ask("GET", "/readyz")[0] == 200
+    while running.ask("POST", "/v1/predict", {"targets": ["n1"]})[0] != 200:
+        assert time.monotonic() < until
+    assert running.stop() == 0
 
 
 def test_a_request_that_takes_too_long_is_ended_and_the_next_one_is_answered(place, tmp_path):

@@ -79,10 +79,11 @@ def needs_of(store: Place | None, folder: Place) -> Needs:
     while not (isinstance(around, ObjectPath) or around.exists()):
         around = around.parent
     name = None if store is None else address_of(store)
-    return Needs(versions_here(), name, "" if store is None else _sum_of(store), address_of(around))
+    return Needs(versions_here(), name, "" if store is None else store_sum(store), address_of(around))
 
 
-def _sum_of(store: Place) -> str:
+def store_sum(store: Place) -> str:
+    """Return a checksum of the description of a store, which has those of its arrays."""
     return hashlib.sha256((store / ABOUT).read_bytes()).hexdigest()
 
 
@@ -104,7 +105,7 @@ def problem_here(needs: Needs) -> str | None:
     if needs.store is not None:
         store = place_of(needs.store)
         try:
-            same = _sum_of(store) == needs.store_sum
+            same = store_sum(store) == needs.store_sum
         except OSError:
             return f"it does not see the store {store}; use a file system that all machines share"
         if not same:

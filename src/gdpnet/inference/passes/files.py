@@ -113,6 +113,10 @@ class BlockFiles:
         found[order[missing:]] = self._gather(name, wanted.size, list(_by_block(wanted, self.edges)))
         return found
 
+    def edge_rows(self, name: str, edges: Int[Tensor, "edges"]) -> Shaped[Tensor, "edges *any"]:
+        """Return the rows of some edges, which must ascend."""
+        return self._gather(name, edges.numel(), list(_by_block(edges.numpy(), self.edges)))
+
     def _gather(self, name: str, count: int, parts: list[tuple[int, slice, np.ndarray]]) -> Tensor:
         first = self._map(name, parts[0][0]).values
         out = np.empty((count, *first.shape[1:]), first.dtype)

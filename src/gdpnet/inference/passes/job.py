@@ -137,7 +137,7 @@ class Job:
 
     @property
     def kind(self) -> str:
-        """Return the command: denoise, embed or predict."""
+        """Return the command: denoise, embed or predict; or tables, which are kept for a server."""
         return str(self.about["kind"])
 
     @property
@@ -169,7 +169,7 @@ class Job:
     @property
     def reads_neighbourhoods(self) -> bool:
         """Return whether neighbourhood means of features are read, and not those of projected rows alone."""
-        return self.kind != "denoise" or self.needs_classes
+        return self.kind in ("embed", "predict") or self.needs_classes
 
     @cached_property
     def state(self) -> str:

@@ -38,8 +38,13 @@ def _padded_rows(job: Job, number: int) -> Iterator[tuple[Features, int]]:
     kind, device = job.model.config.features.normalise, job.model.device
     for nodes in _ranges(*job.blocks[number]):
         rows = normalise(job.source.rows.slice(nodes), kind).to(device)
-        lacking = max(0, _LEAST_ROWS - rows.shape[0])
-        yield rows if isinstance(rows, SparseRows) else F.pad(rows, (0, 0, 0, lacking)), rows.shape[0]
+        yield padded(rows), rows.shape[0]
+
+
+def padded(rows: Features) -> Features:
+    """Return rows whose products round as those of many rows do."""
+    lacking = max(0, _LEAST_ROWS - rows.shape[0])
+    return rows if isinstance(rows, SparseRows) else F.pad(rows, (0, 0, 0, lacking))
 
 
 def _ranges(first: int, last: int) -> Iterator[slice]:

@@ -29,8 +29,8 @@ def render_page(payload: dict[str, Any] | None, *, api: str | None = None) -> st
 
     Args:
         payload: what `gdpnet.web.explorer.payload.build_payload` returned; None if a server is asked for everything.
-        api: address that the page asks if it has no data of its own, on its own origin: ``summary``, ``search?q=``
-            and ``neighbourhood?node=`` below it; None if the page must ask nobody.
+        api: address that the page asks if it has no data of its own, on its own origin: ``summary``, ``judge``,
+            ``search?q=`` and ``neighbourhood?node=`` below it; None if the page must ask nobody.
     """
     title = TITLE + ((payload or {}).get("about", {}).get("title") or "graph")
     parts = _parts()

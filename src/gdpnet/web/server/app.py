@@ -44,13 +44,14 @@ class Server:
         self.metrics = Metrics()
         self.batcher = Batcher(self.metrics, limits.max_requests, limits.seconds)
         self.is_ready, self.reloading = False, asyncio.Lock()
+        self._judged: tuple[Served, asyncio.Future[str]] | None = None
 
     async def ask(self, question: Question, kind: str, threshold: float | None = None) -> dict[str, Any]:
         """Answer a question by what is served now, whatever is loaded meanwhile."""
         served = self.served
         reading = partial(read_question, question, served, self.limits)
         asked = await asyncio.get_running_loop().run_in_executor(None, reading)  # a large one takes a while
-        local = LocalPredictor(served.model, asked.graph, self.limits.max_surroundings)
+        local = served.local(asked.graph, self.limits.max_surroundings)
         rows = await self.batcher.ask(
             partial(_one, local, asked, kind, threshold), _keys(served, asked, kind, threshold)
         )
@@ -68,6 +69,25 @@ class Server:
 
         found = await self.batcher.ask(compute, [(id(served), "explore", number)])
         return str(found[0]["text"])
+
+    @property
+    def can_judge(self) -> bool:
+        """Return whether the stored graph is small enough to decide on all of it."""
+        return self.served.graph.num_edges <= self.limits.max_surroundings
+
+    async def judge(self) -> str:
+        """Return what the explorer judges the model by, as JSON; it is computed once, for all who ask."""
+        if not self.can_judge:
+            most = f"at most {self.limits.max_surroundings:,} edges (--max-surroundings)"
+            raise ProblemError(422, f"the whole graph is decided on to judge it, which must have {most}")
+        if self._judged is None or self._judged[0] is not self.served:
+            loop = asyncio.get_running_loop()
+            self._judged = self.served, loop.run_in_executor(None, self.served.judge)
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._judged[1]), self.limits.seconds)
+        except TimeoutError as error:
+            rule = "the whole graph is still being decided on: ask again"
+            raise ProblemError(503, rule, headers={"Retry-After": "10"}) from error
 
     async def reload(self) -> Served:
         """Load model and graph anew and exchange them; if that fails the old ones stay."""
@@ -212,10 +232,7 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        broken = [
-            Broken(".".join(str(part) for part in one["loc"][1:]) or "body", str(one["msg"]))
-            for one in error.errors()
-        ]
+        broken = [_broken(one) for one in error.errors()]
         first = broken[0] if broken else Broken("body", "it cannot be read")
         return ProblemError(422, f"{first.field}: {first.rule}", *broken).response()
 
@@ -241,3 +258,14 @@ def _add_errors(app: FastAPI) -> None:
         ]  # the message may hold what was sent
         tell("a mistake of the program", logging.ERROR, error=type(error).__name__, where=where)
         return ProblemError(500, "something went wrong that should not: see the server's log").response()
+
+
+def _broken(error: dict[str, Any]) -> Broken:
+    """Return the field and the rule of an error of the framework."""
+    if error["type"] == "json_invalid":
+        where, why = error["loc"][-1], error.get("ctx", {}).get("error", "it cannot be read")
+        return Broken("body", f"it must be JSON, found a mistake at character {where}: {why}")
+    field = ".".join(str(part) for part in error["loc"][1:])
+    if not field and error["type"] == "model_attributes_type":
+        return Broken("body", "it must be a JSON object, with the header Content-Type: application/json")
+    return Broken(field or "body", str(error["msg"]))

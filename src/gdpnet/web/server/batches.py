@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gdpnet.web.server.metrics import Metrics
-from gdpnet.web.server.problems import ProblemError
+from gdpnet.web.server.problems import ProblemError, too_many
 
 _SHARED = 64
 """Groups of stored nodes whose answers a batch keeps for the questions behind."""
@@ -57,11 +57,7 @@ class Batcher:
     async def ask(self, compute: Compute, keys: list[Any]) -> Rows:
         """Compute a question when its turn comes; refuse it if too many wait, or if it takes too long."""
         if self.in_flight >= self.most:
-            raise ProblemError(
-                429,
-                f"at most {self.most:,} requests are computed or wait at a time (--max-requests): try again",
-                headers={"Retry-After": "1"},
-            )
+            raise too_many(self.most)
         loop = asyncio.get_running_loop()
         job = Job(compute, keys, time.monotonic() + self.seconds, loop.create_future())
         self.in_flight += 1

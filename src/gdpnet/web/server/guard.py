@@ -8,7 +8,8 @@ import binascii
 import hmac
 import ipaddress
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +21,7 @@ from gdpnet.errors import ConfigError
 from gdpnet.web.server.limits import Limits
 from gdpnet.web.server.log import tell
 from gdpnet.web.server.metrics import Metrics
-from gdpnet.web.server.problems import ProblemError
+from gdpnet.web.server.problems import ProblemError, too_many
 
 OPEN = ("/healthz", "/readyz")
 """Routes that need no token."""
@@ -116,6 +117,8 @@ class Guard:
 
     def __init__(self, app: ASGIApp, access: Access, limits: Limits, metrics: Metrics) -> None:
         self.app, self.access, self.limits, self.metrics = app, access, limits, metrics
+        self.posted = 0
+        """Requests with a body that are read, computed or waiting."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -123,6 +126,8 @@ class Guard:
             await self.app(scope, receive, send)
             return
         began, seen = time.perf_counter(), {"status": 500}
+        # what answers GET answers HEAD too; the HTTP server leaves the body out
+        inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -134,12 +139,28 @@ class Guard:
 
         try:
             self.access.check(scope)
-            body = await self._body(scope, receive)
-            await self.app(scope, _replay(body, receive), answer)
+            with self._counted(scope):
+                body = await self._body(scope, receive)
+                await self.app(inner, _replay(body, receive), answer)
         except ProblemError as problem:
             await problem.response()(scope, receive, answer)
         finally:
-            self._record(scope, seen["status"], time.perf_counter() - began)
+            self._record(scope["method"], inner, seen["status"], time.perf_counter() - began)
+
+    @contextmanager
+    def _counted(self, scope: Scope) -> Iterator[None]:
+        """Count a request while it may hold a body in memory; refuse it if as many as may wait are being read."""
+        headers = Headers(scope=scope)
+        if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+            yield
+            return
+        if self.posted >= 2 * self.limits.max_requests:
+            raise too_many(self.limits.max_requests)
+        self.posted += 1
+        try:
+            yield
+        finally:
+            self.posted -= 1
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """Read the body of a request, within the limits of size and time."""
@@ -162,10 +183,10 @@ class Guard:
             if not message.get("more_body", False):
                 return b"".join(parts)
 
-    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+    def _record(self, method: str, scope: Scope, status: int, seconds: float) -> None:
         route: Any = scope.get("route")
         name = getattr(route, "path", None) or "other"
-        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other"
+        method = method if method in ("GET", "POST", "HEAD") else "other"
         self.metrics.requests.labels(method, name, str(status)).inc()
         self.metrics.seconds.labels(name).observe(seconds)
         tell("request", method=method, route=name, status=status, ms=round(1e3 * seconds, 2))

@@ -62,7 +62,11 @@ def add_pages(app: FastAPI, server: Server) -> None:
 
     @app.get(EXPLORER + "summary", include_in_schema=False)
     async def summary() -> Response:
-        return await _json(lambda: server.served.summary)
+        return await _json(lambda: server.served.summary | {"can_judge": server.can_judge})
+
+    @app.get(EXPLORER + "judge", include_in_schema=False)
+    async def judge() -> Response:
+        return Response(await server.judge(), media_type="application/json")
 
     @app.get(EXPLORER + "search", include_in_schema=False)
     async def search(q: str = Query("", max_length=1_000)) -> Response:

@@ -55,3 +55,9 @@ def problem_body(status: int, detail: str, broken: Sequence[Broken] = ()) -> dic
 def unusable(field: str, rule: str) -> ProblemError:
     """Return the answer to a request with a field that cannot be used."""
     return ProblemError(422, f"{field}: {rule}", Broken(field, rule))
+
+
+def too_many(most: int) -> ProblemError:
+    """Return the answer to a request beyond those that may be computed or wait."""
+    rule = f"at most {most:,} requests are computed or wait at a time (--max-requests): try again"
+    return ProblemError(429, rule, headers={"Retry-After": "1"})

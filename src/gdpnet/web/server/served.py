@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,13 +15,21 @@ import torch
 from gdpnet._core.version import __version__
 from gdpnet.data.extended import ExtendedGraph
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.store import is_store, open_store
+from gdpnet.data.io.store import is_store, open_store, store_of
 from gdpnet.data.validation import UNKNOWN, id_text
 from gdpnet.errors import ConfigError
 from gdpnet.estimator import GDPNet
+from gdpnet.inference.by_blocks import make_tables
+from gdpnet.inference.engines.engine import store_sum
 from gdpnet.inference.local import LocalPredictor, check_local, reach_of
 from gdpnet.inference.model import TrainedModel
+from gdpnet.inference.passes.job import Job
+from gdpnet.inference.stored import StoredDecisions, can_store
+from gdpnet.web.explorer.page import json_text
 from gdpnet.web.explorer.payload import build_summary, neighbourhood
+from gdpnet.web.server.log import tell
+
+_TITLE = "served graph"
 
 QUESTIONS = ("predict", "embed", "denoise", "explain")
 
@@ -32,6 +41,8 @@ class Place:
     run: Path
     store: Path
     device: str = "cpu"
+    tables: Path | None = None
+    """The folder for tables of stored decisions; None to keep none."""
 
 
 class NodeIndex:
@@ -77,11 +88,23 @@ class NodeIndex:
 class Served:
     """A model and a stored graph that answer questions."""
 
-    def __init__(self, model: TrainedModel, graph: Graph) -> None:
+    def __init__(self, model: TrainedModel, graph: Graph, tables: Path | None = None) -> None:
         check_local(model)
         self.model, self.graph = model, graph
         self.directed, self.index = graph.is_directed, NodeIndex(graph.node_ids)
         self.model_id = model.fingerprint()
+        self.stored: StoredDecisions | None = None
+        if tables is not None and can_store(model, graph, directed=self.directed):
+            self.stored = StoredDecisions(self._tables(tables), graph)
+
+    def _tables(self, folder: Path) -> Job:
+        """Open the tables of this model and graph, made before or now."""
+        store, start = store_of(self.graph), time.monotonic()
+        assert store is not None, "only a store is served"
+        place = folder / f"{self.model_id}-{store_sum(store)[:16]}"
+        job = make_tables(self.model, self.graph, place)
+        tell("tables of the stored graph", folder=str(place), seconds=round(time.monotonic() - start, 3))
+        return job
 
     @classmethod
     def load(cls, place: Place) -> Served:
@@ -89,15 +112,20 @@ class Served:
         if not is_store(place.store):
             raise ConfigError(f"--graph must be a store, found {place.store}: write one with 'gdpnet store'")
         model, graph = GDPNet.load(place.run, device=place.device).trained_, open_store(place.store)
-        served = cls(model, graph)
+        served = cls(model, graph, place.tables)
         served.try_out()
         return served
 
     def try_out(self) -> None:
         """Answer every question for the first node, which also compiles what is compiled."""
-        local, node = LocalPredictor(self.model, ExtendedGraph(self.graph)), torch.tensor([0])
+        local, node = self.local(ExtendedGraph(self.graph)), torch.tensor([0])
         local.probabilities(node), local.embeddings(node)
         list(local.edges(node)), list(local.explain(node))
+
+    def local(self, graph: ExtendedGraph, most_edges: int | None = None) -> LocalPredictor:
+        """Return what answers questions about the stored graph, about it with additions, or about another."""
+        stored = self.stored if graph.graph is self.graph else None
+        return LocalPredictor(self.model, graph, most_edges, stored)
 
     @cached_property
     def about(self) -> dict[str, Any]:
@@ -112,6 +140,7 @@ class Served:
             "threshold": model.threshold.threshold,
             "reason": model.threshold.reason,
             "heads": {name: weight for name, weight in model.weights._asdict().items() if weight > 0},
+            "stored_decisions": self.stored is not None,
             "hops": {question: reach_of(model, question).hops for question in QUESTIONS},
             "features": {
                 "kind": model.columns.kind,
@@ -140,13 +169,18 @@ class Served:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """Return what the explorer shows before a node is chosen."""
-        return build_summary(self.model, self.graph, title="served graph", decided=False)
+        return build_summary(self.model, self.graph, title=_TITLE, decided=False)
+
+    def judge(self) -> str:
+        """Decide on the whole graph; return what the explorer judges the model by, and its lists, as JSON."""
+        found = build_summary(self.model, self.graph, title=_TITLE)
+        return json_text({name: found[name] for name in ("judge", "lists")})
 
     def neighbourhood(self, number: int, most_edges: int) -> dict[str, Any]:
         """Return what the explorer shows of a node and the nodes within two hops, computed from its surroundings."""
-        local = LocalPredictor(self.model, ExtendedGraph(self.graph), most_edges)
+        local = self.local(ExtendedGraph(self.graph), most_edges)
         predictor, _ = local.predictor(torch.tensor([number]), "explore")
-        return neighbourhood(predictor, str(self.graph.node_ids[number]), title="served graph")
+        return neighbourhood(predictor, str(self.graph.node_ids[number]), title=_TITLE)
 
     def about_node(self, number: int, most: int = 100) -> dict[str, Any]:
         """Return what the graph knows of a stored node, with its first neighbours."""

@@ -70,6 +70,12 @@ class Source {
     return this.known.get(id);
   }
 
+  // What the model is judged by: the page's own, or computed by the server over the whole graph when it is first asked.
+  async judge() {
+    if (!this.payload.judge) Object.assign(this.payload, await asked(`${this.api}judge`));
+    return this.payload.judge;
+  }
+
   first() {
     return this.lists()[0]?.rows[0]?.id ?? this.store?.ids[0] ?? null;
   }
@@ -96,7 +102,8 @@ class Page {
     this.picture = new Picture(source, this.slider);
     this.why = new Why(source);
     this.judge = judge ? new Judge(about, judge, this.judgeSlider) : null;
-    document.querySelector("[data-go=judge]").hidden = !judge;
+    this.canJudge = Boolean(judge || source.payload.can_judge);
+    document.querySelector("[data-go=judge]").hidden = !this.canJudge;
     byId("title").textContent = about.title || "GDPNet explorer";
     byId("about").textContent =
       `${counted(about.nodes, "node")}, ${counted(about.edges, "directed edge")} · ${about.task} · GDPNet ${about.gdpnet}${source.store && !about.whole ? ` · ${counted(source.store.ids.length, "node")} on this page` : ""}`;
@@ -170,10 +177,32 @@ class Page {
     }
   }
 
-  drawJudge() {
-    if (!this.judge) return;
-    this.judge.draw();
-    this.judge.follow(this.source.threshold());
+  async drawJudge() {
+    if (!this.canJudge) return;
+    try {
+      if (!this.judge) await this.askForJudge();
+      this.judge.draw();
+      this.judge.follow(this.source.threshold());
+    } catch (error) {
+      complain(`The model cannot be judged: ${error.message}.`);
+    }
+  }
+
+  async askForJudge() {
+    const panel = byId("judge");
+    panel.replaceChildren(el("p", { class: "quiet", text: "The server decides on the whole graph, once." }));
+    panel.setAttribute("aria-busy", "true");
+    try {
+      const judge = await this.source.judge();
+      if (this.judge) return;
+      this.slider.judgeBy(judge);
+      this.judgeSlider.judgeBy(judge);
+      this.judge = new Judge(this.source.about(), judge, this.judgeSlider);
+      this.thresholdMoved();
+      this.find.showLists();
+    } finally {
+      panel.removeAttribute("aria-busy");
+    }
   }
 
   redraw() {
@@ -196,7 +225,7 @@ class Page {
   }
 
   tabs() {
-    const judging = state.tab === "judge" && this.judge !== null;
+    const judging = state.tab === "judge" && this.canJudge;
     byId("explore").hidden = judging;
     byId("judge").hidden = !judging;
     const panel = document.body.dataset.panel;

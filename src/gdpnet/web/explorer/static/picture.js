@@ -1,8 +1,9 @@
 // See: the neighbourhood of a node, drawn by cytoscape; before and after, side by side or as decisions.
-import { el, byId, tell, counted, shortened, save, fileName, segmented, number } from "./dom.js";
+import { el, byId, tell, counted, save, fileName, segmented, number } from "./dom.js";
 import { state, update } from "./state.js";
-import { classColour, keepColour, themed } from "./colours.js";
+import { themed } from "./colours.js";
 import { neighbourhoodOf, missing } from "./layout.js";
+import { nodeElement, edgeElement, legendOf } from "./elements.js";
 import { networkStyle } from "./network_style.js";
 
 const VIEWS = [
@@ -20,7 +21,6 @@ const TITLES = {
   before: "Before: the graph as it is",
   after: "After: the cleaned graph",
 };
-const SIZES = [38, 26, 15];
 
 export class Picture {
   constructor(source, slider) {
@@ -52,7 +52,7 @@ export class Picture {
     this.stage.classList.toggle("two", views.length === 2);
     const figures = views.map((view) => this.figure(view));
     this.stage.replaceChildren(...figures.map((one) => one.figure));
-    this.drawLegend(); // before the networks, which fill what is left of the height
+    this.legend.replaceChildren(...legendOf(this.store, this.shape)); // before the networks, which fill what is left of the height
     this.panes = figures.map((one) => ({ ...one, cy: this.network(one.canvas) }));
     if (this.panes.length === 2) this.together();
     this.follow(this.source.threshold());
@@ -103,8 +103,8 @@ export class Picture {
     const cy = cytoscape({
       container,
       elements: [
-        ...this.shape.nodes.map((one) => this.nodeElement(one)),
-        ...this.shape.edges.map((one) => this.edgeElement(one)),
+        ...this.shape.nodes.map((one) => nodeElement(this.store, this.shape, one)),
+        ...this.shape.edges.map((one) => edgeElement(this.store, one)),
       ],
       layout: { name: "preset", fit: true, padding: 34 },
       style: networkStyle(this.shape.scale),
@@ -119,66 +119,6 @@ export class Picture {
     cy.on("mouseover", "node, edge", (event) => this.showTip(event));
     cy.on("mouseout pan zoom", () => this.hideTip());
     return cy;
-  }
-
-  nodeElement(one) {
-    const { store } = this;
-    if (one.more !== undefined) {
-      const label = one.ring === 1 ? `+ ${one.more} more` : `+${one.more}`;
-      return {
-        data: {
-          id: `more-${one.of}`,
-          more: one.more,
-          place: one.of,
-          label,
-          ring: one.ring,
-          size: 18,
-          fill: themed("paper"),
-          edge: themed("paper"),
-          border: 0,
-        },
-        position: { x: one.x, y: one.y },
-        classes: "more",
-        grabbable: false,
-      };
-    }
-    const [predicted, label] = [store.name("predicted", one.place), store.name("label", one.place)];
-    const { classes } = store.about;
-    const differs =
-      label !== null && predicted !== null && label !== predicted && store.about.task === "classification";
-    const small = one.ring === 2 && this.shape.far > 40;
-    const data = {
-      id: `n${one.place}`,
-      place: one.place,
-      ring: one.ring,
-      size: SIZES[one.ring],
-      label: small ? "" : shortened(store.ids[one.place], one.ring === 2 ? 10 : 18),
-      fill: classColour(classes, predicted),
-      edge: differs ? classColour(classes, label) : themed("paper"),
-      border: differs ? (one.ring === 2 ? 3 : 5) : 1.5,
-    };
-    const corrupted = store.node("corrupted");
-    return {
-      data,
-      position: { x: one.x, y: one.y },
-      classes: [`ring${one.ring}`, corrupted && corrupted[one.place] ? "corrupted" : ""].join(" "),
-    };
-  }
-
-  edgeElement(one) {
-    const keep = this.store.link("keep")[one.edge];
-    const noise = this.store.link("spurious");
-    const data = {
-      id: `e${one.edge}`,
-      edge: one.edge,
-      source: `n${one.source}`,
-      target: `n${one.target}`,
-      keep,
-      colour: keepColour(keep),
-      width: one.own ? 1.5 + 5.5 * keep : 0.8 + 2.2 * keep,
-      label: noise && noise[one.edge] ? "✕" : "",
-    };
-    return { data, classes: [one.own ? "own" : "other", one.arrow ? "arrow" : ""].join(" ") };
   }
 
   // Follow the threshold, without moving anything.
@@ -219,28 +159,6 @@ export class Picture {
       node.addClass("chosen");
       node.edgesWith(cy.$id(`n${this.centre}`)).addClass("chosen");
     }
-  }
-
-  drawLegend() {
-    const { store } = this;
-    const present = new Set(
-      this.shape.nodes.filter((one) => one.place !== undefined).map((one) => store.name("predicted", one.place)),
-    );
-    const classes = store.about.classes.filter((name) => present.has(name)).slice(0, 10);
-    const parts = classes.map((name) => {
-      const dot = el("span", { class: "dot", "aria-hidden": "true" });
-      dot.style.background = classColour(store.about.classes, name);
-      return el("span", {}, dot, el("bdi", { text: shortened(name, 28) }));
-    });
-    parts.push(
-      el("span", {}, el("span", { class: "ring", "aria-hidden": "true" }), "ring: known class, if it differs"),
-    );
-    parts.push(el("span", {}, "drop", el("span", { class: "scale", "aria-hidden": "true" }), "keep"));
-    parts.push(el("span", {}, el("span", { class: "dash", "aria-hidden": "true" }), "below the threshold"));
-    if (store.truthKnown()) parts.push(el("span", {}, el("b", { class: "noise", text: "✕" }), "planted noise"));
-    if (store.node("corrupted")?.some((one) => one))
-      parts.push(el("span", {}, el("b", { text: "◆" }), "planted features"));
-    this.legend.replaceChildren(...parts);
   }
 
   together() {

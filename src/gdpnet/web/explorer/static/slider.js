@@ -15,7 +15,6 @@ export function nearestThreshold(grid, value) {
 export class Slider {
   constructor(about, judge, name) {
     this.about = about;
-    this.judge = judge;
     this.input = el("input", {
       type: "range",
       min: 0,
@@ -37,7 +36,7 @@ export class Slider {
       "div",
       { class: "threshold" },
       el("div", { class: "row" }, el("span", { class: "heading", text: name ?? "Threshold" }), this.words, this.reset),
-      el("div", { class: "histogram" }, judge ? this.histogram() : null, this.input),
+      el("div", { class: "histogram" }, this.input),
       el(
         "div",
         { class: "row quiet axis", "aria-hidden": "true" },
@@ -46,6 +45,13 @@ export class Slider {
         el("span", { text: "1" }),
       ),
     );
+    if (judge) this.judgeBy(judge);
+  }
+
+  // Show the histogram, and how many edges each threshold keeps.
+  judgeBy(judge) {
+    this.judge = judge;
+    this.input.before(this.histogram());
   }
 
   histogram() {
