@@ -159,16 +159,60 @@ def test_a_quote_without_a_partner_does_not_swallow_the_rows_after_it(encoding, 
     (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
     (tmp_path / "nodes.csv").write_text('id,x,words\na,1,"hello\nb,2,bye\nc,3,so\n', encoding=encoding)
     with pytest.raises(
-        GraphError, match="has a quoted value that does not end: its last row, 1, holds all lines"
+        GraphError, match=r"nodes.csv has a quoted value that does not end, in the row that begins in line 2:"
     ):
         read_graph(tmp_path)
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("header", "last"),
+    [
+        ("id,words", 'c,"so far'),
+        ("id,words", 'c,"he said ""no""'),
+        ("id,words", 'c,"'),
+        ("id,x", 'c,"0.5'),
+        ("id;words", 'c;"so; far'),
+        ("words,id", '5" wide,"c'),
+    ],
+)
+def test_a_table_cut_within_its_last_quoted_value_is_refused(header, last, packed, tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    mark = header[-6] if header.endswith("words") else ","
+    text = f"{header}\r\na{mark}1\r\nb{mark}2\r\n{last}"
+    if packed:
+        (tmp_path / "nodes.csv.gz").write_bytes(gzip.compress(text.encode()))
+    else:
+        (tmp_path / "nodes.csv").write_bytes(text.encode())
+    with pytest.raises(
+        GraphError, match=r"nodes\.csv.* a quoted value that does not end, .* in line 4:"
+    ) as found:
+        read_graph(tmp_path)
+    assert len(str(found.value)) <= 300
+    assert "\n" not in str(found.value)
+
+
+def test_every_cut_of_a_quoted_table_is_refused_unless_its_last_row_may_be_whole(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    rows = '"id","label"\n"a","u"\n', '"b",', '"v, "', '"w"', '" or\nx"', "\n"
+    text = "".join(rows)
+    # after a row, after its comma, and between two quotes that stand for one
+    may_be_whole = {len("".join(rows[:count])) for count in range(1, 6)}
+    for end in range(len(rows[0]), len(text)):
+        (tmp_path / "nodes.csv").write_text(text[:end])
+        try:
+            read_graph(tmp_path)
+        except GraphError:
+            continue
+        assert end in may_be_whole
+
+
 def test_quotes_inside_values_and_values_of_several_lines_are_read(tmp_path):
     (tmp_path / "edges.csv").write_text("source,target\na,b\n")
-    for last in ('5" screen', '"5"" screen\nof glass"'):
-        (tmp_path / "nodes.csv").write_text(f"id,label\na,u\nb,{last}\n")
-        assert read_graph(tmp_path).class_names[0].startswith('5" screen')
+    for last in ('5" screen', '"5"" screen"', '"5"" screen\nof glass"', '"5"" screen"", ""of glass"'):
+        for end in ("", "\n", "\n\n"):
+            (tmp_path / "nodes.csv").write_text(f"id,label\na,u\nb,{last}{end}")
+            assert read_graph(tmp_path).class_names[0].startswith('5" screen')
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pyarrow import csv
 
 from gdpnet._core.limits import MOST_COLUMNS, expanded
 from gdpnet._core.regular import check_regular
-from gdpnet.data.io.dialect import Dialect, find_dialect, has_open_quote, with_decimal_points
+from gdpnet.data.io.dialect import Dialect, find_dialect, open_quote, with_decimal_points
 from gdpnet.errors import GraphError, reason_of
 
 PARQUET = ".parquet"
@@ -68,10 +68,10 @@ class TableFile:
             parse_options=csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
             convert_options=csv.ConvertOptions(column_types=types),
         ).rename_columns(list(self.names))
-        if _ends_in_lines(table) and has_open_quote(self.path, dialect.encoding):
+        if line := open_quote(self.path, dialect, _line_breaks_at_end(table)):
             raise GraphError(
-                f"{self.path} has a quoted value that does not end: its last row, {table.num_rows:,}, holds all "
-                "lines after a single quote; write quotes inside a value twice"
+                f"{self.path} has a quoted value that does not end, in the row that begins in line {line:,}: the file "
+                "was cut, or a quote inside a value is not written twice"
             )
         notes = []
         if dialect.is_guess:
@@ -226,10 +226,11 @@ def _is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _ends_in_lines(table: Any) -> bool:
-    """Return whether a value of the last row has several lines."""
+def _line_breaks_at_end(table: Any) -> int:
+    """Return how many line breaks the values of the last row have."""
     last = table.slice(max(0, table.num_rows - 1))
-    return any("\n" in str(value) for column in last.columns for value in column.to_pylist())
+    values = [str(value) for column in last.columns for value in column.to_pylist()]
+    return sum(max(value.count("\n"), value.count("\r")) for value in values)
 
 
 def _unreadable(path: Path, error: Exception) -> GraphError:
