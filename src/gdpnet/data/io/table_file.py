@@ -70,8 +70,8 @@ class TableFile:
         ).rename_columns(list(self.names))
         if line := open_quote(self.path, dialect, _line_breaks_at_end(table)):
             raise GraphError(
-                f"{self.path} has a quoted value that does not end, in the row that begins in line {line:,}: the file "
-                "was cut, or a quote inside a value is not written twice"
+                f"{self.path} has a quoted value that does not end, in the row that begins in line {line:,}: the "
+                "file was cut, or a quote inside a value is not written twice"
             )
         notes = []
         if dialect.is_guess:
