@@ -21,6 +21,7 @@ from safetensors import safe_open
 from campaigns.cases import BASE, Case
 from campaigns.mutations import WORDS, as_bytes, changed_inside, damage, damage_json, deep
 from campaigns.objects import draw_object
+from campaigns.questions import draw_request
 from gdpnet.inference.model_file import write_tensors
 
 
@@ -585,6 +586,10 @@ def _object(draw: random.Random, base: Path) -> Case:
     return Case("python", "object", values=draw_object(draw))
 
 
+def _request(draw: random.Random, base: Path) -> Case:
+    return draw_request(draw)
+
+
 KINDS: dict[str, Callable[[random.Random, Path], Case]] = {
     "npz": _npz,
     "store": _store,
@@ -602,6 +607,7 @@ KINDS: dict[str, Callable[[random.Random, Path], Case]] = {
     "options": _options,
     "special": _special,
     "python": _object,
+    "request": _request,
 }
 """Makers of cases by the kind of input."""
 
