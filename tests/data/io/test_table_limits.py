@@ -239,6 +239,75 @@ def test_bytes_and_texts_that_repeat_are_refused_however_they_are_stored(
         read_graph(tmp_path)
 
 
+def number_of(size: int, length: int = 0) -> bytes:
+    """Return a size as a footer holds it, in a given number of bytes."""
+    digits, size = [], 2 * size
+    while size or len(digits) < length or not digits:
+        digits.append(size & 127 | 128)
+        size >>= 7
+    return bytes([*digits[:-1], digits[-1] & 127])
+
+
+def rewrite_footer(path, changes):
+    """Replace bytes in the footer of a Parquet file by others of the same length."""
+    content = path.read_bytes()
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    footer = content[start:]
+    for old, new in changes:
+        assert old in footer
+        footer = footer.replace(old, new)
+    path.write_bytes(content[:start] + footer)
+
+
+def test_a_parquet_file_that_lies_about_the_size_of_its_texts_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("gdpnet._core.limits.FREE_BYTES", 1 << 20)
+    folder = write_folder(tmp_path, s=pa.array(["z" * 4_000_000] * 4))
+    path = folder / "nodes.parquet"
+    pq.write_table(
+        pq.read_table(path), path, use_dictionary=False, compression="zstd", write_statistics=False
+    )
+    honest = pq.read_metadata(path).row_group(0).column(1).total_uncompressed_size
+    assert honest > 16_000_000
+    rewrite_footer(path, [(number_of(honest), number_of(1000, len(number_of(honest))))])
+    assert pq.read_metadata(path).row_group(0).column(1).total_uncompressed_size == 1000
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(
+        GraphError, match=r"nodes.parquet may hold .* bytes for a file of this size, found more"
+    ):
+        read_graph(folder)
+    assert pa.default_memory_pool().max_memory() - before < 4_000_000
+
+
+def test_a_parquet_file_that_lies_about_the_encoding_of_its_texts_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("gdpnet._core.limits.FREE_BYTES", 1 << 20)
+    rows, folder = 20_000, write_folder(tmp_path)
+    table = pa.table({"id": pa.array(range(rows)), "s": repeated("z" * 10_000, rows)})
+    path = folder / "nodes.parquet"
+    pq.write_table(table, path, store_schema=False, write_statistics=False)
+    rewrite_footer(path, [(b"\x35\x00\x06\x10", b"\x35\x00\x06\x06")])  # a dictionary, as plain runs
+    assert "DICTIONARY" not in str(pq.read_metadata(path).row_group(0).column(1).encodings)
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(GraphError, match="for a file of this size"):
+        read_graph(folder)
+    assert pa.default_memory_pool().max_memory() - before < 50_000_000
+
+
+def test_a_parquet_file_whose_columns_are_the_same_bytes_is_refused(tmp_path):
+    rows, folder = 1250, write_folder(tmp_path)
+    short, long = ([f"{number:0{width}}" for number in range(rows)] for width in (8, 80))
+    path = folder / "nodes.parquet"
+    table = pa.table({"id": range(rows), "long": long, "one": short, "two": short})
+    pq.write_table(table, path, use_dictionary=False, compression="none", write_statistics=False)
+    _, first, *others = (pq.read_metadata(path).row_group(0).column(place) for place in range(4))
+    given = {one.data_page_offset: first.data_page_offset for one in others}
+    given |= {one.total_compressed_size: first.total_compressed_size for one in others}
+    changes = [(number_of(old), number_of(new, len(number_of(old)))) for old, new in given.items()]
+    rewrite_footer(path, changes)
+    assert pq.read_metadata(path).row_group(0).column(3).data_page_offset == first.data_page_offset
+    with pytest.raises(GraphError, match="columns that share bytes of the file"):
+        read_graph(folder)
+
+
 def test_repeated_texts_in_lists_and_objects_are_never_written_out(tmp_path):
     rows, text = 20_000, "z" * 8000
     texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, dtype=np.int32)), [text])
