@@ -1,6 +1,6 @@
 """Add to a bill of materials what its tool cannot see: the package's version and its JavaScript libraries.
 
-    python tools/sbom.py dist/gdpnet.cdx.json
+python tools/sbom.py dist/gdpnet.cdx.json
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ def completed(bom: dict[str, Any], packages: list[dict[str, Any]], version: str)
     shipped = [_component(one) for one in packages]
     names = [one["bom-ref"] for one in shipped]
     dependencies = [
-        one | {"dependsOn": sorted({*one.get("dependsOn", []), *names})} if one["ref"] == main["bom-ref"] else one
+        one | {"dependsOn": sorted({*one.get("dependsOn", []), *names})}
+        if one["ref"] == main["bom-ref"]
+        else one
         for one in bom["dependencies"]
     ]
     return bom | {
