@@ -520,6 +520,14 @@ _OPTIONS: dict[str, tuple[list[str], list[str]]] = {
         ["denoise", "{base}/run", "--shards", "--out", "{folder}/shards"],
         ["--shard-edges", "--threshold"],
     ),
+    "predict": (
+        ["predict", "{base}/run", "--shards", "--out", "{folder}/shards"],
+        ["--shard-edges", "--blocks", "--workers", "--nodes", "--column"],
+    ),
+    "plan": (
+        ["plan", "--nodes", "1000", "--edges", "5000"],
+        ["--nodes", "--edges", "--features", "--width", "--machines", "--cores", "--network"],
+    ),
     "embed": (["embed", "{base}/run", "--out", "{folder}/rows.csv"], ["--nodes", "--nodes-from", "--out"]),
     "explain": (["explain", "{base}/run"], ["--node"]),
     "explore": (
