@@ -42,12 +42,13 @@ hashed: $(BIN)/pip  ## fill .venv with the wheels of constraints-hashes.txt and 
 	$(BIN)/pip check
 	touch $(READY) $(READY_DEV) $(READY_DOCS)
 
-sbom: $(READY)  ## write dist/gdpnet.cdx.json, a bill of materials (CycloneDX) of all packages in .venv
+sbom: $(READY)  ## write dist/gdpnet.cdx.json, a bill of materials (CycloneDX) of all packages in .venv and in the package
 	test -x $(BOM_TOOL)/bin/cyclonedx-py || $(PYTHON) -m venv $(BOM_TOOL)
 	$(BOM_TOOL)/bin/pip $(INSTALL) cyclonedx-bom==7.5.0
 	mkdir -p dist
 	$(BOM_TOOL)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible \
 	  --output-format JSON --output-file dist/gdpnet.cdx.json $(BIN)/python
+	$(BIN)/python tools/sbom.py dist/gdpnet.cdx.json
 
 chaos: $(READY_DEV)  ## an hour of kills, full disks and signals; one JSON summary, exit 1 on a violation
 	@$(BIN)/python -m campaigns.chaos --seconds 3600 --seed $(SEED)

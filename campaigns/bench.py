@@ -24,6 +24,7 @@ from campaigns.feeds import answer_to
 from campaigns.jobs import JOBS, make_base, small_graph
 from campaigns.mutations import damage
 from campaigns.objects import load_model
+from campaigns.questions import load_served
 from gdpnet.cli import main
 from gdpnet.data.io.files import write_tables
 from gdpnet.data.io.npz import write_npz
@@ -49,6 +50,7 @@ def make_inputs(base: Path) -> Path:
     _run(base, "denoise-shards", base / "shards")
     _stop_early(base)
     load_model(base)
+    load_served(base)
     return base
 
 

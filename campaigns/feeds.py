@@ -12,6 +12,7 @@ from typing import NamedTuple
 from campaigns.cases import Case
 from campaigns.invariants import graph_faults, own_npz_faults, table_faults
 from campaigns.objects import feed_object
+from campaigns.questions import feed_request
 from campaigns.verdict import PREFIX, sentence_faults
 from gdpnet.cli import main
 from gdpnet.config import read_config
@@ -110,5 +111,6 @@ FEEDS: dict[str, Callable[[Case, Path, Path], list[str]]] = {
     "command": _command,
     "special": _special,
     "object": _object,
+    "request": feed_request,
 }
 """What reads an input, by name; each returns what was wrong with an accepted one."""

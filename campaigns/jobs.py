@@ -28,6 +28,9 @@ FAST = Config().with_values(
     }
 )
 NOTES = "notes.txt"
+WORDS_OF_GRAPH = 100
+"""Feature columns of the generated graph."""
+
 _RECORDS = Path(__file__).parents[1] / "results"
 
 
@@ -83,6 +86,12 @@ JOBS = {
         Job(
             "embed-shards",
             "embed {base}/run --shards --shard-edges 40 --out {work}/shards",
+            "shards",
+            "shards",
+        ),
+        Job(
+            "predict-shards",
+            "predict {base}/run --shards --shard-edges 40 --out {work}/shards",
             "shards",
             "shards",
         ),
@@ -174,7 +183,9 @@ def _first_lines(name: str, count: int) -> str:
 
 def small_graph(nodes: int = 40, seed: int = 0) -> Graph:
     """Return a generated graph of three classes; its ids are text that looks like numbers."""
-    made = synthetic_graph(SyntheticSettings(nodes=nodes, classes=3, words=100, links_per_node=2.0), seed)
+    made = synthetic_graph(
+        SyntheticSettings(nodes=nodes, classes=3, words=WORDS_OF_GRAPH, links_per_node=2.0), seed
+    )
     return replace(made, node_ids=np.array([f"{number:03d}" for number in range(nodes)]))
 
 

@@ -21,6 +21,7 @@ from safetensors import safe_open
 from campaigns.cases import BASE, Case
 from campaigns.mutations import WORDS, as_bytes, changed_inside, damage, damage_json, deep
 from campaigns.objects import draw_object
+from campaigns.questions import draw_request
 from gdpnet.inference.model_file import write_tensors
 
 
@@ -519,6 +520,14 @@ _OPTIONS: dict[str, tuple[list[str], list[str]]] = {
         ["denoise", "{base}/run", "--shards", "--out", "{folder}/shards"],
         ["--shard-edges", "--threshold"],
     ),
+    "predict": (
+        ["predict", "{base}/run", "--shards", "--out", "{folder}/shards"],
+        ["--shard-edges", "--blocks", "--workers", "--nodes", "--column"],
+    ),
+    "plan": (
+        ["plan", "--nodes", "1000", "--edges", "5000"],
+        ["--nodes", "--edges", "--features", "--width", "--machines", "--cores", "--network"],
+    ),
     "embed": (["embed", "{base}/run", "--out", "{folder}/rows.csv"], ["--nodes", "--nodes-from", "--out"]),
     "explain": (["explain", "{base}/run"], ["--node"]),
     "explore": (
@@ -585,6 +594,10 @@ def _object(draw: random.Random, base: Path) -> Case:
     return Case("python", "object", values=draw_object(draw))
 
 
+def _request(draw: random.Random, base: Path) -> Case:
+    return draw_request(draw)
+
+
 KINDS: dict[str, Callable[[random.Random, Path], Case]] = {
     "npz": _npz,
     "store": _store,
@@ -602,6 +615,7 @@ KINDS: dict[str, Callable[[random.Random, Path], Case]] = {
     "options": _options,
     "special": _special,
     "python": _object,
+    "request": _request,
 }
 """Makers of cases by the kind of input."""
 

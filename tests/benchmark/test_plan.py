@@ -85,6 +85,19 @@ def test_sizes_that_are_not_above_zero_are_refused(sizes):
         Job(**({"nodes": 10, "edges": 10} | sizes))
 
 
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ({"features": 2_000_000}, "--features can be at most 16,384, found 2,000,000"),
+        ({"width": 10_000}, "--width can be at most 4,096, found 10,000"),
+        ({"features": 16_000, "width": 4_000}, "--features times --width can be at most 16,777,216"),
+    ],
+)
+def test_networks_that_would_take_all_memory_are_not_tried_out(sizes, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        Job(nodes=10, edges=10, **sizes)
+
+
 @pytest.mark.slow
 def test_costs_are_measured_and_positive():
     found = measure_costs(16, 8)

@@ -1,5 +1,7 @@
 """Decisions of a trained policy: a keep probability for every edge, whichever targets are decided on together."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -11,8 +13,9 @@ from gdpnet.inference import select as inference
 from gdpnet.inference.ensemble import aggregate
 from gdpnet.inference.observation import make_view
 from gdpnet.inference.select import select
+from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import Play
-from gdpnet.selection.rollout import roll_out
+from gdpnet.selection.rollout import Rollout, play_copies, roll_out
 from helpers.setups import CPU, known_policy, random_graph, random_setup, star, table_view
 
 
@@ -29,6 +32,21 @@ def config_of(mode: str = "sampled", hops: int = 1, *, symmetrise: bool = True, 
 def decide_seed(seed: int) -> int:
     """Return the seed with which `select` decides on its targets."""
     return Key.of(seed).fold_in("decide").seed32
+
+
+def copies_of(setup, view, config: Config, play: Play, seed: int, copies: int) -> Rollout:
+    """Play the episodes of all targets several times, each copy an episode of its own."""
+    policy, _, prepared = setup
+    targets = torch.arange(prepared.num_nodes)
+    episodes = begin_episodes(
+        prepared.row_ptr,
+        prepared.neighbour,
+        targets.repeat_interleave(copies),
+        copy=torch.arange(copies).repeat(targets.numel()),
+        max_candidates=config.policy.max_candidates,
+        seed=seed,
+    )
+    return roll_out(policy, view, episodes, play)
 
 
 def chosen_of(config: Config, targets: torch.Tensor | None = None, seed: int = 0):
@@ -50,12 +68,10 @@ def test_every_edge_has_a_keep_probability(mode, hops):
 def test_a_sampled_keep_probability_is_the_mean_over_the_episodes():
     config = config_of(early_stop=False, symmetrise=False)
     graph = random_graph(7, nodes=12, links=30)
-    policy, aggregators, prepared = random_setup(graph, config, seed=3)
+    setup = policy, aggregators, prepared = random_setup(graph, config, seed=3)
     view, targets = make_view(aggregators, prepared), torch.arange(12)
     chosen = select(policy, aggregators, prepared, targets, config, Key.of(5))
-    (rollout,) = inference.roll_outs(
-        policy, view, prepared, targets, config, Play(early_stop=False), decide_seed(5), copies=6
-    )
+    rollout = copies_of(setup, view, config, Play(early_stop=False), decide_seed(5), copies=6)
     for edge in range(graph.num_edges):
         played = rollout.keep_probability[rollout.episodes.edge == edge]
         assert played.numel() == 6
@@ -99,6 +115,23 @@ def test_the_decisions_on_a_nodes_edges_do_not_depend_on_the_other_targets(mode,
         assert torch.equal(together.kept[mine], alone.kept[mine])
 
 
+def test_candidates_are_encoded_once_however_often_their_episodes_are_played(monkeypatch):
+    encoded, made = [], inference.make_view
+
+    def watched(*given):
+        view = made(*given)
+
+        def encode(episodes):
+            encoded.append(episodes.row.numel())
+            return view.encode(episodes)
+
+        return replace(view, encode=encode)
+
+    monkeypatch.setattr(inference, "make_view", watched)
+    graph, _ = chosen_of(config_of(symmetrise=False))
+    assert encoded == [graph.num_edges]
+
+
 def test_the_batch_size_does_not_change_decisions(monkeypatch):
     _, whole = chosen_of(config_of())
     monkeypatch.setattr(inference, "_CANDIDATES_AT_ONCE", 10)
@@ -111,12 +144,12 @@ def test_if_memory_is_short_smaller_batches_are_used_with_a_warning(monkeypatch)
     _, whole = chosen_of(config_of())
     inference._say_that_memory_is_short.cache_clear()
 
-    def short(policy, view, episodes, play):
+    def short(policy, view, episodes, play, copies):
         if episodes.row.numel() > 20:
             raise torch.OutOfMemoryError("too much")
-        return roll_out(policy, view, episodes, play)
+        return play_copies(policy, view, episodes, play, copies)
 
-    monkeypatch.setattr(inference, "roll_out", short)
+    monkeypatch.setattr(inference, "play_copies", short)
     with pytest.warns(UserWarning, match="memory is short: episodes are played in smaller batches"):
         _, parts = chosen_of(config_of())
     assert torch.allclose(whole.probability, parts.probability, atol=1e-6)
@@ -125,10 +158,10 @@ def test_if_memory_is_short_smaller_batches_are_used_with_a_warning(monkeypatch)
 
 
 def test_a_single_episode_that_does_not_fit_raises_the_memory_error(monkeypatch):
-    def never(policy, view, episodes, play):
+    def never(policy, view, episodes, play, copies):
         raise torch.OutOfMemoryError("too much")
 
-    monkeypatch.setattr(inference, "roll_out", never)
+    monkeypatch.setattr(inference, "play_copies", never)
     with pytest.raises(torch.OutOfMemoryError), pytest.warns(UserWarning, match="memory is short"):
         chosen_of(config_of())
     inference._say_that_memory_is_short.cache_clear()
@@ -157,14 +190,11 @@ def test_without_targets_no_edge_is_decided_on():
 def context_decisions(config: Config, seed: int = 0) -> tuple[Graph, torch.Tensor, torch.Tensor]:
     """Return the graph of `chosen_of`, and the decisions of the context pass: keep probabilities and shares kept."""
     graph = random_graph(7, nodes=12, links=30)
-    policy, aggregators, prepared = random_setup(graph, config, seed=3)
+    setup = _, aggregators, prepared = random_setup(graph, config, seed=3)
     greedy = config.inference.mode == "greedy"
     play, copies = inference.play_of(config, greedy=greedy), 1 if greedy else 2
-    view, everyone = make_view(aggregators, prepared), torch.arange(graph.num_nodes)
     context_seed = Key.of(seed).fold_in("context").seed32
-    (rollout,) = inference.roll_outs(
-        policy, view, prepared, everyone, config, play, context_seed, copies=copies
-    )
+    rollout = copies_of(setup, make_view(aggregators, prepared), config, play, context_seed, copies)
     chance, kept = torch.zeros(graph.num_edges), torch.zeros(graph.num_edges)
     for place, edge in enumerate(rollout.episodes.edge.tolist()):
         chance[edge] += float(rollout.keep_probability[place]) / copies

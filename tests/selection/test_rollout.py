@@ -22,7 +22,7 @@ from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.episodes import begin_episodes
 from gdpnet.selection.play import ENDING, NEVER, Play
 from gdpnet.selection.policy import Policy
-from gdpnet.selection.rollout import Rollout, decision_offsets, roll_out
+from gdpnet.selection.rollout import Rollout, decision_offsets, play_copies, roll_out
 from helpers.setups import known_policy, random_graph, random_setup, star, table_view
 
 GREEDY = Play(greedy=True)
@@ -447,6 +447,27 @@ def test_a_roll_out_equals_the_mdp_in_plain_loops(config, directed, play):
                 assert float(rollout.keep_log_prob[decision]) == pytest.approx(wanted.keep_log_prob, abs=1e-4)
                 assert float(counts[decision]) == wanted.counts
                 assert torch.allclose(sums[decision], wanted.sums, atol=1e-5)
+
+
+@pytest.mark.parametrize("play", [Play(), Play(early_stop=False), Play(learned_order=False)])
+def test_copies_of_episodes_that_are_encoded_once_are_those_of_separate_episodes(play):
+    config, copies = config_of(), 5
+    policy, aggregators, prepared = random_setup(random_graph(3, nodes=20, links=60), config, seed=1)
+    view, targets = make_view(aggregators, prepared), torch.arange(20)
+
+    def begin(some, **given):
+        return begin_episodes(prepared.row_ptr, prepared.neighbour, some, max_candidates=4, seed=9, **given)
+
+    once = begin(targets, shared_keys=True)
+    total, times_kept = play_copies(policy, view, once, play, copies)
+    number = torch.arange(copies).repeat(targets.numel())
+    apart = roll_out(policy, view, begin(targets.repeat_interleave(copies), copy=number), play)
+    edges = prepared.neighbour.numel()
+    expected = torch.zeros(edges).index_add_(0, apart.episodes.edge, apart.keep_probability)
+    kept = torch.zeros(edges).index_add_(0, apart.episodes.edge, apart.selected.float())
+    assert torch.allclose(total, expected[once.edge], atol=1e-5)
+    assert torch.equal(times_kept, kept[once.edge])
+    assert 0 < int(times_kept.sum()) < copies * edges
 
 
 def test_decisions_do_not_depend_on_the_other_targets_of_a_batch():

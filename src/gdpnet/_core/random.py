@@ -68,8 +68,13 @@ def keys(seed: int, *parts: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     """Fold a seed and some numbers into one 32-bit key each."""
     folded = torch.zeros_like(parts[0], dtype=torch.int32) + _signed(seed)
     for number, part in enumerate(parts):
-        folded = mix(folded + mix(part.to(torch.int32) + _signed(0x9E3779B9 * (number + 1))))
+        folded = with_part(folded, number, part)
     return folded
+
+
+def with_part(key: Int[Tensor, "*shape"], number: int, part: Int[Tensor, "*any"]) -> Int[Tensor, "*shape"]:
+    """Fold one more number into keys that were made of ``number`` others."""
+    return mix(key + mix(part.to(torch.int32) + _signed(0x9E3779B9 * (number + 1))))
 
 
 def uniforms(key: Int[Tensor, "*shape"], counter: int) -> Float[Tensor, "*shape"]:

@@ -32,6 +32,9 @@ _LIBRARIES, _IN_HAND = 0.5e9, 0.6e9
 _STRAGGLERS = 1.5
 """How much longer a job takes if nothing overlaps and passes wait for their slowest block."""
 
+_MOST, _MOST_WEIGHTS = {"features": 1 << 14, "width": 1 << 12}, 1 << 24
+"""Sizes of the networks that costs are measured with, in bounded memory."""
+
 _BITS = 8
 
 
@@ -54,6 +57,14 @@ class Job:
         for name, value in vars(self).items():
             if not 0 < value < 1e18:
                 raise ConfigError(f"--{name} must be above zero and below 1e18, found {value:g}")
+        for name, most in _MOST.items():
+            if getattr(self, name) > most:
+                raise ConfigError(f"--{name} can be at most {most:,}, found {getattr(self, name):,}")
+        if self.features * self.width > _MOST_WEIGHTS:
+            raise ConfigError(
+                f"--features times --width can be at most {_MOST_WEIGHTS:,}, as networks of this size are tried out, "
+                f"found {self.features * self.width:,}"
+            )
 
 
 @dataclass(frozen=True)

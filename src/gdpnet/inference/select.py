@@ -23,7 +23,7 @@ from gdpnet.selection.engines.triton_engine import can_share, play_shared
 from gdpnet.selection.episodes import Episodes, View, begin_episodes, split_episodes
 from gdpnet.selection.play import Play
 from gdpnet.selection.policy import Policy
-from gdpnet.selection.rollout import Rollout, roll_out
+from gdpnet.selection.rollout import Rollout, play_copies, roll_out
 
 _CANDIDATES_AT_ONCE = 1 << 17
 _LEAST_CANDIDATES_ON_DEVICE = 1 << 17
@@ -42,26 +42,20 @@ def play_of(config: Config, *, greedy: bool) -> Play:
 
 def roll_outs(
     policy: Policy,
-    view: View | Localise,
+    view: View,
     prepared: Prepared,
     targets: Int[Tensor, "targets"],
     config: Config,
     play: Play,
     seed: int,
     row_shift: Int[Tensor, "targets"] | None = None,
-    copies: int = 1,
 ) -> Iterator[Rollout]:
-    """Play ``copies`` episodes per target, in batches that fit into memory; each may have a view of its own."""
-    number = torch.arange(copies, device=targets.device).repeat(targets.numel())
-    targets = targets.repeat_interleave(copies)
-    shift = torch.zeros_like(targets) if row_shift is None else row_shift.repeat_interleave(copies)
-    most = _CANDIDATES_AT_ONCE if prepared.device.type == "cpu" else _LEAST_CANDIDATES_ON_DEVICE
-    batches = _batches(prepared, targets, config, seed, most, row_shift=shift, copy=number)
-
-    def play_all(episodes: Episodes) -> Rollout:
-        return roll_out(policy, *((view, episodes) if isinstance(view, View) else view(episodes)), play=play)
-
-    for played in _in_halves(batches, play_all):
+    """Play one episode per target, in batches that fit into memory."""
+    shift = torch.zeros_like(targets) if row_shift is None else row_shift
+    batches = _batches(
+        prepared, targets, config, seed, _candidates_of_a_batch(prepared.device), row_shift=shift
+    )
+    for played in _in_halves(batches, partial(roll_out, policy, view, play=play)):
         yield played[1]
         del played  # before the next batch is played
 
@@ -234,24 +228,28 @@ def decide(
     """
     fold_models = slice(0, 1) if fold_model is None else slice(None)
     view = localise or make_view(aggregators, prepared, fold_models, rows)
-    shift = None if fold_model is None else fold_model[targets] * prepared.num_nodes
+    shift = torch.zeros_like(targets) if fold_model is None else fold_model[targets] * prepared.num_nodes
     greedy = config.inference.mode == "greedy"
     episodes = 1 if greedy else min(config.inference.episodes, most_episodes or config.inference.episodes)
     total = torch.zeros(prepared.reverse_edge.numel(), device=prepared.device)
     kept, decided = torch.zeros_like(total), torch.zeros_like(total, dtype=torch.bool)
-    play = play_of(config, greedy=greedy)
+    play, all_copies, most = (
+        play_of(config, greedy=greedy),
+        play_copies,
+        _candidates_of_a_batch(prepared.device),
+    )
     # all copies together on a GPU; a single one is faster with one program per episode
-    shares = episodes > 1 and shift is None and prepared.graph_weight is None
+    shares = episodes > 1 and fold_model is None and prepared.graph_weight is None
     if shares and isinstance(view, View) and can_share(view, prepared.device, config.policy.max_candidates):
-        most = candidates_at_once(policy, prepared.device)
-        batches = _batches(prepared, targets, config, seed, most, shared_keys=True)
-        shared = _in_halves(batches, partial(play_shared, policy, view, play=play, copies=episodes))
-        played: Iterator[tuple[Tensor, ...]] = ((batch.edge, *found) for batch, found in shared)
-    else:
-        rollouts = roll_outs(policy, view, prepared, targets, config, play, seed, shift, copies=episodes)
-        played = map(_decided, rollouts)
-    for edge, keep_probability, times_kept in played:
-        place = edge - prepared.first_edge
+        all_copies, most = play_shared, candidates_at_once(policy, prepared.device)
+
+    def play_all(batch: Episodes) -> tuple[Tensor, Tensor]:
+        seen, local = (view, batch) if isinstance(view, View) else view(batch)
+        return all_copies(policy, seen, local, play=play, copies=episodes)
+
+    batches = _batches(prepared, targets, config, seed, most, shared_keys=True, row_shift=shift)
+    for batch, (keep_probability, times_kept) in _in_halves(batches, play_all):
+        place = batch.edge - prepared.first_edge
         total.index_add_(0, place, keep_probability)
         kept.index_add_(0, place, times_kept)
         decided[place] = True
@@ -260,9 +258,8 @@ def decide(
     return Selected(probability, is_kept | ~decided, decided, prepared)
 
 
-def _decided(rollout: Rollout) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the edges of some episodes, their keep probabilities, and one for each edge that was kept."""
-    return rollout.episodes.edge, rollout.keep_probability, rollout.selected.float()
+def _candidates_of_a_batch(device: torch.device) -> int:
+    return _CANDIDATES_AT_ONCE if device.type == "cpu" else _LEAST_CANDIDATES_ON_DEVICE
 
 
 def candidates_at_once(policy: Policy, device: torch.device) -> int:

@@ -8,14 +8,17 @@ dropping u changes nothing. If edges have weights, u adds its message times its 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import cut_rows, offsets_of, owners_of, ranges
-from gdpnet._core.random import keys
+from gdpnet._core.random import keys, with_part
+
+_PARTS_OF_A_KEY = 2
+"""Numbers that a key without a copy is made of: target and neighbour, or target and part."""
 
 Numbers = tuple[Int[Tensor, "nodes"], Int[Tensor, "edges"]]
 """The numbers of nodes and of edges in the graph that a graph is a part of."""
@@ -32,6 +35,8 @@ class Encoded:
     pairs: Float[Tensor, "candidates pairs"]
     weight: Float[Tensor, "candidates"] | None = None
     """Added to the target's count if the candidate is kept; None stands for one each."""
+    half: Float[Tensor, "candidates first"] | None = None
+    """The candidates' half of the policy's first layer, if the episodes are played more than once."""
 
     @property
     def counted(self) -> Float[Tensor, "candidates"]:
@@ -98,6 +103,15 @@ class Episodes:
         """Return the episode of each candidate."""
         return owners_of(self.length, self.row.numel())
 
+    def copy(self, number: int) -> Episodes:
+        """Return the episodes with the random draws of one copy; their keys must leave the copy out."""
+        part = torch.tensor(number, device=self.key.device)
+        return replace(
+            self,
+            key=with_part(self.key, _PARTS_OF_A_KEY, part),
+            ending_key=with_part(self.ending_key, _PARTS_OF_A_KEY, part),
+        )
+
 
 def begin_episodes(
     row_ptr: Int[Tensor, "offsets"],
@@ -117,7 +131,7 @@ def begin_episodes(
     episode each, so that every neighbour is decided on and no episode exceeds the bound. ``row_shift`` is added to a
     target's node number, and to its neighbours', to give rows. A target may be listed several times to be played
     several times; ``copy`` then gives each its own random draws. With ``shared_keys`` the keys leave the copy out:
-    the engine that plays an episode several times folds it in. ``numbers`` are those that draws are keyed by, if the
+    what plays an episode several times folds it in. ``numbers`` are those that draws are keyed by, if the
     graph is a part of a larger one.
     """
     number = None if numbers is None else numbers[0]

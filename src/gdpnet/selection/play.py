@@ -73,6 +73,8 @@ def rows_at_once(device: torch.device) -> int:
 
 def neighbour_halves(policy: Policy, encoded: Encoded) -> Float[Tensor, "candidates first"]:
     """Return each candidate's half of the policy's first layer, computed in chunks that bound the memory."""
+    if encoded.half is not None:
+        return encoded.half
     half = encoded.message.new_empty(encoded.message.shape[0], policy.first_bias.numel())
     rows = rows_at_once(half.device)
     for start in range(0, half.shape[0], rows):

@@ -6,7 +6,7 @@ and numba on CPUs (one compiled loop per episode).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ from gdpnet.selection.engines.numba_engine import can_use_numba, play_numba, sum
 from gdpnet.selection.engines.reference import play_reference
 from gdpnet.selection.engines.triton_engine import can_use_triton, play_triton
 from gdpnet.selection.episodes import Encoded, Episodes, View
-from gdpnet.selection.play import ENDING, NEVER, Play, Slots
+from gdpnet.selection.play import ENDING, NEVER, Play, Slots, neighbour_halves
 from gdpnet.selection.policy import Policy
 
 ENGINES = {"triton": play_triton, "numba": play_numba, "reference": play_reference}
@@ -94,6 +94,30 @@ def roll_out(policy: Policy, view: View, episodes: Episodes, play: Play) -> Roll
     return _record(episodes, encoded, play, engine(policy, view, episodes, encoded, play))
 
 
+@torch.no_grad()
+def play_copies(
+    policy: Policy, view: View, episodes: Episodes, play: Play, copies: int
+) -> tuple[Float[Tensor, "candidates"], Float[Tensor, "candidates"]]:
+    """Play each episode ``copies`` times; return each candidate's summed keep probabilities and times kept.
+
+    Candidates are encoded once. The episodes' keys must leave the copy out (`begin_episodes` with ``shared_keys``).
+    """
+    encoded, engine = view.encode(episodes), ENGINES[engine_of(view, episodes)]
+    if copies > 1:
+        encoded = replace(encoded, half=neighbour_halves(policy, encoded))
+    total = torch.zeros_like(encoded.message[:, 0])
+    times_kept = torch.zeros_like(total)
+    for number in range(copies):
+        copy = episodes.copy(number)
+        slots = engine(policy, view, copy, encoded, play)
+        drawn = slots.candidate != ENDING
+        candidate = slots.candidate[drawn]
+        visited = torch.zeros_like(episodes.row, dtype=torch.bool).index_fill_(0, candidate, True)
+        total += _keep_probability(copy, slots, visited)
+        times_kept.index_add_(0, candidate, slots.kept[drawn].to(total.dtype))
+    return total, times_kept
+
+
 def engine_of(view: View, episodes: Episodes) -> str:
     """Return the name of the fastest engine that can play these episodes."""
     if can_use_triton(view, episodes):
@@ -125,12 +149,12 @@ def _record(episodes: Episodes, encoded: Encoded, play: Play, slots: Slots) -> R
         keep_log_prob=torch.where(candidate == ENDING, 0.0, keep_log_prob),
         visited_at=visited_at,
         selected=selected,
-        keep_probability=_keep_probability(episodes, slots, visited_at),
+        keep_probability=_keep_probability(episodes, slots, visited_at != NEVER),
     )
 
 
 def _keep_probability(
-    episodes: Episodes, slots: Slots, visited_at: Int[Tensor, "candidates"]
+    episodes: Episodes, slots: Slots, visited: Bool[Tensor, "candidates"]
 ) -> Float[Tensor, "candidates"]:
     """Return the probability that each candidate is kept.
 
@@ -139,7 +163,7 @@ def _keep_probability(
     probability there is multiplied by that.
     """
     probability = torch.sigmoid(slots.scores)
-    never = (visited_at == NEVER).nonzero().flatten()
+    never = (~visited).nonzero().flatten()
     if never.numel():
         ending = slots.ending[episodes.owner[never]]
         probability[never] *= torch.sigmoid(slots.scores[never] - ending)

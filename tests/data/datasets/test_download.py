@@ -5,13 +5,14 @@ import shutil
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from gdpnet.data.datasets import citation, known
+from gdpnet.data.datasets import citation, download, known
 from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.data.datasets.download import fetch
 from gdpnet.errors import DatasetError
@@ -37,14 +38,24 @@ class Answers(BaseHTTPRequestHandler):
             self.send_header("Location", "/good")
             self.end_headers()
             return
+        if name in ("circle", "file"):
+            self.send_response(302)
+            self.send_header("Location", "/circle" if name == "circle" else "file:///etc/passwd")
+            self.end_headers()
+            return
         if name == "missing":
             self.send_error(404)
             return
+        if name == "silent":
+            time.sleep(1)
         content = CONTENT * 100 if name == "large" else CONTENT
         self.send_response(200)
-        if name != "endless":
+        if name not in ("endless", "cut"):
             self.send_header("Content-Length", str(len(content) + (5 if name == "short" else 0)))
         self.end_headers()
+        if name == "cut":
+            self.wfile.write(content[:5])
+            return
         for _ in range(1000 if name == "endless" else 1):
             self.wfile.write(content)
 
@@ -112,13 +123,17 @@ def test_a_file_is_downloaded_checked_and_moved_into_place(name, server, tmp_pat
         ("large", "must have at most 500 bytes, found 1,800"),
         ("endless", "must have at most 500 bytes, found more"),
         ("short", r"was cut short: 18 of 23 bytes came|IncompleteRead"),
+        ("cut", "another file came"),
         ("away", "which is not HTTPS: it was not followed"),
+        ("file", "file:///etc/passwd. is not allowed"),
+        ("circle", "infinite loop"),
         ("missing", "answered 404"),
     ],
 )
 def test_an_answer_that_is_too_large_cut_short_or_leads_away_is_refused(name, sentence, server, tmp_path):
-    with pytest.raises(DatasetError, match=sentence):
+    with pytest.raises(DatasetError, match=sentence) as found:
         fetch(f"{server}/{name}", tmp_path / "file", check, most=500)
+    assert "\n" not in str(found.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -135,6 +150,27 @@ def test_another_file_than_the_published_one_never_gets_its_name(server, tmp_pat
 def test_a_certificate_that_nobody_vouches_for_is_refused(server, tmp_path):
     with pytest.raises(DatasetError, match="certificate verify failed"):
         fetch(f"{server}/good", tmp_path / "file", check)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_certificate_of_another_host_is_refused(server, tmp_path):
+    with pytest.raises(DatasetError, match="certificate verify failed: Hostname mismatch"):
+        fetch(f"{server.replace('127.0.0.1', 'localhost')}/good", tmp_path / "file", check)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize(
+    ("limit", "name", "sentence"),
+    [("_SILENCE", "silent", "timed out"), ("_LONGEST", "endless", "was not downloaded within 0 seconds")],
+)
+def test_a_server_that_is_silent_or_never_ends_is_given_up(
+    limit, name, sentence, server, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(download, limit, 0.2 if limit == "_SILENCE" else 0.0)
+    with pytest.raises(DatasetError, match=sentence):
+        fetch(f"{server}/{name}", tmp_path / "file", check)
     assert list(tmp_path.iterdir()) == []
 
 

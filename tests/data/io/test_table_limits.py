@@ -159,16 +159,60 @@ def test_a_quote_without_a_partner_does_not_swallow_the_rows_after_it(encoding, 
     (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
     (tmp_path / "nodes.csv").write_text('id,x,words\na,1,"hello\nb,2,bye\nc,3,so\n', encoding=encoding)
     with pytest.raises(
-        GraphError, match="has a quoted value that does not end: its last row, 1, holds all lines"
+        GraphError, match=r"nodes.csv has a quoted value that does not end, in the row that begins in line 2:"
     ):
         read_graph(tmp_path)
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("header", "last"),
+    [
+        ("id,words", 'c,"so far'),
+        ("id,words", 'c,"he said ""no""'),
+        ("id,words", 'c,"'),
+        ("id,x", 'c,"0.5'),
+        ("id;words", 'c;"so; far'),
+        ("words,id", '5" wide,"c'),
+    ],
+)
+def test_a_table_cut_within_its_last_quoted_value_is_refused(header, last, packed, tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    mark = header[-6] if header.endswith("words") else ","
+    text = f"{header}\r\na{mark}1\r\nb{mark}2\r\n{last}"
+    if packed:
+        (tmp_path / "nodes.csv.gz").write_bytes(gzip.compress(text.encode()))
+    else:
+        (tmp_path / "nodes.csv").write_bytes(text.encode())
+    with pytest.raises(
+        GraphError, match=r"nodes\.csv.* a quoted value that does not end, .* in line 4:"
+    ) as found:
+        read_graph(tmp_path)
+    assert len(str(found.value)) <= 300
+    assert "\n" not in str(found.value)
+
+
+def test_every_cut_of_a_quoted_table_is_refused_unless_its_last_row_may_be_whole(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    rows = '"id","label"\n"a","u"\n', '"b",', '"v, "', '"w"', '" or\nx"', "\n"
+    text = "".join(rows)
+    # after a row, after its comma, and between two quotes that stand for one
+    may_be_whole = {len("".join(rows[:count])) for count in range(1, 6)}
+    for end in range(len(rows[0]), len(text)):
+        (tmp_path / "nodes.csv").write_text(text[:end])
+        try:
+            read_graph(tmp_path)
+        except GraphError:
+            continue
+        assert end in may_be_whole
+
+
 def test_quotes_inside_values_and_values_of_several_lines_are_read(tmp_path):
     (tmp_path / "edges.csv").write_text("source,target\na,b\n")
-    for last in ('5" screen', '"5"" screen\nof glass"'):
-        (tmp_path / "nodes.csv").write_text(f"id,label\na,u\nb,{last}\n")
-        assert read_graph(tmp_path).class_names[0].startswith('5" screen')
+    for last in ('5" screen', '"5"" screen"', '"5"" screen\nof glass"', '"5"" screen"", ""of glass"'):
+        for end in ("", "\n", "\n\n"):
+            (tmp_path / "nodes.csv").write_text(f"id,label\na,u\nb,{last}{end}")
+            assert read_graph(tmp_path).class_names[0].startswith('5" screen')
 
 
 @pytest.mark.parametrize(
@@ -193,6 +237,75 @@ def test_bytes_and_texts_that_repeat_are_refused_however_they_are_stored(
     pq.write_table(pa.table({"source": [0], "target": [1]}), tmp_path / "edges.parquet")
     with pytest.raises(GraphError, match="for a file of this size"):
         read_graph(tmp_path)
+
+
+def number_of(size: int, length: int = 0) -> bytes:
+    """Return a size as a footer holds it, in a given number of bytes."""
+    digits, size = [], 2 * size
+    while size or len(digits) < length or not digits:
+        digits.append(size & 127 | 128)
+        size >>= 7
+    return bytes([*digits[:-1], digits[-1] & 127])
+
+
+def rewrite_footer(path, changes):
+    """Replace bytes in the footer of a Parquet file by others of the same length."""
+    content = path.read_bytes()
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    footer = content[start:]
+    for old, new in changes:
+        assert old in footer
+        footer = footer.replace(old, new)
+    path.write_bytes(content[:start] + footer)
+
+
+def test_a_parquet_file_that_lies_about_the_size_of_its_texts_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("gdpnet._core.limits.FREE_BYTES", 1 << 20)
+    folder = write_folder(tmp_path, s=pa.array(["z" * 4_000_000] * 4))
+    path = folder / "nodes.parquet"
+    pq.write_table(
+        pq.read_table(path), path, use_dictionary=False, compression="zstd", write_statistics=False
+    )
+    honest = pq.read_metadata(path).row_group(0).column(1).total_uncompressed_size
+    assert honest > 16_000_000
+    rewrite_footer(path, [(number_of(honest), number_of(1000, len(number_of(honest))))])
+    assert pq.read_metadata(path).row_group(0).column(1).total_uncompressed_size == 1000
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(
+        GraphError, match=r"nodes.parquet may hold .* bytes for a file of this size, found more"
+    ):
+        read_graph(folder)
+    assert pa.default_memory_pool().max_memory() - before < 4_000_000
+
+
+def test_a_parquet_file_that_lies_about_the_encoding_of_its_texts_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("gdpnet._core.limits.FREE_BYTES", 1 << 20)
+    rows, folder = 20_000, write_folder(tmp_path)
+    table = pa.table({"id": pa.array(range(rows)), "s": repeated("z" * 10_000, rows)})
+    path = folder / "nodes.parquet"
+    pq.write_table(table, path, store_schema=False, write_statistics=False)
+    rewrite_footer(path, [(b"\x35\x00\x06\x10", b"\x35\x00\x06\x06")])  # a dictionary, as plain runs
+    assert "DICTIONARY" not in str(pq.read_metadata(path).row_group(0).column(1).encodings)
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(GraphError, match="for a file of this size"):
+        read_graph(folder)
+    assert pa.default_memory_pool().max_memory() - before < 50_000_000
+
+
+def test_a_parquet_file_whose_columns_are_the_same_bytes_is_refused(tmp_path):
+    rows, folder = 1250, write_folder(tmp_path)
+    short, long = ([f"{number:0{width}}" for number in range(rows)] for width in (8, 80))
+    path = folder / "nodes.parquet"
+    table = pa.table({"id": range(rows), "long": long, "one": short, "two": short})
+    pq.write_table(table, path, use_dictionary=False, compression="none", write_statistics=False)
+    _, first, *others = (pq.read_metadata(path).row_group(0).column(place) for place in range(4))
+    given = {one.data_page_offset: first.data_page_offset for one in others}
+    given |= {one.total_compressed_size: first.total_compressed_size for one in others}
+    changes = [(number_of(old), number_of(new, len(number_of(old)))) for old, new in given.items()]
+    rewrite_footer(path, changes)
+    assert pq.read_metadata(path).row_group(0).column(3).data_page_offset == first.data_page_offset
+    with pytest.raises(GraphError, match="columns that share bytes of the file"):
+        read_graph(folder)
 
 
 def test_repeated_texts_in_lists_and_objects_are_never_written_out(tmp_path):

@@ -35,6 +35,7 @@ def _content(url: str, most: int) -> bytes:
         with _opener(ssl.create_default_context()).open(url, timeout=_SILENCE) as answer:
             return _read(answer, url, most)
     except urllib.error.HTTPError as error:
+        error.close()  # it holds the connection
         raise DatasetError(f"{url} answered {error.code} {error.reason}") from error
     except (OSError, HTTPException, ValueError) as error:
         raise DatasetError(f"{url}: {_reason(error)}") from error
@@ -65,6 +66,7 @@ class _OnlyHTTPS(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         """Return the request that follows, or refuse it."""
         if not newurl.lower().startswith("https://"):
+            fp.close()
             raise DatasetError(f"{req.full_url} leads to {newurl}, which is not HTTPS: it was not followed")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 

@@ -73,10 +73,31 @@ def opened(path: Path) -> gzip.GzipFile | io.BufferedReader:
     return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
-def has_open_quote(path: Path, encoding: str) -> bool:
-    """Return whether a file has an odd number of quotes, so that one has no partner."""
-    decoder = codecs.getincrementaldecoder(encoding)()
-    return sum(decoder.decode(piece).count('"') for piece in _pieces(path)) % 2 == 1
+def open_quote(path: Path, dialect: Dialect, breaks: int) -> int | None:
+    """Return the line in which the last row begins if a quote in it has no partner.
+
+    ``breaks`` is the number of line breaks within values of that row. Without any, the last line is the row, and is
+    looked at field by field; else a quote has no partner if the file has an odd number of them.
+    """
+    decoder = codecs.getincrementaldecoder(dialect.encoding)()
+    quotes, lines, last = 0, 1, [""]
+    for text in map(decoder.decode, _pieces(path)):
+        quotes, lines = quotes + text.count('"'), lines + text.count("\n")
+        _, is_new, end = text.rpartition("\n")
+        last = [end] if is_new else [*last, end]
+    ends = "".join(last).split("\r")
+    if lines == 1:
+        lines = len(ends)
+    is_open = quotes % 2 == 1 if breaks else _ends_in_quotes(ends[-1], dialect.delimiter)
+    return lines - breaks if is_open else None
+
+
+def _ends_in_quotes(row: str, delimiter: str) -> bool:
+    """Return whether the last field of a row begins with a quote that does not end."""
+    other = f"[^{re.escape(delimiter)}]*+"
+    quoted = '"(?:[^"]++|"")*+'
+    field = f'(?:{quoted}"{other}|(?!"){other})'
+    return re.fullmatch(f"(?:{field}{re.escape(delimiter)})*+{quoted}", row) is not None
 
 
 def with_decimal_points(table: Any, except_for: Iterable[str]) -> tuple[Any, list[str]]:

@@ -17,7 +17,8 @@ from pyarrow import csv
 
 from gdpnet._core.limits import MOST_COLUMNS, expanded
 from gdpnet._core.regular import check_regular
-from gdpnet.data.io.dialect import Dialect, find_dialect, has_open_quote, with_decimal_points
+from gdpnet.data.io.dialect import Dialect, find_dialect, open_quote, with_decimal_points
+from gdpnet.data.io.parquet_pages import opened_bytes, pages_of
 from gdpnet.errors import GraphError, reason_of
 
 PARQUET = ".parquet"
@@ -30,10 +31,6 @@ _UNREADABLE = (
     *(ValueError, TypeError, LookupError, RecursionError, OverflowError),
 )
 """What readers raise for damaged files."""
-
-_DICTIONARY = ("RLE_DICTIONARY", "PLAIN_DICTIONARY")
-_AS_LARGE = {*_DICTIONARY, "PLAIN", "RLE", "BIT_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "BYTE_STREAM_SPLIT"}
-"""Encodings whose texts are as large in memory as the file says, or are read as a dictionary."""
 
 _FEW_ROWS = 1024
 
@@ -68,10 +65,10 @@ class TableFile:
             parse_options=csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
             convert_options=csv.ConvertOptions(column_types=types),
         ).rename_columns(list(self.names))
-        if _ends_in_lines(table) and has_open_quote(self.path, dialect.encoding):
+        if line := open_quote(self.path, dialect, _line_breaks_at_end(table)):
             raise GraphError(
-                f"{self.path} has a quoted value that does not end: its last row, {table.num_rows:,}, holds all "
-                "lines after a single quote; write quotes inside a value twice"
+                f"{self.path} has a quoted value that does not end, in the row that begins in line {line:,}: the "
+                "file was cut, or a quote inside a value is not written twice"
             )
         notes = []
         if dialect.is_guess:
@@ -184,19 +181,24 @@ def _repeated_texts(file: Any, path: Path, most: int) -> tuple[list[str], bool]:
     Such a column can be far larger in memory than in the file, so its size is found before it is written out; one in
     a list or an object never is. Also return whether there are texts that are stored as differences.
     """
-    about, found, size, grows = file.metadata, dict[str, None](), 0, False
-    for group in (about.row_group(number) for number in range(about.num_row_groups)):
-        for place in range(group.num_columns):
-            column = group.column(place)
-            if column.physical_type != "BYTE_ARRAY":
-                size += column.num_values * max(8, file.schema.column(place).length)
-                continue
-            size += column.total_uncompressed_size
-            if not {*_DICTIONARY}.isdisjoint(column.encodings):
+    about, found, size, stored, grows = file.metadata, dict[str, None](), 0, 0, False
+    columns = (
+        (place, about.row_group(number).column(place))
+        for number in range(about.num_row_groups)
+        for place in range(about.num_columns)
+    )
+    with opened_bytes(path) as content:
+        for place, column in columns:
+            pages, is_text = pages_of(content, column), column.physical_type == "BYTE_ARRAY"
+            values = 0 if is_text else column.num_values * max(8, file.schema.column(place).length)
+            size, stored = size + max(values, pages.expanded), stored + pages.stored
+            if stored > len(content):
+                raise GraphError(f"{path} has columns that share bytes of the file, which no writer makes")
+            if size > most:
+                raise GraphError(f"{path} may hold {most:,} bytes for a file of this size, found more")
+            grows |= is_text and pages.grows
+            if is_text and pages.repeats:
                 found[column.path_in_schema] = None
-            grows |= not {*column.encodings} <= _AS_LARGE
-        if size > most:
-            raise GraphError(f"{path} may hold {most:,} bytes for a file of this size, found more")
     names = file.schema_arrow.names
     return [name for name in found if names.count(name) == 1 or name not in names], grows
 
@@ -226,10 +228,11 @@ def _is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _ends_in_lines(table: Any) -> bool:
-    """Return whether a value of the last row has several lines."""
+def _line_breaks_at_end(table: Any) -> int:
+    """Return how many line breaks the values of the last row have."""
     last = table.slice(max(0, table.num_rows - 1))
-    return any("\n" in str(value) for column in last.columns for value in column.to_pylist())
+    values = [str(value) for column in last.columns for value in column.to_pylist()]
+    return sum(max(value.count("\n"), value.count("\r")) for value in values)
 
 
 def _unreadable(path: Path, error: Exception) -> GraphError:
