@@ -27,12 +27,6 @@ ONE_HOT_NOTE = "nodes have no features, so each got its own number, one-hot"
 MOST_DENSE = 1 << 30
 """Sparse features of up to this many values, zeros included, are made dense on a GPU, which is faster."""
 
-_DRAWS = 1 << 16
-"""How many values a random number of 16 bits has, from minus half as many on."""
-
-_WHOLE_RANGE = (-(1 << 63), None)
-"""All numbers of 64 bits."""
-
 _ROWS = 1 << 16
 """Dense rows that are normalised at a time, which bounds the memory."""
 
@@ -196,6 +190,17 @@ def stack_rows(parts: Sequence[Features]) -> Features:
     return SparseRows(offsets_of(lengths), column, value, sparse[0].width)
 
 
+def beside(parts: Sequence[SparseRows]) -> SparseRows:
+    """Put sparse tables with the same rows beside each other."""
+    row = torch.cat([part.row for part in parts])
+    order = torch.argsort(row, stable=True)
+    width = sum(part.width for part in parts)
+    before = [sum(part.width for part in parts[:number]) for number in range(len(parts))]
+    column = torch.cat([part.column + first for part, first in zip(parts, before, strict=True)])
+    row_ptr = torch.stack([part.row_ptr for part in parts]).sum(dim=0)
+    return SparseRows(row_ptr, column[order], torch.cat([part.value for part in parts])[order], width)
+
+
 def slice_rows(features: Features, rows: slice) -> Features:
     """Return a range of feature rows."""
     return features.slice(rows) if isinstance(features, SparseRows) else features[rows]
@@ -250,40 +255,6 @@ def add_up(
     return F.embedding_bag(
         column, rows, row_ptr, mode="sum", per_sample_weights=weight, include_last_offset=True
     )
-
-
-def drop_inputs(features: Features, share: float, generator: torch.Generator) -> Features:
-    """Set a random share of the feature values to zero and scale up the rest."""
-    if not isinstance(features, SparseRows):
-        return drop_values(features, share, generator)
-    if share == 0.0:
-        return features
-    factor = kept_factor(features.value.shape, share, generator, features.device)
-    if features.device.type == "cpu":  # products with zeros would take as long as others
-        return features.thinned(factor > 0, 1.0 / (1.0 - share))
-    return features.with_value(features.value * factor)
-
-
-def drop_values(value: Float[Tensor, "*n"], share: float, generator: torch.Generator) -> Float[Tensor, "*n"]:
-    """Set a random share of some values to zero and scale up the rest."""
-    if share == 0.0:
-        return value
-    return value * kept_factor(value.shape, share, generator, value.device)
-
-
-def kept_factor(
-    shape: torch.Size, share: float, generator: torch.Generator, device: torch.device
-) -> Float[Tensor, "*n"]:
-    """Return what dropout multiplies each value by: zero, or 1 / (1 - share) where it is kept.
-
-    The factors are numbers, since products with truth values take longer. On a CPU sixteen random bits decide, which
-    takes a third of the time of drawing a float.
-    """
-    if device.type != "cpu":
-        return torch.rand(shape, generator=generator, device=device).ge_(share).div_(1.0 - share)
-    four = torch.empty(-(-shape.numel() // 4), dtype=torch.int64)
-    drawn = four.random_(*_WHOLE_RANGE, generator=generator).view(torch.int16)[: shape.numel()].view(shape)
-    return torch.ge(drawn, round(share * _DRAWS) - _DRAWS // 2, out=torch.empty(shape)).div_(1.0 - share)
 
 
 def normalise(features: Features, kind: str) -> Features:

@@ -133,3 +133,17 @@ def transpose(row_ptr, column, value, out_ptr, out_column, out_value):
             there = filled[column[place]]
             filled[column[place]] = there + 1
             out_column[there], out_value[there] = row, value[place]
+
+
+@compiled
+def take_kept(row_ptr, column, value, rows, factor, out_ptr, out_column, out_value):
+    """Write some rows without the values whose factor is zero, the others times it; return how many there are."""
+    filled = read = 0
+    for number in range(rows.size):
+        for place in range(row_ptr[rows[number]], row_ptr[rows[number] + 1]):
+            if factor[read] != 0.0:
+                out_column[filled], out_value[filled] = column[place], value[place] * factor[read]
+                filled += 1
+            read += 1
+        out_ptr[number + 1] = filled
+    return filled

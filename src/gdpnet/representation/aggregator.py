@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 
 from gdpnet._core.csr import sum_by_owner
 from gdpnet.data.features import Features, project
+from gdpnet.representation.head_product import multiply_heads
 
 
 class FoldModels(nn.Module):
@@ -43,11 +43,7 @@ class FoldModels(nn.Module):
         self, embedded: Float[Tensor, "n fold_models width"]
     ) -> Float[Tensor, "n fold_models classes"]:
         """Return the class scores of each fold model; on a CPU their memory is laid out class by class."""
-        if embedded.device.type == "cpu":
-            product: Tensor = _HeadProduct.apply(embedded, self.head_weight)
-        else:
-            product = torch.einsum("nmd,mdc->nmc", embedded, self.head_weight)
-        return product + self.head_bias
+        return multiply_heads(embedded, self.head_weight) + self.head_bias
 
     def to_probabilities(self, scores: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
         """Turn scores into class probabilities along one dimension."""
@@ -67,27 +63,6 @@ class FoldModels(nn.Module):
         return torch.optim.Adam(
             [decayed, {"params": [*rest.values()], "weight_decay": 0.0}], lr=learning_rate, fused=True
         )
-
-
-class _HeadProduct(torch.autograd.Function):
-    """The products H_m W_m of all fold models on the host, and their gradients.
-
-    Matrices with as few columns as there are classes are slow to multiply. With the classes as rows it takes a
-    quarter of the time, and their softmax runs over long columns.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor) -> Tensor:
-        """Multiply; the result is a view of (fold models, classes, n)."""
-        ctx.save_for_backward(hidden, weight)
-        return torch.bmm(weight.transpose(1, 2), hidden.permute(1, 2, 0)).permute(2, 0, 1)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the gradients of both matrices."""
-        hidden, weight = ctx.saved_tensors
-        of_weight = torch.bmm(gradients[0].permute(1, 2, 0), hidden.transpose(0, 1)).transpose(1, 2)
-        return torch.einsum("nmc,mdc->nmd", gradients[0], weight), of_weight
 
 
 class Aggregators(FoldModels):
@@ -187,8 +162,9 @@ class HopwiseNetwork(FoldModels):
                 nn.init.xavier_uniform_(self.head_weight[fold_model], generator=generator)
 
     def embed(self, hops: Sequence[Features]) -> Float[Tensor, "nodes fold_models width"]:
-        """Return h of every fold model."""
-        parts = (project(rows, weight) for rows, weight in zip(hops, self.weight, strict=True))
+        """Return h of every fold model; one table may hold all hops side by side."""
+        weights = self.weight if len(hops) > 1 else self.weight.flatten(0, 1)[None]
+        parts = (project(rows, weight) for rows, weight in zip(hops, weights, strict=True))
         hidden = reduce(torch.add, parts).unflatten(1, (self.fold_models, self.width))
         return torch.relu(hidden + self.bias)
 

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of
-from gdpnet.data import features
+from gdpnet.data import dropout
 from gdpnet.data.features import Features, SparseRows, project
 
 
@@ -89,8 +89,8 @@ def drop_values(
         value = F.dropout(table if isinstance(table, Tensor) else table.value, share)
         return value if isinstance(table, Tensor) else table.with_value(value)
     if not isinstance(table, Matrix):
-        return features.drop_inputs(table, share, generator)
-    factor = features.kept_factor(table.value.shape, share, generator, table.value.device)
+        return dropout.drop_inputs(table, share, generator)
+    factor = dropout.kept_factor(table.value.shape, share, generator, table.value.device)
     return table.thinned(factor > 0, 1.0 / (1.0 - share))
 
 

@@ -17,7 +17,8 @@ from torch import Tensor
 from gdpnet._core.fit import fit
 from gdpnet._core.random import Key
 from gdpnet.config import AllEdgesSettings, Config
-from gdpnet.data.features import Features, SparseRows, drop_values
+from gdpnet.data.dropout import drop_values
+from gdpnet.data.features import Features, SparseRows
 from gdpnet.representation.all_edges import AllEdgesNetwork, SharedNetwork, adjacency_of
 from gdpnet.representation.gcn import NormalisedAdjacency
 from gdpnet.representation.sparse import drop_values as drop_table_values

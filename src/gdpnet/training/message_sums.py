@@ -6,7 +6,7 @@ all targets, and the sums are projected. A step then projects as many rows as it
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,14 +19,12 @@ from gdpnet.data.prepare import Prepared
 from gdpnet.representation.tasks import may_learn
 from gdpnet.training.data import TrainingData
 
-Table = TypeVar("Table", bound=Features)
 
-
-class Rows(NamedTuple, Generic[Table]):
+class Rows(NamedTuple):
     """All that steps know of their targets, one row each."""
 
-    own: Table
-    sums: Table
+    own: Features
+    sums: Features
     """The sum of the messages of the selected neighbours, before projection."""
     weight: Float[Tensor, "targets"]
     """The sum of the weights of these neighbours."""
@@ -39,7 +37,7 @@ def rows_of(
     targets: Int[Tensor, "targets"],
     selected: Bool[Tensor, "edges"],
     fold_models: int,
-) -> Rows[Features]:
+) -> Rows:
     """Return the rows of some targets, each with its selected neighbours."""
     own, learns = take_rows(data.train.features, targets), may_learn(data.fold_model[targets], fold_models)
     return Rows(own, *sum_messages(data.train, targets, selected), data.labels[targets], learns)
@@ -51,8 +49,7 @@ def sum_messages(
 ) -> tuple[Features, Float[Tensor, "targets"]]:
     """Return for each target the weighted sum of its selected neighbours' messages, and the sum of the weights.
 
-    As in `message_to_target`, the target's share k is taken out of its neighbour's mean of weight W:
-    (W mean - k target) / (W - k).
+    The target is taken out of each message, as in `Prepared.share_of_target`.
     """
     start = train.row_ptr[targets]
     length = train.row_ptr[targets + 1] - start

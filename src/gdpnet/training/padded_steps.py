@@ -6,6 +6,7 @@ The last batch of a pass is padded with targets from which no fold model learns.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,10 +15,11 @@ from torch import Tensor
 from gdpnet._core.random import Key
 from gdpnet._core.replay import Replayed, addresses, round_up, step_with
 from gdpnet.config import RepresentationSettings
-from gdpnet.data.features import drop_values, to_dense
+from gdpnet.data.dropout import drop_values
+from gdpnet.data.features import to_dense
 from gdpnet.representation.tasks import Classification, Clustering, MultiLabel, Partners, Task
 from gdpnet.training.data import TrainingData
-from gdpnet.training.message_sums import Rows, rows_of
+from gdpnet.training.message_sums import rows_of
 from gdpnet.training.state import TrainingState
 
 _MOST_VALUES = 1 << 29
@@ -25,6 +27,16 @@ _MOST_VALUES = 1 << 29
 
 _TASKS = (Classification, Clustering, MultiLabel, Partners)
 """Tasks whose loss ignores targets that nobody learns from, and does not wait for the device."""
+
+
+class DenseRows(NamedTuple):
+    """The `gdpnet.training.message_sums.Rows` of targets whose features are dense."""
+
+    own: Float[Tensor, "targets features"]
+    sums: Float[Tensor, "targets features"]
+    weight: Float[Tensor, "targets"]
+    truth: Tensor
+    learns: Bool[Tensor, "targets fold_models"]
 
 
 def can_pad(data: TrainingData, targets: int) -> bool:
@@ -42,7 +54,7 @@ class PaddedSteps:
         state: TrainingState,
         task: Task,
         settings: RepresentationSettings,
-        rows: Rows[Tensor],
+        rows: DenseRows,
         batches: Sequence[Int[Tensor, "_"]],
         stream: torch.cuda.Stream | None,
     ) -> None:
@@ -50,7 +62,7 @@ class PaddedSteps:
         self.task, self.settings = task, settings
         self.weights = list(state.aggregators.parameters())
         most, device = round_up(rows.weight.numel()), rows.weight.device
-        self.rows = Rows(*(column.new_zeros(most, *column.shape[1:]) for column in rows))
+        self.rows = DenseRows(*(column.new_zeros(most, *column.shape[1:]) for column in rows))
         self.order = torch.zeros(
             len(batches), _padded_size(batches, settings), dtype=torch.long, device=device
         )
@@ -66,7 +78,7 @@ class PaddedSteps:
         state: TrainingState,
         task: Task,
         settings: RepresentationSettings,
-        rows: Rows[Tensor],
+        rows: DenseRows,
         batches: Sequence[Int[Tensor, "_"]],
     ) -> bool:
         """Return whether the step can be used again: same networks in the same memory, same constants."""
@@ -106,7 +118,7 @@ class PaddedSteps:
         hidden = aggregators.embed(projected, total, count, aggregators.bias)
         return aggregators.logits(drop_values(hidden, dropout, self.generator))
 
-    def run(self, rows: Rows[Tensor], batches: Sequence[Int[Tensor, "_"]], key: Key) -> Float[Tensor, ""]:
+    def run(self, rows: DenseRows, batches: Sequence[Int[Tensor, "_"]], key: Key) -> Float[Tensor, ""]:
         """Take one step per batch, a batch being numbers of rows; return the mean loss."""
         for column, filled in zip(self.rows, rows, strict=True):
             column[: filled.shape[0]].copy_(filled)
@@ -141,7 +153,7 @@ def padded_steps(
     """Train the aggregators on batches of some targets, ascending nodes; return the mean loss."""
     assert state.replays is not None
     replays, found = state.replays, rows_of(data, targets, selected, state.aggregators.fold_models)
-    rows = Rows(to_dense(found.own), to_dense(found.sums), *found[2:])  # dense before, as `can_pad` says
+    rows = DenseRows(to_dense(found.own), to_dense(found.sums), *found[2:])  # dense before, as `can_pad` says
     steps = replays.find(
         PaddedSteps,
         lambda kept: kept.fits(state, data.task, settings, rows, batches),

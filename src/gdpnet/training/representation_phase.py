@@ -8,7 +8,8 @@ from torch import Tensor
 
 from gdpnet._core.random import Key
 from gdpnet.config import Config
-from gdpnet.data.features import Features, drop_inputs, drop_values, stack_rows, take_rows
+from gdpnet.data.dropout import drop_values, take_and_drop
+from gdpnet.data.features import Features, stack_rows, take_rows
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.tasks import Task
 from gdpnet.training.data import TrainingData
@@ -69,12 +70,12 @@ def _batch_loss(
     aggregators: Aggregators,
     task: Task,
     dropout: float,
-    rows: Rows[Features],
+    rows: Rows,
     places: Int[Tensor, "batch"],
     generator: torch.Generator,
 ) -> Float[Tensor, ""]:
     """Return the loss of one batch."""
-    own = drop_inputs(take_rows(rows.own, places), dropout, generator)
+    own = take_and_drop(rows.own, places, dropout, generator)
     projected, total = _project(aggregators, own, take_rows(rows.sums, places))
     hidden = aggregators.embed(projected, total, rows.weight[places], aggregators.bias)
     hidden = drop_values(hidden, dropout, generator)
