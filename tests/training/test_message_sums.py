@@ -5,13 +5,18 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data import neighbour_sums
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
-from gdpnet.data.features import SparseRows, to_dense
+from gdpnet.data.features import SparseRows, take_rows, to_dense
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import prepare, with_neighbourhoods
-from gdpnet.training.message_sums import sum_messages
+from gdpnet.training import message_sums
+from gdpnet.training.data import make_training_data
+from gdpnet.training.message_sums import mixing_of, rows_of, sum_messages
+from gdpnet.training.representation_phase import representation_phase
+from gdpnet.training.state import begin_training
 from helpers.setups import CPU
 
 GRAPH = SyntheticSettings(nodes=120, classes=3, words=100, links_per_node=3.0)
@@ -55,7 +60,8 @@ def test_sums_are_those_of_the_messages_one_by_one(hops, weighted, dense, loops,
     if hops == 2:  # edges that the neighbours have dropped, or kept in part
         prepared = with_neighbourhoods(prepared, torch.where(draws < 0.2, 0.0, draws))
     selected, targets = draws > 0.3, torch.tensor([3, 7, 8, 40, 119])
-    sums, weight = sum_messages(prepared, targets, selected)
+    mixing, weight = mixing_of(prepared, targets, selected)
+    sums = sum_messages(prepared, take_rows(prepared.features, targets), mixing)
     assert dense or hops == 2 or isinstance(sums, SparseRows)
     for place, target in enumerate(targets.tolist()):
         expected, whole = one_by_one(prepared, target, selected)
@@ -66,6 +72,27 @@ def test_sums_are_those_of_the_messages_one_by_one(hops, weighted, dense, loops,
 def test_a_target_without_selected_neighbours_gets_nothing():
     prepared = prepare(example(dense=False, weighted=False), Config(), CPU)
     nothing = torch.zeros(prepared.neighbour.numel(), dtype=torch.bool)
-    sums, weight = sum_messages(prepared, torch.tensor([0, 1]), nothing)
+    targets = torch.tensor([0, 1])
+    mixing, weight = mixing_of(prepared, targets, nothing)
+    sums = sum_messages(prepared, take_rows(prepared.features, targets), mixing)
     assert not to_dense(sums).any()
     assert weight.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("hops", [1, 2])
+def test_training_with_messages_that_are_projected_first_gives_the_same_weights(hops, weighted, monkeypatch):
+    """As around a hub, where the sums would be large."""
+    config = Config().with_values(
+        {"representation": {"hops": hops, "width": 8, "batch_size": 16}, "policy": {"hidden": [8, 6]}}
+    )
+    graph, told = example(dense=False, weighted=weighted), []
+    for most in (message_sums._MOST_VALUES, 0):
+        monkeypatch.setattr(message_sums, "_MOST_VALUES", most)
+        data = make_training_data(graph, config, 0, CPU)
+        state = begin_training(data, graph.num_classes, config, Key.of(0), CPU)
+        rows = rows_of(data, data.targets, data.train.linked > 0, state.aggregators.fold_models)
+        assert (rows.sums is None) == (most == 0)
+        representation_phase(state, data, config, Key.of(3), False)
+        told.append(torch.cat([weight.detach().flatten() for weight in state.aggregators.parameters()]))
+    torch.testing.assert_close(*told, atol=2e-5, rtol=1e-4)

@@ -2,6 +2,7 @@
 
 Messages are linear in the weights, so features are added up over the selected neighbours first, once per epoch for
 all targets, and the sums are projected. A step then projects as many rows as it has targets, not as they have edges.
+Around a hub that has many features of its own kind the sums would be large: then messages are projected first.
 """
 
 from __future__ import annotations
@@ -13,25 +14,41 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of, ranges, sum_by_owner
-from gdpnet.data.features import Features, take_rows
+from gdpnet.data.features import Features, SparseRows, take_rows
 from gdpnet.data.neighbour_sums import add_to_rows
 from gdpnet.data.prepare import Prepared
+from gdpnet.representation.aggregator import Aggregators
+from gdpnet.representation.sparse import Matrix, times
 from gdpnet.representation.tasks import may_learn
 from gdpnet.training.data import TrainingData
+
+_MOST_VALUES = 1 << 24
+"""Sums of sparse messages that may hold more values than this are not computed."""
+
+
+class Mixing(NamedTuple):
+    """How the messages of selected neighbours are added up; a target is taken out as in `share_of_target`."""
+
+    rows: SparseRows
+    """The weight of each node's neighbourhood in the sum of each target."""
+    taken_out: Float[Tensor, "targets"] | None
+    """The weight of the target's own features in it, below zero; None with one hop."""
 
 
 class Rows(NamedTuple):
     """All that steps know of their targets, one row each."""
 
     own: Features
-    sums: Features
-    """The sum of the messages of the selected neighbours, before projection."""
+    sums: Features | None
+    """The sum of the messages of the selected neighbours, before projection; None if it would be too large."""
     weight: Float[Tensor, "targets"]
     """The sum of the weights of these neighbours."""
     truth: Tensor
     learns: Bool[Tensor, "targets fold_models"]
+    mixing: Mixing
 
 
+@torch.no_grad()
 def rows_of(
     data: TrainingData,
     targets: Int[Tensor, "targets"],
@@ -40,17 +57,24 @@ def rows_of(
 ) -> Rows:
     """Return the rows of some targets, each with its selected neighbours."""
     own, learns = take_rows(data.train.features, targets), may_learn(data.fold_model[targets], fold_models)
-    return Rows(own, *sum_messages(data.train, targets, selected), data.labels[targets], learns)
+    mixing, weight = mixing_of(data.train, targets, selected)
+    sums = sum_messages(data.train, own, mixing) if _is_small(data.train.neighbourhood, mixing) else None
+    return Rows(own, sums, weight, data.labels[targets], learns, mixing)
 
 
-@torch.no_grad()
-def sum_messages(
+def _is_small(message: Features, mixing: Mixing) -> bool:
+    """Return whether the sums hold few enough values; those of dense messages do, since the messages fit."""
+    if not isinstance(message, SparseRows):
+        return True
+    length = message.row_ptr.diff()[mixing.rows.column].double()
+    each = sum_by_owner(length, mixing.rows.row, mixing.rows.shape[0]).clamp(max=message.width)
+    return float(each.sum()) <= _MOST_VALUES
+
+
+def mixing_of(
     train: Prepared, targets: Int[Tensor, "targets"], selected: Bool[Tensor, "edges"]
-) -> tuple[Features, Float[Tensor, "targets"]]:
-    """Return for each target the weighted sum of its selected neighbours' messages, and the sum of the weights.
-
-    The target is taken out of each message, as in `Prepared.share_of_target`.
-    """
+) -> tuple[Mixing, Float[Tensor, "targets"]]:
+    """Return how each target adds up the messages of its selected neighbours, and the sum of their weights."""
     start = train.row_ptr[targets]
     length = train.row_ptr[targets + 1] - start
     owner, edge = ranges(start, length)
@@ -70,5 +94,25 @@ def sum_messages(
         weight = weight / (whole - own).clamp(min=0.5)
         taken_out = -sum_by_owner(weight * own, owner, targets.numel())
         weight = weight * whole
-    links = (offsets_of(length), node, weight)
-    return add_to_rows(take_rows(train.features, targets), taken_out, train.neighbourhood, *links), count
+    return Mixing(SparseRows(offsets_of(length), node, weight, train.num_nodes), taken_out), count
+
+
+def sum_messages(train: Prepared, own: Features, mixing: Mixing) -> Features:
+    """Return the sum of the messages that each target gets; ``own`` are the targets' features."""
+    rows = mixing.rows
+    return add_to_rows(own, mixing.taken_out, train.neighbourhood, rows.row_ptr, rows.column, rows.value)
+
+
+def sum_projected(
+    aggregators: Aggregators, train: Prepared, rows: Rows, places: Int[Tensor, "batch"]
+) -> Float[Tensor, "batch fold_models width"]:
+    """Return the sum of the projected messages of some targets, given by their places among the rows."""
+    mixing = rows.mixing.rows.take(places)
+    nodes, column = torch.unique(mixing.column, return_inverse=True)
+    message = aggregators.project_message(take_rows(train.neighbourhood, nodes))
+    table = Matrix.of(SparseRows(mixing.row_ptr, column, mixing.value, nodes.numel()), places.device)
+    total = times(table, message.flatten(1)).unflatten(1, message.shape[1:])
+    if rows.mixing.taken_out is None:
+        return total
+    alone = aggregators.project_message(take_rows(rows.own, places))
+    return total + rows.mixing.taken_out[places][:, None, None] * alone

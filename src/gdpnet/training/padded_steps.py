@@ -16,7 +16,6 @@ from gdpnet._core.random import Key
 from gdpnet._core.replay import Replayed, addresses, round_up, step_with
 from gdpnet.config import RepresentationSettings
 from gdpnet.data.dropout import drop_values
-from gdpnet.data.features import to_dense
 from gdpnet.representation.tasks import Classification, Clustering, MultiLabel, Partners, Task
 from gdpnet.training.data import TrainingData
 from gdpnet.training.message_sums import rows_of
@@ -153,7 +152,9 @@ def padded_steps(
     """Train the aggregators on batches of some targets, ascending nodes; return the mean loss."""
     assert state.replays is not None
     replays, found = state.replays, rows_of(data, targets, selected, state.aggregators.fold_models)
-    rows = DenseRows(to_dense(found.own), to_dense(found.sums), *found[2:])  # dense before, as `can_pad` says
+    assert isinstance(found.own, Tensor)  # as `can_pad` has seen to
+    assert isinstance(found.sums, Tensor)
+    rows = DenseRows(found.own, found.sums, found.weight, found.truth, found.learns)
     steps = replays.find(
         PaddedSteps,
         lambda kept: kept.fits(state, data.task, settings, rows, batches),

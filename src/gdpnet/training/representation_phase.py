@@ -11,9 +11,8 @@ from gdpnet.config import Config
 from gdpnet.data.dropout import drop_values, take_and_drop
 from gdpnet.data.features import Features, stack_rows, take_rows
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.tasks import Task
 from gdpnet.training.data import TrainingData
-from gdpnet.training.message_sums import Rows, rows_of
+from gdpnet.training.message_sums import Rows, rows_of, sum_projected
 from gdpnet.training.padded_steps import can_pad, padded_steps
 from gdpnet.training.selection_phase import play_once
 from gdpnet.training.state import TrainingState
@@ -54,9 +53,7 @@ def representation_phase(
     weights = list(state.aggregators.parameters())
     for batch in batches:
         places = torch.searchsorted(targets, batch)
-        loss = _batch_loss(
-            state.aggregators, data.task, config.representation.dropout, rows, places, generator
-        )
+        loss = _batch_loss(state.aggregators, data, config.representation.dropout, rows, places, generator)
         state.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         state.ranks.average_gradients(weights)
@@ -68,7 +65,7 @@ def representation_phase(
 
 def _batch_loss(
     aggregators: Aggregators,
-    task: Task,
+    data: TrainingData,
     dropout: float,
     rows: Rows,
     places: Int[Tensor, "batch"],
@@ -76,10 +73,13 @@ def _batch_loss(
 ) -> Float[Tensor, ""]:
     """Return the loss of one batch."""
     own = take_and_drop(rows.own, places, dropout, generator)
-    projected, total = _project(aggregators, own, take_rows(rows.sums, places))
+    if rows.sums is None:
+        projected, total = aggregators.project_own(own), sum_projected(aggregators, data.train, rows, places)
+    else:
+        projected, total = _project(aggregators, own, take_rows(rows.sums, places))
     hidden = aggregators.embed(projected, total, rows.weight[places], aggregators.bias)
     hidden = drop_values(hidden, dropout, generator)
-    return task.loss(aggregators.logits(hidden), rows.truth[places], rows.learns[places])
+    return data.task.loss(aggregators.logits(hidden), rows.truth[places], rows.learns[places])
 
 
 def _project(aggregators: Aggregators, own: Features, sums: Features) -> tuple[Tensor, Tensor]:
