@@ -192,13 +192,15 @@ def stack_rows(parts: Sequence[Features]) -> Features:
 
 def beside(parts: Sequence[SparseRows]) -> SparseRows:
     """Put sparse tables with the same rows beside each other."""
-    row = torch.cat([part.row for part in parts])
-    order = torch.argsort(row, stable=True)
-    width = sum(part.width for part in parts)
-    before = [sum(part.width for part in parts[:number]) for number in range(len(parts))]
-    column = torch.cat([part.column + first for part, first in zip(parts, before, strict=True)])
     row_ptr = torch.stack([part.row_ptr for part in parts]).sum(dim=0)
-    return SparseRows(row_ptr, column[order], torch.cat([part.value for part in parts])[order], width)
+    column, value = torch.empty(int(row_ptr[-1]), dtype=torch.long), torch.empty(int(row_ptr[-1]))
+    begin, width = row_ptr[:-1].clone(), 0
+    for part in parts:
+        length = part.row_ptr.diff()
+        place = ranges(begin, length)[1]
+        column[place], value[place] = part.column + width, part.value
+        begin, width = begin + length, width + part.width
+    return SparseRows(row_ptr, column, value, width)
 
 
 def slice_rows(features: Features, rows: slice) -> Features:
