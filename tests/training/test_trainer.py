@@ -636,3 +636,28 @@ def test_two_runs_agree_in_every_bit_also_on_two_threads():
     finally:
         torch.set_num_threads(threads)
     assert all(same_models(models[0], other) for other in models[1:])
+
+
+@pytest.mark.slow
+def test_runs_on_one_and_two_threads_differ_by_rounding_alone():
+    graph = synthetic_graph(seed=0)
+    config = Config().with_values(
+        {
+            "training": {"warmup": 2, "epochs": 2},
+            "hopwise": {"use": False},
+            "gcn": {"use": False},
+            "all_edges": {"use": False},
+        }
+    )
+    threads, models = torch.get_num_threads(), []
+    try:
+        for number in (1, 2):
+            torch.set_num_threads(number)
+            models.append(GDPNet.from_config(config, seed=0, device="cpu").fit(graph))
+    finally:
+        torch.set_num_threads(threads)
+    for one, other in zip(*(model.history_ for model in models), strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
+    one, other = (model.networks_.aggregators.state_dict() for model in models)
+    for name, weight in one.items():
+        torch.testing.assert_close(weight, other[name], atol=1e-4, rtol=1e-3)

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import find_in_rows, offsets_of, owners_of, ranges, sum_by_owner
+from gdpnet._core.device import has_numba
 
 ONE_HOT_NOTE = "nodes have no features, so each got its own number, one-hot"
 """The note on a graph that came without features."""
@@ -81,6 +82,17 @@ class SparseRows:
         row_ptr = self.row_ptr[rows.start : rows.stop + 1]
         values = slice(int(row_ptr[0]), int(row_ptr[-1]))
         return type(self)(row_ptr - row_ptr[0], self.column[values], self.value[values], self.width)
+
+    def transposed(self) -> SparseRows:
+        """Return the transpose of a matrix on the host, the columns of each row ascending."""
+        if not has_numba():
+            return SparseRows.from_scipy(self.to_scipy().tocsc().T)
+        from gdpnet.data.row_kernel import transpose
+
+        row_ptr = torch.zeros(self.width + 1, dtype=torch.long)
+        column, value = torch.empty_like(self.column), torch.empty_like(self.value)
+        transpose(*(part.numpy() for part in (self.row_ptr, self.column, self.value, row_ptr, column, value)))
+        return SparseRows(row_ptr, column, value, self.shape[0])
 
     @cached_property
     def keys(self) -> Int[Tensor, "values"]:
@@ -178,6 +190,19 @@ def stack_rows(parts: Sequence[Features]) -> Features:
     return SparseRows(offsets_of(lengths), column, value, sparse[0].width)
 
 
+def beside(parts: Sequence[SparseRows]) -> SparseRows:
+    """Put sparse tables with the same rows beside each other."""
+    row_ptr = torch.stack([part.row_ptr for part in parts]).sum(dim=0)
+    column, value = torch.empty(int(row_ptr[-1]), dtype=torch.long), torch.empty(int(row_ptr[-1]))
+    begin, width = row_ptr[:-1].clone(), 0
+    for part in parts:
+        length = part.row_ptr.diff()
+        place = ranges(begin, length)[1]
+        column[place], value[place] = part.column + width, part.value
+        begin, width = begin + length, width + part.width
+    return SparseRows(row_ptr, column, value, width)
+
+
 def slice_rows(features: Features, rows: slice) -> Features:
     """Return a range of feature rows."""
     return features.slice(rows) if isinstance(features, SparseRows) else features[rows]
@@ -217,7 +242,7 @@ class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         """Return the gradient of the weight matrix."""
-        transpose = SparseRows.from_scipy(ctx.rows.to_scipy().tocsc().T)
+        transpose = ctx.rows.transposed()
         return add_up(gradients[0].contiguous(), transpose.row_ptr, transpose.column, transpose.value), None
 
 
@@ -232,21 +257,6 @@ def add_up(
     return F.embedding_bag(
         column, rows, row_ptr, mode="sum", per_sample_weights=weight, include_last_offset=True
     )
-
-
-def drop_inputs(features: Features, share: float, generator: torch.Generator) -> Features:
-    """Set a random share of the feature values to zero and scale up the rest."""
-    value = drop_values(stored_values(features), share, generator)
-    return features.with_value(value) if isinstance(features, SparseRows) else value
-
-
-def drop_values(value: Float[Tensor, "*n"], share: float, generator: torch.Generator) -> Float[Tensor, "*n"]:
-    """Set a random share of some values to zero and scale up the rest."""
-    if share == 0.0:
-        return value
-    # zeros and ones of the values' own type: products with truth values take longer
-    kept = torch.rand(value.shape, generator=generator, device=value.device).ge_(share)
-    return (value * kept).div_(1.0 - share)
 
 
 def normalise(features: Features, kind: str) -> Features:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,7 @@ from gdpnet.data.features import (
     stored_values,
     to_dense,
     to_numpy,
+    to_sparse,
 )
 from gdpnet.data.row_products import in_loops
 
@@ -114,14 +115,43 @@ def mix_into(
         parts: Iterator[Features] = _add_in_loops(own, share, message, *links, last_first=True)
     else:
         parts = _mix_with_scipy(own, message, row_ptr, neighbour, weight)
-    mixed: list[Features] = []
+    return _stacked(parts, own)
+
+
+def _stacked(parts: Iterable[Features], like: Features) -> Features:
+    """Put parts below each other that have the shape of other features; dense if that takes less memory."""
+    found: list[Features] = []
     stored = 0
     for part in parts:
-        mixed.append(part)
+        found.append(part)
         stored += stored_values(part).numel()
-        if 3 * stored > own.shape[0] * own.shape[1]:
-            mixed = [to_dense(one) for one in mixed]
-    return stack_rows(mixed).to(own.device) if mixed else own
+        if 3 * stored > like.shape[0] * like.shape[1]:
+            found = [to_dense(one) for one in found]
+    return stack_rows(found).to(like.device) if found else like
+
+
+def add_to_rows(
+    own: Features,
+    share: Float[Tensor, "targets"] | None,
+    message: Features,
+    row_ptr: Offsets,
+    neighbour: Edges,
+    weight: Weights,
+) -> Features:
+    """Return the sum of a share, or nothing, of each target's own row and of its neighbours' weighted messages.
+
+    As in `mix_into`, the result is sparse unless a dense matrix takes less memory.
+    """
+    if isinstance(own, SparseRows) and isinstance(message, SparseRows):
+        share = torch.zeros(own.shape[0]) if share is None else share
+        if _in_loops(own, neighbour):
+            links = (row_ptr, neighbour, weight)
+            return _stacked(_add_in_loops(own, share, message, *links, last_first=False), own)
+        added = _matrix(row_ptr, neighbour, message, weight) @ to_numpy(message)
+        added = added + sp.diags(share.cpu().numpy()) @ to_numpy(own)
+        return _stacked([to_sparse(SparseRows.from_scipy(added))], own)
+    added = add_up(to_dense(message).to(weight), row_ptr, neighbour, weight)
+    return added if share is None else torch.addcmul(added, share[:, None], to_dense(own).to(added))
 
 
 def _mix_with_scipy(

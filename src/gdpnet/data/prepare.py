@@ -166,7 +166,11 @@ class Prepared:
     def share_of_target(
         self, edge: Int[Tensor, "n"], node: Int[Tensor, "n"]
     ) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]] | None:
-        """Return, per edge, the target's weight in its neighbour's mean and the total weight of that mean."""
+        """Return, per edge, the target's weight in its neighbour's mean and the total weight of that mean.
+
+        A target receives nothing of itself: its features are taken out of its neighbour's mean. With W the total
+        weight and k the target's weight in it, the message is (W mean - k target) / (W - k).
+        """
         if self.mean_weight is None or self.neighbourhood_weight is None:
             return None
         reverse_edge = self.reverse_edge[edge - self.first_edge]
@@ -290,18 +294,3 @@ def with_neighbourhoods(prepared: Prepared, weight: Float[Tensor, "edges"]) -> P
     weight = prepared.weighed(weight)
     whole = 1.0 + sum_rows(weight, prepared.row_ptr)
     return replace(prepared, neighbourhood_rows=None, mean_weight=weight, neighbourhood_weight=whole)
-
-
-def message_to_target(
-    neighbourhood: Float[Tensor, "n *width"],
-    target: Float[Tensor, "n *width"],
-    share: tuple[Float[Tensor, "n"], Float[Tensor, "n"]] | None,
-) -> Float[Tensor, "n *width"]:
-    """Take the target's own features out of its neighbour's mean, so that it receives nothing of itself.
-
-    With W the total weight of the neighbour's mean and k the target's weight in it: (W mean - k target) / (W - k).
-    """
-    if share is None:
-        return neighbourhood
-    own, whole = (part.reshape(-1, *[1] * (neighbourhood.dim() - 1)) for part in share)
-    return (neighbourhood * whole - target * own) / (whole - own).clamp(min=0.5)

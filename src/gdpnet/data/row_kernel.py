@@ -118,3 +118,32 @@ def add_weighted(
                 scratch[number] = 0.0
                 filled += 1
         out_ptr[target + 1] = filled
+
+
+@compiled
+def transpose(row_ptr, column, value, out_ptr, out_column, out_value):
+    """Write the transpose of a sparse matrix; ``out_ptr`` has zeros before."""
+    for place in range(column.size):
+        out_ptr[column[place] + 1] += 1
+    for number in range(1, out_ptr.size):
+        out_ptr[number] += out_ptr[number - 1]
+    filled = out_ptr[:-1].copy()
+    for row in range(row_ptr.size - 1):
+        for place in range(row_ptr[row], row_ptr[row + 1]):
+            there = filled[column[place]]
+            filled[column[place]] = there + 1
+            out_column[there], out_value[there] = row, value[place]
+
+
+@compiled
+def take_kept(row_ptr, column, value, rows, factor, out_ptr, out_column, out_value):
+    """Write some rows without the values whose factor is zero, the others times it; return how many there are."""
+    filled = read = 0
+    for number in range(rows.size):
+        for place in range(row_ptr[rows[number]], row_ptr[rows[number] + 1]):
+            if factor[read] != 0.0:
+                out_column[filled], out_value[filled] = column[place], value[place] * factor[read]
+                filled += 1
+            read += 1
+        out_ptr[number + 1] = filled
+    return filled

@@ -9,9 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of, ranges, sum_by_owner
-from gdpnet.data.features import Features, take_rows
+from gdpnet.data.features import Features, add_up, take_rows
 from gdpnet.data.neighbour_sums import mix_dense, mix_into
-from gdpnet.data.prepare import Prepared, message_to_target
+from gdpnet.data.prepare import Prepared
 from gdpnet.data.sums_in_parts import mix_in_parts
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected, edges_of, with_neighbours
@@ -22,8 +22,7 @@ from gdpnet.representation.gcn import NormalisedAdjacency
 from gdpnet.representation.sparse import times
 
 _EDGES_AT_ONCE = 1 << 17
-_VALUES_AT_ONCE = 1 << 22
-"""Values of messages that are added up at a time, which bounds the memory."""
+"""Edges whose messages are added up at a time, which bounds the memory."""
 _TARGETS_AT_ONCE = 1 << 14
 
 
@@ -315,17 +314,18 @@ def embed_fold_models(
     own = aggregators.project_own(own_rows)
     single = own if aggregators.self_weight is None else aggregators.project_message(own_rows)
     total, whole = torch.zeros_like(own), own.new_zeros(targets.numel())
-    step = _VALUES_AT_ONCE // own.shape[1:].numel() + 1
     for some, of, by in zip(*(part.split(_EDGES_AT_ONCE) for part in (edge, owner, weight)), strict=True):
         nodes, place = torch.unique(prepared.neighbour[some], return_inverse=True)
-        neighbourhood = _project_neighbourhoods(aggregators, prepared, nodes)
+        neighbourhood = _project_neighbourhoods(aggregators, prepared, nodes).flatten(1)
+        row_ptr = offsets_of(torch.bincount(of, minlength=targets.numel()))
+        whole = whole + sum_by_owner(by, of, targets.numel())
         share = prepared.share_of_target(some, prepared.neighbour[some])
-        added = torch.zeros_like(own)
-        for part in torch.arange(some.numel(), device=some.device).split(step):
-            few = None if share is None else (share[0][part], share[1][part])
-            message = message_to_target(neighbourhood[place[part]], single[of[part]], few)
-            added.index_add_(0, of[part], message.mul_(by[part, None, None]))
-        total, whole = total.add_(added), whole + sum_by_owner(by, of, targets.numel())
+        if share is not None:  # the target is taken out of all its messages at once, as in `share_of_target`
+            part = by / (share[1] - share[0]).clamp(min=0.5)
+            taken_out = sum_by_owner(part * share[0], of, targets.numel())
+            total.addcmul_(taken_out[:, None, None], single, value=-1.0)
+        counted = by if share is None else part * share[1]
+        total.add_(add_up(neighbourhood, row_ptr, place, counted).view_as(total))
     embedded = aggregators.embed(own, total, whole, aggregators.bias)
     return embedded, aggregators.to_probabilities(aggregators.logits(embedded), dim=2)
 

@@ -248,7 +248,7 @@ def _compare(
 
 
 def _without(own: Float[Tensor, "block"], whole: Float[Tensor, "block"]) -> Float[Tensor, "block 2"]:
-    """Return W / (W - k) and -k / (W - k), which take a node out of a mean as in `message_to_target`."""
+    """Return W / (W - k) and -k / (W - k), which take a node out of a mean as in `Prepared.share_of_target`."""
     return torch.stack([whole, -own], dim=1) / (whole - own).clamp(min=0.5)[:, None]
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from gdpnet._core.csr import sum_by_owner
 from gdpnet.data.features import Features, project
+from gdpnet.representation.head_product import multiply_heads
 
 
 class FoldModels(nn.Module):
@@ -41,8 +42,8 @@ class FoldModels(nn.Module):
     def logits(
         self, embedded: Float[Tensor, "n fold_models width"]
     ) -> Float[Tensor, "n fold_models classes"]:
-        """Return the class scores of each fold model."""
-        return torch.einsum("nmd,mdc->nmc", embedded, self.head_weight) + self.head_bias
+        """Return the class scores of each fold model; on a CPU their memory is laid out class by class."""
+        return multiply_heads(embedded, self.head_weight) + self.head_bias
 
     def to_probabilities(self, scores: Float[Tensor, "*shape"], dim: int) -> Float[Tensor, "*shape"]:
         """Turn scores into class probabilities along one dimension."""
@@ -161,8 +162,9 @@ class HopwiseNetwork(FoldModels):
                 nn.init.xavier_uniform_(self.head_weight[fold_model], generator=generator)
 
     def embed(self, hops: Sequence[Features]) -> Float[Tensor, "nodes fold_models width"]:
-        """Return h of every fold model."""
-        parts = (project(rows, weight) for rows, weight in zip(hops, self.weight, strict=True))
+        """Return h of every fold model; one table may hold all hops side by side."""
+        weights = self.weight if len(hops) > 1 else self.weight.flatten(0, 1)[None]
+        parts = (project(rows, weight) for rows, weight in zip(hops, weights, strict=True))
         hidden = reduce(torch.add, parts).unflatten(1, (self.fold_models, self.width))
         return torch.relu(hidden + self.bias)
 

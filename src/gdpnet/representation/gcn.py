@@ -14,7 +14,11 @@ from torch import Tensor, nn
 
 from gdpnet._core.csr import offsets_of, owners_of, sum_rows
 from gdpnet.data.features import SparseRows
+from gdpnet.representation.head_product import multiply_heads
 from gdpnet.representation.sparse import Matrix, Table, drop_values, times
+
+_FEW = 32
+"""Columns up to which products are slow."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class GCN(nn.Module):
         inputs: Table = rows
         for weight, bias in zip(self.weights, self.biases, strict=True):
             dropped = drop_values(inputs, dropout, generator is not None, generator)
-            scores = adjacency(times(dropped, weight)) + bias
+            scores = adjacency(_messages(dropped, weight)) + bias
             inputs = torch.relu(scores)
         return scores
 
@@ -109,3 +113,10 @@ class GCN(nn.Module):
     def normalised(self, scores: Float[Tensor, "n classes"]) -> Float[Tensor, "n classes"]:
         """Turn class scores into probabilities."""
         return torch.softmax(scores, dim=1) if self.exclusive else torch.sigmoid(scores)
+
+
+def _messages(rows: Table, weight: Float[Tensor, "inputs outputs"]) -> Float[Tensor, "nodes outputs"]:
+    """Return the product of rows and weights; few columns are multiplied as heads are."""
+    if isinstance(rows, Tensor) and rows.device.type == "cpu" and weight.shape[1] <= _FEW:
+        return multiply_heads(rows[:, None], weight[None])[:, 0].contiguous()
+    return times(rows, weight)

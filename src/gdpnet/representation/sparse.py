@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of
-from gdpnet.data import features
+from gdpnet.data import dropout
 from gdpnet.data.features import Features, SparseRows, project
 
 
@@ -79,12 +79,19 @@ def times(table: Table, weight: Float[Tensor, "columns out"]) -> Float[Tensor, "
 def drop_values(
     table: Table, share: float, training: bool, generator: torch.Generator | None = None
 ) -> Table:
-    """Apply dropout to the values while training, with the random numbers of a generator if there is one."""
+    """Apply dropout to the values while training, with the random numbers of a generator if there is one.
+
+    With a generator, what is dropped of a matrix is left out of it.
+    """
     if not training or share == 0.0:
         return table
-    value = table if isinstance(table, Tensor) else table.value
-    dropped = F.dropout(value, share) if generator is None else features.drop_values(value, share, generator)
-    return dropped if isinstance(table, Tensor) else table.with_value(dropped)
+    if generator is None:
+        value = F.dropout(table if isinstance(table, Tensor) else table.value, share)
+        return value if isinstance(table, Tensor) else table.with_value(value)
+    if not isinstance(table, Matrix):
+        return dropout.drop_inputs(table, share, generator)
+    factor = dropout.kept_factor(table.value.shape, share, generator, table.value.device)
+    return table.thinned(factor > 0, 1.0 / (1.0 - share))
 
 
 class _Product(torch.autograd.Function):

@@ -114,10 +114,15 @@ class Classification:
         learns: Bool[Tensor, "n fold_models"],
     ) -> Float[Tensor, ""]:
         """Return cross-entropy."""
-        wanted = truth[:, None].expand(-1, logits.shape[1]).flatten()
         weight = None if self.class_weights is None else self._weights_on(logits.device)
-        losses = F.cross_entropy(logits.flatten(0, 1), wanted, weight, reduction="none")
-        return mean_by_fold_model(losses.unflatten(0, logits.shape[:2]), learns)
+        if logits.device.type == "cpu":  # the scores lie class by class in memory, where short rows are slow
+            wanted = truth.expand(logits.shape[1], -1)
+            losses = F.cross_entropy(logits.permute(1, 2, 0), wanted, weight, reduction="none").t()
+        else:
+            wanted = truth[:, None].expand(-1, logits.shape[1]).flatten()
+            losses = F.cross_entropy(logits.flatten(0, 1), wanted, weight, reduction="none")
+            losses = losses.unflatten(0, logits.shape[:2])
+        return mean_by_fold_model(losses, learns)
 
     @cached_property
     def _sent(self) -> dict[torch.device, Tensor]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
@@ -34,7 +33,8 @@ from gdpnet.inference.threshold import (
     threshold_of_share,
 )
 from gdpnet.representation.aggregator import Aggregators
-from gdpnet.representation.tasks import Classification, Task, compare
+from gdpnet.representation.head_product import multiply_heads
+from gdpnet.representation.tasks import Task, compare
 from gdpnet.training.data import TrainingData
 
 _APART = 0.095
@@ -177,6 +177,7 @@ class _Probe:
         self.labels, self.task, self.settings = labels, task, settings
         self.weight = torch.zeros(width, classes, requires_grad=True)
         self.bias = torch.zeros(classes, requires_grad=True)
+        self.everyone = torch.ones(len(labels), 1, dtype=torch.bool)
 
     @torch.enable_grad()
     def fit(
@@ -203,8 +204,5 @@ class _Probe:
         return torch.softmax(scores, dim=1) if self.task.exclusive else torch.sigmoid(scores)
 
     def _loss(self, inputs: Float[Tensor, "train width"]) -> Float[Tensor, ""]:
-        logits, task = inputs @ self.weight + self.bias, self.task
-        if isinstance(task, Classification) and task.class_weights is None:
-            return F.cross_entropy(logits, self.labels)
-        everyone = torch.ones(len(logits), 1, dtype=torch.bool)
-        return task.loss(logits[:, None], self.labels, everyone)
+        logits = multiply_heads(inputs[:, None], self.weight[None]) + self.bias
+        return self.task.loss(logits, self.labels, self.everyone)

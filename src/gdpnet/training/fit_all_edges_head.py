@@ -17,10 +17,12 @@ from torch import Tensor
 from gdpnet._core.fit import fit
 from gdpnet._core.random import Key
 from gdpnet.config import AllEdgesSettings, Config
-from gdpnet.data.features import Features, SparseRows, drop_inputs, drop_values
+from gdpnet.data.dropout import drop_values
+from gdpnet.data.features import Features, SparseRows
 from gdpnet.representation.all_edges import AllEdgesNetwork, SharedNetwork, adjacency_of
 from gdpnet.representation.gcn import NormalisedAdjacency
-from gdpnet.representation.sparse import Matrix, Table, table_of, times
+from gdpnet.representation.sparse import drop_values as drop_table_values
+from gdpnet.representation.sparse import table_of, times
 from gdpnet.representation.tasks import may_learn
 from gdpnet.training.data import TrainingData
 from gdpnet.training.held_out import HeldOutNodes, quality_and_likelihood
@@ -113,11 +115,7 @@ def _inputs(
     table = table_of(rows, rows.device)
 
     def hidden() -> Tensor:
-        if isinstance(table, Matrix):
-            kept = torch.rand(table.value.shape, generator=draws, device=draws.device) >= dropout
-            dropped: Table = table.thinned(kept, 1.0 / (1.0 - dropout))
-        else:
-            dropped = drop_inputs(table, dropout, draws)
+        dropped = drop_table_values(table, dropout, True, draws)
         return network.embed(times(dropped, network.weight), adjacency)
 
     return hidden

@@ -171,7 +171,8 @@ def calibrate(
     """Fit a logistic regression of own against injected edges, and estimate the share of noise among own ones."""
     known = own.cpu().numpy()
     inputs = inputs.to(calibration.weight.device)
-    model = LogisticRegression(C=1e6).fit(inputs.double().cpu().numpy(), known)
+    # few inputs and many edges: Newton's method takes a tenth of the time of the default
+    model = LogisticRegression(C=1e6, solver="newton-cholesky").fit(inputs.double().cpu().numpy(), known)
     shift = np.log((~known).sum() / known.sum())  # from the odds among these edges to the ratio of densities
     calibration.weight.copy_(torch.from_numpy(model.coef_[0]))
     calibration.bias.fill_(float(model.intercept_[0] + shift))

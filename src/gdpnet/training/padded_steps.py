@@ -1,8 +1,6 @@
 """The steps of the aggregators with fixed shapes, which a GPU replays as CUDA graphs.
 
-Messages are linear in the weights, so features are added up over the selected neighbours first, once per epoch for
-all targets, and the sums are projected. A step then has as many rows as targets; the last batch of a pass is padded
-with targets from which no fold model learns.
+The last batch of a pass is padded with targets from which no fold model learns.
 """
 
 from __future__ import annotations
@@ -14,14 +12,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import offsets_of, ranges, sum_by_owner
 from gdpnet._core.random import Key
 from gdpnet._core.replay import Replayed, addresses, round_up, step_with
 from gdpnet.config import RepresentationSettings
-from gdpnet.data.features import add_up, drop_values
-from gdpnet.data.prepare import Prepared
-from gdpnet.representation.tasks import Classification, Clustering, MultiLabel, Partners, Task, may_learn
+from gdpnet.data.dropout import drop_values
+from gdpnet.representation.tasks import Classification, Clustering, MultiLabel, Partners, Task
 from gdpnet.training.data import TrainingData
+from gdpnet.training.message_sums import rows_of
 from gdpnet.training.state import TrainingState
 
 _MOST_VALUES = 1 << 29
@@ -31,14 +28,12 @@ _TASKS = (Classification, Clustering, MultiLabel, Partners)
 """Tasks whose loss ignores targets that nobody learns from, and does not wait for the device."""
 
 
-class Rows(NamedTuple):
-    """All that steps know of their targets, one row each."""
+class DenseRows(NamedTuple):
+    """The `gdpnet.training.message_sums.Rows` of targets whose features are dense."""
 
     own: Float[Tensor, "targets features"]
     sums: Float[Tensor, "targets features"]
-    """The sum of the messages of the selected neighbours, before projection."""
     weight: Float[Tensor, "targets"]
-    """The sum of the weights of these neighbours."""
     truth: Tensor
     learns: Bool[Tensor, "targets fold_models"]
 
@@ -50,34 +45,6 @@ def can_pad(data: TrainingData, targets: int) -> bool:
     return fits and type(data.task) in _TASKS and isinstance(data.train.neighbourhood, Tensor)
 
 
-@torch.no_grad()
-def sum_messages(
-    train: Prepared, targets: Int[Tensor, "targets"], selected: Bool[Tensor, "edges"]
-) -> tuple[Float[Tensor, "targets features"], Float[Tensor, "targets"]]:
-    """Return for each target the weighted sum of its selected neighbours' messages, and the sum of the weights.
-
-    As in `message_to_target`, the target's share k is taken out of its neighbour's mean of weight W:
-    (W mean - k target) / (W - k).
-    """
-    assert isinstance(train.features, Tensor)
-    assert isinstance(train.neighbourhood, Tensor)
-    start = train.row_ptr[targets]
-    length = train.row_ptr[targets + 1] - start
-    owner, edge = ranges(start, length)
-    node = train.neighbour.index_select(0, edge)
-    weight = selected.index_select(0, edge).float()
-    weight = weight if train.graph_weight is None else weight * train.graph_weight.index_select(0, edge)
-    count = sum_by_owner(weight, owner, targets.numel())
-    share = train.share_of_target(edge, node)
-    if share is None:
-        return add_up(train.neighbourhood, offsets_of(length), node, weight), count
-    own, whole = share
-    weight = weight / (whole - own).clamp(min=0.5)
-    sums = add_up(train.neighbourhood, offsets_of(length), node, weight * whole)
-    taken_out = sum_by_owner(weight * own, owner, targets.numel())
-    return torch.addcmul(sums, taken_out[:, None], train.features[targets], value=-1.0), count
-
-
 class PaddedSteps:
     """A step of all fold models on the next batch, with tensors that are filled anew in every epoch."""
 
@@ -86,7 +53,7 @@ class PaddedSteps:
         state: TrainingState,
         task: Task,
         settings: RepresentationSettings,
-        rows: Rows,
+        rows: DenseRows,
         batches: Sequence[Int[Tensor, "_"]],
         stream: torch.cuda.Stream | None,
     ) -> None:
@@ -94,7 +61,7 @@ class PaddedSteps:
         self.task, self.settings = task, settings
         self.weights = list(state.aggregators.parameters())
         most, device = round_up(rows.weight.numel()), rows.weight.device
-        self.rows = Rows(*(column.new_zeros(most, *column.shape[1:]) for column in rows))
+        self.rows = DenseRows(*(column.new_zeros(most, *column.shape[1:]) for column in rows))
         self.order = torch.zeros(
             len(batches), _padded_size(batches, settings), dtype=torch.long, device=device
         )
@@ -110,7 +77,7 @@ class PaddedSteps:
         state: TrainingState,
         task: Task,
         settings: RepresentationSettings,
-        rows: Rows,
+        rows: DenseRows,
         batches: Sequence[Int[Tensor, "_"]],
     ) -> bool:
         """Return whether the step can be used again: same networks in the same memory, same constants."""
@@ -150,7 +117,7 @@ class PaddedSteps:
         hidden = aggregators.embed(projected, total, count, aggregators.bias)
         return aggregators.logits(drop_values(hidden, dropout, self.generator))
 
-    def run(self, rows: Rows, batches: Sequence[Int[Tensor, "_"]], key: Key) -> Float[Tensor, ""]:
+    def run(self, rows: DenseRows, batches: Sequence[Int[Tensor, "_"]], key: Key) -> Float[Tensor, ""]:
         """Take one step per batch, a batch being numbers of rows; return the mean loss."""
         for column, filled in zip(self.rows, rows, strict=True):
             column[: filled.shape[0]].copy_(filled)
@@ -184,12 +151,10 @@ def padded_steps(
 ) -> Float[Tensor, ""]:
     """Train the aggregators on batches of some targets, ascending nodes; return the mean loss."""
     assert state.replays is not None
-    replays, train = state.replays, data.train
-    assert isinstance(train.features, Tensor)
-    learns = may_learn(data.fold_model[targets], state.aggregators.fold_models)
-    rows = Rows(
-        train.features[targets], *sum_messages(train, targets, selected), data.labels[targets], learns
-    )
+    replays, found = state.replays, rows_of(data, targets, selected, state.aggregators.fold_models)
+    assert isinstance(found.own, Tensor)  # as `can_pad` has seen to
+    assert isinstance(found.sums, Tensor)
+    rows = DenseRows(found.own, found.sums, found.weight, found.truth, found.learns)
     steps = replays.find(
         PaddedSteps,
         lambda kept: kept.fits(state, data.task, settings, rows, batches),

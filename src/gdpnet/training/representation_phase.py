@@ -6,14 +6,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import ranges
 from gdpnet._core.random import Key
 from gdpnet.config import Config
-from gdpnet.data.features import Features, drop_inputs, drop_values, stack_rows, take_rows
-from gdpnet.data.prepare import message_to_target
-from gdpnet.representation.aggregator import Aggregators, add_neighbours
-from gdpnet.representation.tasks import may_learn
+from gdpnet.data.dropout import drop_values, take_and_drop
+from gdpnet.data.features import Features, stack_rows, take_rows
+from gdpnet.representation.aggregator import Aggregators
 from gdpnet.training.data import TrainingData
+from gdpnet.training.message_sums import Rows, rows_of, sum_projected
 from gdpnet.training.padded_steps import can_pad, padded_steps
 from gdpnet.training.selection_phase import play_once
 from gdpnet.training.state import TrainingState
@@ -50,12 +49,11 @@ def representation_phase(
         loss = padded_steps(state, data, settings, key, targets, selected, batches)
         state.projected = None  # by weights that have changed
         return loss / state.aggregators.fold_models, share
+    rows = rows_of(data, targets, selected, state.aggregators.fold_models)
     weights = list(state.aggregators.parameters())
-    for targets in batches:
-        start = train.row_ptr[targets]
-        owner, edge = ranges(start, train.row_ptr[targets + 1] - start)
-        kept = selected[edge]
-        loss = _batch_loss(state.aggregators, data, config, generator, targets, owner[kept], edge[kept])
+    for batch in batches:
+        places = torch.searchsorted(targets, batch)
+        loss = _batch_loss(state.aggregators, data, config.representation.dropout, rows, places, generator)
         state.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         state.ranks.average_gradients(weights)
@@ -68,36 +66,25 @@ def representation_phase(
 def _batch_loss(
     aggregators: Aggregators,
     data: TrainingData,
-    config: Config,
+    dropout: float,
+    rows: Rows,
+    places: Int[Tensor, "batch"],
     generator: torch.Generator,
-    targets: Int[Tensor, "batch"],
-    owner: Int[Tensor, "kept"],
-    edge: Int[Tensor, "kept"],
 ) -> Float[Tensor, ""]:
-    """Return the loss of one batch, projecting only the rows that it needs."""
-    dropout, train = config.representation.dropout, data.train
-    own_rows = take_rows(train.features, targets)
-    nodes, place = torch.unique(train.neighbour[edge], return_inverse=True)
-    messages = [take_rows(train.neighbourhood, nodes)]
-    if train.mean_weight is not None:
-        messages.append(own_rows)
-    own, sent, *alone = _project_all(aggregators, drop_inputs(own_rows, dropout, generator), messages)
-    # unlike indexing with brackets, index_select adds up gradients in a fixed order
-    message = sent.index_select(0, place)
-    if train.mean_weight is not None:
-        share = train.share_of_target(edge, train.neighbour[edge])
-        message = message_to_target(message, alone[0].index_select(0, owner), share)
-    weight = None if train.graph_weight is None else train.graph_weight[edge]
-    total, weight = add_neighbours(message, owner, weight, targets.numel())
-    hidden = aggregators.embed(own, total, weight, aggregators.bias)
+    """Return the loss of one batch."""
+    own = take_and_drop(rows.own, places, dropout, generator)
+    if rows.sums is None:
+        projected, total = aggregators.project_own(own), sum_projected(aggregators, data.train, rows, places)
+    else:
+        projected, total = _project(aggregators, own, take_rows(rows.sums, places))
+    hidden = aggregators.embed(projected, total, rows.weight[places], aggregators.bias)
     hidden = drop_values(hidden, dropout, generator)
-    learns = may_learn(data.fold_model[targets], aggregators.fold_models)
-    return data.task.loss(aggregators.logits(hidden), data.labels[targets], learns)
+    return data.task.loss(aggregators.logits(hidden), rows.truth[places], rows.learns[places])
 
 
-def _project_all(aggregators: Aggregators, own: Features, messages: list[Features]) -> list[Tensor]:
-    """Project the targets' own rows and some messages; in one product if they share their weights."""
-    if aggregators.self_weight is not None:
-        return [aggregators.project_own(own), *(aggregators.project_message(one) for one in messages)]
-    parts = [own, *messages]
-    return list(aggregators.project_message(stack_rows(parts)).split([part.shape[0] for part in parts]))
+def _project(aggregators: Aggregators, own: Features, sums: Features) -> tuple[Tensor, Tensor]:
+    """Project the targets' own rows and their sums; in one product if they are alike and share their weights."""
+    if aggregators.self_weight is not None or type(own) is not type(sums):
+        return aggregators.project_own(own), aggregators.project_message(sums)
+    projected, total = aggregators.project_message(stack_rows([own, sums])).split(own.shape[0])
+    return projected, total
