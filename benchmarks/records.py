@@ -61,7 +61,7 @@ def write_record(path: Path, benchmark: str, metrics: Mapping[str, Any], config:
     record = {
         "benchmark": benchmark,
         "version": _package_version(),
-        "commit": _commit(),
+        "commit": commit(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
@@ -82,7 +82,8 @@ def _package_version() -> str:
         return "unknown"
 
 
-def _commit() -> str:
+def commit() -> str:
+    """Return the commit of the checkout, or that of the environment variable GDPNET_COMMIT."""
     if given := os.environ.get("GDPNET_COMMIT"):
         return given
     try:

@@ -281,6 +281,11 @@ class AllEdgesSettings(Section):
     sparse_learning_rate: float = setting(0.03, "learning rate if features are sparse")
     sparse_weight_decay: float = setting(1e-4, "L2 penalty if features are sparse")
     sparse_epochs: int = setting(60, "maximum number of epochs if features are sparse")
+    separate_margin: float = setting(
+        1.0,
+        "standard deviations by which separate weights for a node and its neighbourhood must beat shared ones if "
+        "features are sparse",
+    )
     max_values: int = setting(
         5_000_000, "the head is not fitted to more stored values of sparse features than this"
     )
@@ -468,10 +473,10 @@ class SelfTrainingSettings(Section):
         20, "validation nodes needed, since the confidence of predictions is calibrated on them"
     )
     shares: tuple[float, ...] = setting(
-        (1.0, 0.8, 0.6, 0.4),
+        (1.0, 0.8, 0.6, 0.4, 0.0),
         "shares of the edges, best-ranked first, that the GCN of the first pseudo-labels is fitted to; validation "
-        "nodes choose",
-        low=0.01,
+        "nodes choose; with a share of 0 it reads features alone",
+        low=0.0,
         high=1.0,
         any_length=True,
     )

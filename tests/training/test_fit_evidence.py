@@ -18,8 +18,8 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.prepare import prepare
 from gdpnet.inference.evidence import Links, evidence_of
-from gdpnet.representation.evidence import EvidenceModel
-from gdpnet.training.fit_evidence import fit_evidence, perturb
+from gdpnet.representation.evidence import UNKNOWN_NOISE, Calibration, EvidenceModel
+from gdpnet.training.fit_evidence import fit_evidence, match_share, perturb
 from helpers.setups import random_graph
 
 CPU = torch.device("cpu")
@@ -53,6 +53,32 @@ def test_planted_edges_are_found_with_calibrated_probabilities(noisy):
     assert float(model.second_calibration.noise_share) == pytest.approx(0.5, abs=0.08)
     assert roc_auc_score(genuine, chance) > 0.9
     assert calibration_error(chance, genuine) < 0.08
+
+
+def test_edges_that_look_random_are_not_said_to_be_noise():
+    rng = np.random.default_rng(0)
+    ends, rows = rng.integers(0, 300, (2, 900)), rng.normal(size=(300, 8))
+    _, chance = evidence(Graph.build(ends, rows, rng.integers(0, 3, 300)))
+    assert chance.mean() == pytest.approx(1.0 - UNKNOWN_NOISE, abs=0.08)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_matched_probabilities_have_the_mean_that_the_share_of_noise_asks_for(share):
+    calibration = Calibration(1)
+    calibration.weight.fill_(1.0)
+    calibration.noise_share.fill_(share)
+    inputs = torch.randn(500, 1, generator=torch.Generator().manual_seed(0)) - 2.0
+    order = calibration(inputs).argsort()
+    assert abs(float(calibration(inputs).mean()) - (1.0 - share)) > 0.1
+    match_share(calibration, inputs)
+    assert float(calibration(inputs).mean()) == pytest.approx(1.0 - share, abs=1e-4)
+    assert order.equal(calibration(inputs).argsort())
+
+
+def test_without_noise_there_is_nothing_to_match():
+    calibration = Calibration(1)
+    match_share(calibration, torch.zeros(3, 1))
+    assert float(calibration.bias) == 0.0
 
 
 def test_no_label_has_a_part(noisy):

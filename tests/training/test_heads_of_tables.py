@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 from gdpnet import GDPNet
@@ -14,7 +15,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import prepare
 from gdpnet.data.validation import SPLITS
 from gdpnet.inference.ensemble import HeadWeights, own_columns
-from gdpnet.representation.all_edges import SharedNetwork, adjacency_of
+from gdpnet.representation.all_edges import AllEdgesNetwork, SharedNetwork, adjacency_of
 from gdpnet.representation.sparse import Matrix, times
 from gdpnet.representation.tasks import MultiLabel
 from gdpnet.training.data import make_training_data
@@ -132,6 +133,23 @@ def test_held_out_nodes_of_sparse_features_are_predicted_by_networks_that_have_n
     learned = network.fold_probabilities_of(message, adjacency_of(data.whole))[held_out.nodes, 0]
     of_training = held_out.fold_model >= 0
     assert (learned.argmax(dim=1) == held_out.labels)[of_training].float().mean() > 0.65
+
+
+@pytest.mark.parametrize(("step", "kind"), [(0, SharedNetwork), (1, AllEdgesNetwork)])
+def test_a_node_has_weights_of_its_own_where_neighbours_are_of_the_next_class(step, kind):
+    rng, nodes = np.random.default_rng(0), 600
+    label = rng.integers(0, 3, nodes)
+    words = sp.csr_matrix(
+        (rng.random((nodes, 60)) < 0.05 + 0.1 * (np.arange(60) % 3 == label[:, None])) * 1.0
+    )
+    source = rng.integers(0, nodes, 3 * nodes)
+    wanted = [np.flatnonzero(label == one) for one in range(3)]
+    target = np.array([rng.choice(wanted[one]) for one in (label[source] + step) % 3])
+    split = np.arange(nodes) % 3 + 1
+    data, held_out = data_of(Graph.build([source, target], words, label, split=split, transductive=True))
+    network, found = fit_all_edges(data, held_out, 3, BOTH, Key.of(0))
+    assert type(network) is kind
+    assert (found.argmax(dim=1) == held_out.labels).float().mean() > 0.6
 
 
 def test_the_head_of_sparse_features_by_hand():

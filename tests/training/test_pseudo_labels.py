@@ -11,6 +11,8 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.validation import UNKNOWN
+from gdpnet.training import teacher
+from gdpnet.training.callbacks import Steps
 from gdpnet.training.checkpoint import Checkpoint
 from gdpnet.training.data import TrainingData, make_training_data
 from gdpnet.training.held_out import HeldOutNodes
@@ -23,6 +25,7 @@ from gdpnet.training.pseudo_labels import (
     with_pseudo_labels,
 )
 from gdpnet.training.run_folder import create_run
+from gdpnet.training.self_training import SelfTraining
 from gdpnet.training.teacher import Taught, fit_teacher, good_ones, rank_edges
 from helpers.small import same_weights
 
@@ -157,6 +160,29 @@ def test_teacher_is_the_mean_of_several_networks(data: TrainingData) -> None:
     assert not torch.allclose(second, one, atol=1e-3)
     assert bool((second >= -1e-5).all())
     assert torch.allclose(second.sum(dim=1), torch.ones(len(second)), atol=1e-4)
+
+
+def test_teacher_of_misleading_links_reads_features_alone() -> None:
+    graph = few_labels(noise=0.0)
+    rng = torch.Generator().manual_seed(3)
+    ends = torch.randint(graph.num_nodes, (2, 20 * graph.num_nodes), generator=rng)
+    graph = Graph.build(ends, graph.features, graph.labels, split=graph.split)
+    taught = fit_teacher(make_training_data(graph, QUICK, 0, CPU), 3, QUICK, Key.of(0))
+    assert {one.share for one in taught.kept} == {0.0}
+    assert not any(bool(one.train.any()) or bool(one.whole.any()) for one in taught.kept)
+
+
+def test_pseudo_labels_that_do_harm_on_validation_nodes_are_not_used(data: TrainingData, monkeypatch) -> None:
+    usual = teacher.confident_labels
+
+    def wrong(*given) -> torch.Tensor:
+        found = usual(*given)
+        return torch.where(found == UNKNOWN, found, (found + 1) % 3)
+
+    assert fit_teacher(data, 3, QUICK, Key.of(0)).helps
+    monkeypatch.setattr(teacher, "confident_labels", wrong)
+    assert not fit_teacher(data, 3, QUICK, Key.of(0)).helps
+    assert SelfTraining(data, QUICK, 0).begin(3, Key.of(0), Steps([])) is None
 
 
 def test_teachers_clearly_behind_the_best_are_left_out() -> None:

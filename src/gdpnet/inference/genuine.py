@@ -12,7 +12,7 @@ from gdpnet._core.csr import cut_rows
 from gdpnet.config import Config
 from gdpnet.data.prepare import Prepared
 from gdpnet.inference.ensemble import aggregate
-from gdpnet.inference.evidence import Links, evidence_of
+from gdpnet.inference.evidence import evidence_of
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected
 from gdpnet.representation.aggregator import Aggregators
@@ -89,16 +89,6 @@ def genuine_of(
         classes = found.new_zeros(prepared.num_nodes, found.shape[1]).index_copy(0, nodes, found)
     target, neighbour = (end.long().to(keep.device) for end in ends)
     return genuine_probability(networks, Parts(score, keep), classes, (target, neighbour))
-
-
-def genuine_in(networks: Networks, selected: Selected, config: Config) -> Float[Tensor, "edges"] | None:
-    """Return the probability that every edge of a graph is genuine; None if there is no evidence model."""
-    score = evidence_in(networks, selected.prepared, config)
-    if score is None:
-        return None
-    links = Links.of(selected.prepared, config)
-    ends = links.ends_of(links.everything)
-    return genuine_of(networks, selected, score, ends, config.inference.mode)
 
 
 @torch.no_grad()

@@ -23,7 +23,7 @@ from gdpnet.representation.all_edges import AllEdgesNetwork, SharedNetwork, adja
 from gdpnet.representation.gcn import NormalisedAdjacency
 from gdpnet.representation.sparse import drop_values as drop_table_values
 from gdpnet.representation.sparse import table_of, times
-from gdpnet.representation.tasks import may_learn
+from gdpnet.representation.tasks import compare, may_learn
 from gdpnet.training.data import TrainingData
 from gdpnet.training.held_out import HeldOutNodes, quality_and_likelihood
 
@@ -49,13 +49,34 @@ def fit_all_edges(
 ) -> tuple[AllEdgesNetwork | SharedNetwork, Float[Tensor, "held classes"]]:
     """Fit the head to the training graph; return it and its probabilities of the held-out nodes.
 
-    The epoch of the largest likelihood of held-out nodes counts, since by that the head gets its weight.
+    Convolutions of sparse features take a node for one of its neighbours, which is wrong where neighbours are of
+    other classes. So separate weights are tried too, and used if they are clearly better on held-out nodes.
+    """
+    settings, given = config.all_edges, (data, held_out, outputs, config, key)
+    if not isinstance(own_features(data), SparseRows):
+        return _fit_one(AllEdgesNetwork, settings, *given)
+    shared, separate = (
+        _fit_one(kind, _Sparse.of(settings), *given) for kind in (SharedNetwork, AllEdgesNetwork)
+    )
+    lead = compare(data.task, separate[1], shared[1], held_out.labels)
+    return separate if lead.exceeds(settings.separate_margin) else shared
+
+
+def _fit_one(
+    kind: type[AllEdgesNetwork] | type[SharedNetwork],
+    learning: AllEdgesSettings | _Sparse,
+    data: TrainingData,
+    held_out: HeldOutNodes,
+    outputs: int,
+    config: Config,
+    key: Key,
+) -> tuple[AllEdgesNetwork | SharedNetwork, Float[Tensor, "held classes"]]:
+    """Fit one kind of network; the epoch of the largest likelihood of held-out nodes counts.
+
+    By that the head gets its weight.
     """
     settings, task, device = config.all_edges, data.task, data.targets.device
     folds = int(data.fold.max()) + 2 if data.fold.numel() else 1
-    is_sparse = isinstance(own_features(data), SparseRows)
-    learning = _Sparse.of(settings) if is_sparse else settings
-    kind = SharedNetwork if is_sparse else AllEdgesNetwork
     columns = data.train.features.shape[1]
     network = kind(columns, learning.width, outputs, folds, exclusive=task.exclusive)
     network.initialise(key.fold_in("weights").generator())
@@ -109,8 +130,7 @@ def _inputs(
 
     With separate weights, dense rows are propagated once. Otherwise rows are multiplied first.
     """
-    if isinstance(network, AllEdgesNetwork):
-        assert isinstance(rows, Tensor)
+    if isinstance(network, AllEdgesNetwork) and isinstance(rows, Tensor):
         return partial(_hidden_of_dense, network, rows, adjacency(rows), dropout, draws)
     table = table_of(rows, rows.device)
 

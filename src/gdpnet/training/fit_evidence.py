@@ -26,11 +26,19 @@ from gdpnet.data.prepare import Prepared
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import GraphError
 from gdpnet.inference.evidence import EvidencePasses, Links
-from gdpnet.representation.evidence import Calibration, EvidenceModel, estimate_noise_share, logit
+from gdpnet.representation.evidence import (
+    Calibration,
+    EvidenceModel,
+    believed_share,
+    estimate_noise_share,
+    logit,
+)
 from gdpnet.representation.trees import BoostedTrees, trees_of
 
 _TINY = 20
 """A graph with fewer edges than this is too small to learn from."""
+
+_MOST_SHIFT, _HALVINGS = 8.0, 40
 
 
 class Perturbed(NamedTuple):
@@ -177,6 +185,24 @@ def calibrate(
     calibration.weight.copy_(torch.from_numpy(model.coef_[0]))
     calibration.bias.fill_(float(model.intercept_[0] + shift))
     calibration.noise_share.fill_(estimate_noise_share(calibration.log_ratio(inputs).cpu(), own.cpu()))
+
+
+@torch.no_grad()
+def match_share(calibration: Calibration, inputs: Float[Tensor, "edges inputs"]) -> None:
+    """Shift a calibration so that the mean over a graph's own edges is one less the share of noise.
+
+    It was fitted to a copy with injected edges, where nodes have more neighbours; in a dense graph scores depend on
+    how many.
+    """
+    noise = believed_share(float(calibration.noise_share))
+    if noise == 0.0 or len(inputs) == 0:
+        return
+    start = float(calibration.bias)
+    low, high = start - _MOST_SHIFT, start + _MOST_SHIFT
+    for _ in range(_HALVINGS):
+        calibration.bias.fill_((low + high) / 2)
+        mean = calibration(inputs).cpu().numpy().mean(dtype=np.float64)
+        low, high = (float(calibration.bias), high) if mean < 1.0 - noise else (low, float(calibration.bias))
 
 
 def _fit_trees(

@@ -21,11 +21,11 @@ from gdpnet.data.schema import as_read
 from gdpnet.inference.evidence import Links, evidence_of
 from gdpnet.inference.genuine import NAMES, Parts, genuine_inputs, local_classes
 from gdpnet.inference.networks import Networks
-from gdpnet.inference.select import select, with_neighbours
+from gdpnet.inference.select import Selected, select, with_neighbours
 from gdpnet.inference.unsupervised import reduce_features
-from gdpnet.representation.evidence import Calibration
+from gdpnet.representation.evidence import MOST_NOISE, Calibration, logit
 from gdpnet.training.callbacks import Steps
-from gdpnet.training.fit_evidence import Perturbed, calibrate, fit_evidence, inject
+from gdpnet.training.fit_evidence import Perturbed, calibrate, fit_evidence, inject, match_share
 
 NOTHING_TO_LEARN = (
     "there are no genuine probabilities: the graph has too few edges, or nearly all that there can be"
@@ -47,12 +47,35 @@ def fit_genuine(
         if networks.evidence is None:
             step.result = NOTHING_TO_LEARN
             return
+        score = evidence_of(networks.evidence, whole, config)
+        match_share(networks.evidence.second_calibration, logit(score)[:, None])
         found = _decide_on_injected(networks, graph, whole, config, key.fold_in("genuine"))
         if found is None:
             step.result = "evidence alone: no edges can be injected for the policy to decide on"
             return
         share = networks.evidence.second_calibration.noise_share
         networks.genuine, step.result = _combine(found, share)
+
+
+@torch.no_grad()
+def match_genuine(networks: Networks, selected: Selected, config: Config) -> Float[Tensor, "edges"] | None:
+    """Return the genuine probability of every edge of the graph that was decided on, and match their mean to it.
+
+    There is none without an evidence model.
+    """
+    if networks.evidence is None:
+        return None
+    prepared = selected.prepared
+    score = evidence_of(networks.evidence, prepared, config)
+    if networks.genuine is None:
+        return networks.evidence.genuine(score)
+    keep = prepared.on_edges(prepared.symmetrise(selected.probability))
+    classes = local_classes(networks.aggregators, selected, config.inference.mode, 0, prepared.num_nodes)
+    links = Links.of(prepared, config)
+    target, neighbour = (end.to(keep.device) for end in links.ends_of(links.everything))
+    inputs = genuine_inputs(Parts(score, keep), classes[target], classes[neighbour])
+    match_share(networks.genuine, inputs)
+    return networks.genuine(inputs)
 
 
 @dataclass(frozen=True)
@@ -99,7 +122,8 @@ def _combine(found: Decided, noise_share: Float[Tensor, ""]) -> tuple[Calibratio
     """Fit the combination; if one part is better alone, nothing but that part is read.
 
     ``noise_share`` is that of the evidence, which is too high if evidence is weak. That of the combination is a
-    little too low, as the networks have been trained with the noise of the graph. The mean of both is used.
+    little too low, as the networks have been trained with the noise of the graph. The mean of both is used; if
+    evidence cannot tell, that of the combination alone.
     """
     own, inputs = found.own, found.inputs
     if not bool(own.any()) or bool(own.all()):
@@ -116,5 +140,6 @@ def _combine(found: Decided, noise_share: Float[Tensor, ""]) -> tuple[Calibratio
         part[best] = 1.0
         calibrate(combined, inputs * part, own)
         result += f": {NAMES[best]} alone"
-    combined.noise_share.copy_((combined.noise_share + noise_share) / 2)
+    if noise_share <= MOST_NOISE:
+        combined.noise_share.copy_((combined.noise_share + noise_share) / 2)
     return combined, result

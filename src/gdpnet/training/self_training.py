@@ -55,6 +55,9 @@ class SelfTraining:
         stream, settings = key.fold_in("self-training"), self.config.self_training
         with steps.run("pseudo-labels", "predicting missing labels") as step:
             taught = fit_teacher(self.data, outputs, self.config, stream)
+            if not ranks.least(taught.helps):
+                step.result = "none: learning from them makes predictions worse on validation nodes"
+                return None
             found = confident_labels(
                 self.data, taught.nodes, taught.validation, settings.later_share, settings
             )

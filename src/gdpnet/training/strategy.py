@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from gdpnet._core.random import Key
@@ -15,7 +15,6 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
 from gdpnet.data.prepare import Prepared
-from gdpnet.inference.genuine import genuine_in
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected, select
 from gdpnet.representation.tasks import Task
@@ -103,7 +102,3 @@ class TrainingTask(ABC):
         """Decide on every edge, each target seen by the fold model that has not learned its label."""
         all_nodes, policy = torch.arange(prepared.num_nodes, device=prepared.device), networks.policy
         return select(policy, networks.aggregators, prepared, all_nodes, self.config, key, fold_model)
-
-    def genuine_in(self, networks: Networks, selected: Selected) -> Float[Tensor, "edges"] | None:
-        """Return the genuine probability of every edge that was decided on; None if it is not learned."""
-        return genuine_in(networks, selected, self.config)

@@ -24,6 +24,7 @@ from gdpnet.data.pair_features import PAIR_NAMES
 from gdpnet.data.prepare import Prepared
 from gdpnet.representation.gcn import GCN, NormalisedAdjacency
 from gdpnet.representation.sparse import table_of
+from gdpnet.representation.tasks import compare
 from gdpnet.training.data import TrainingData
 from gdpnet.training.held_out import quality_and_likelihood
 from gdpnet.training.pseudo_labels import confident_labels, deviation_of, with_pseudo_labels
@@ -50,6 +51,8 @@ class Taught(NamedTuple):
     """The edges that each of its GCNs reads."""
     score: tuple[float, ...]
     """On validation nodes."""
+    helps: bool = True
+    """Whether learning from its confident predictions did no clear harm there."""
 
     @property
     def shares(self) -> str:
@@ -62,12 +65,15 @@ def fit_teacher(data: TrainingData, outputs: int, config: Config, key: Key) -> T
 
     The mean of their probabilities counts, since a GCN that has seen few labels depends much on its first weights.
     They are fitted again to the labels and to their own confident predictions, as long as they do not get worse.
+    Without a ranking all edges are tried, and none.
     """
     settings, scores = config.self_training, rank_edges(data, key.seed32)
-    shares, rounds = (settings.shares if scores is not None else (1.0,)), settings.teacher_rounds
+    shares, rounds = settings.shares, settings.teacher_rounds
+    if scores is None:
+        shares = (1.0, *(share for share in shares if share == 0.0))
     found: list[Taught] = []
     for number, share in enumerate(shares):
-        kept = Kept(share, *(_best_share(score, share) for score in scores)) if scores else _all_of(data)
+        kept = Kept(share, *(_best_share(score, share) for score in scores or _no_ranking(data)))
         found.append(_fit_several(data, outputs, config, key, (kept,)))
         advance(number + 1, len(shares) + rounds)
         if is_time_up():
@@ -78,10 +84,18 @@ def fit_teacher(data: TrainingData, outputs: int, config: Config, key: Key) -> T
         pseudo = confident_labels(data, best.nodes, best.validation, share, settings)
         again = _fit_several(with_pseudo_labels(data, pseudo), outputs, config, key, best.kept)
         advance(len(shares) + number + 1, len(shares) + rounds)
+        if number == 0 and is_clearly_worse(data, again, best):
+            return best._replace(helps=False)
         if again.score[0] < best.score[0] or is_time_up():
             break
         best = again
     return best
+
+
+def is_clearly_worse(data: TrainingData, one: Taught, other: Taught) -> bool:
+    """Return whether a teacher is behind another on validation nodes by more than a standard deviation."""
+    lead = compare(data.task, other.validation, one.validation, data.validation_labels)
+    return lead.exceeds(1.0)
 
 
 def good_ones(found: Sequence[Taught], validation: int) -> list[Taught]:
@@ -111,8 +125,8 @@ def _mean_of(data: TrainingData, found: Sequence[Taught]) -> Taught:
     return Taught(nodes, validation, tuple(every.values()), score)
 
 
-def _all_of(data: TrainingData) -> Kept:
-    return Kept(1.0, torch.ones_like(data.train.linked), torch.ones_like(data.whole.linked))
+def _no_ranking(data: TrainingData) -> tuple[Tensor, Tensor]:
+    return torch.ones_like(data.train.linked), torch.ones_like(data.whole.linked)
 
 
 def rank_edges(data: TrainingData, seed: int) -> tuple[Float[Tensor, "train"], Float[Tensor, "whole"]] | None:
@@ -164,6 +178,8 @@ def _best_share(score: Float[Tensor, "edges"], share: float) -> Float[Tensor, "e
     """Return ones for the best-scored share of the edges; edges of equal score stay or go together."""
     if share >= 1.0 or score.numel() == 0:
         return torch.ones_like(score)
+    if share == 0.0:
+        return torch.zeros_like(score)
     place = min(score.numel() - 1, max(0, round(score.numel() * share) - 1))
     return (score >= score.sort(descending=True).values[place]).float()
 
