@@ -173,6 +173,7 @@ def open_shards(
     """Start a folder of shards, or resume one of the same model, graph and settings; ``force`` replaces others."""
     about = {"format": FORMAT, "version": VERSION} | about | {"shards": [list(block) for block in blocks]}
     check_place(path, force=force)
+    _check_no_links(path)
     shards = ShardFolder(path, about, blocks)
     if (path / ABOUT).exists():
         reason = _difference(path, about)
@@ -186,6 +187,15 @@ def open_shards(
     shutil.rmtree(path / WORK, ignore_errors=True)
     write_json(path / ABOUT, about)
     return shards
+
+
+def _check_no_links(path: Path) -> None:
+    """Refuse links in place of shards or intermediate results: to make one again would replace a file elsewhere."""
+    for one in (path / ABOUT, path / WORK, *path.glob("part-*.parquet"), *(path / WORK).rglob("*")):
+        if one.is_symlink():
+            raise RunFolderError(
+                f"{path} must hold shards as files of their own, found the link '{one.relative_to(path)}': delete it"
+            )
 
 
 def _difference(path: Path, about: dict[str, Any]) -> str:
