@@ -522,7 +522,7 @@ _OPTIONS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "predict": (
         ["predict", "{base}/run", "--shards", "--out", "{folder}/shards"],
-        ["--shard-edges", "--blocks", "--workers", "--nodes", "--column"],
+        ["--shard-edges", "--blocks", "--nodes", "--column"],
     ),
     "plan": (
         ["plan", "--nodes", "1000", "--edges", "5000"],

@@ -141,6 +141,16 @@ def test_a_feature_number_of_a_billion_in_networkx_is_refused():
         from_networkx(network, "x")
 
 
+def test_a_row_of_very_many_numbers_in_networkx_is_refused_before_a_matrix_is_made():
+    import networkx as nx
+
+    network = nx.path_graph(3)
+    for node in network:
+        network.nodes[node]["x"] = np.broadcast_to(0.5, (1 << 20) + 1)
+    with pytest.raises(GraphError, match="'x' can hold at most 1,048,576 numbers, found 1,048,577"):
+        from_networkx(network, "x")
+
+
 @pytest.mark.parametrize(
     "nodes",
     ["nobody", ["a", "nobody"], [["a"], ["b", "c"]], torch.ones(2, device="meta"), {"a": 1}.keys() | {7}],

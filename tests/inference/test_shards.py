@@ -139,3 +139,19 @@ def test_a_description_that_cannot_be_read_is_one_sentence(model, tmp_path):
     (tmp_path / "shards.json").write_text('{"format": ')
     with pytest.raises(GDPNetError, match=r"shards\.json cannot be read as JSON: .* --force"):
         clean(model, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["part-00001.parquet", "shards.json", "work", "work/done.jsonl"])
+@pytest.mark.parametrize("force", [False, True])
+def test_a_link_in_place_of_a_file_of_the_shards_is_refused_and_not_followed(force, name, model, tmp_path):
+    folder, mine = tmp_path / "d", tmp_path / "mine"
+    clean(model, folder)
+    mine.write_bytes((folder / "shards.json").read_bytes())
+    link = folder / name
+    link.unlink(missing_ok=True)
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(mine)
+    before = mine.read_bytes()
+    with pytest.raises(RunFolderError, match=f"found the link '{name}': delete it"):
+        clean(model, folder, force=force)
+    assert mine.read_bytes() == before

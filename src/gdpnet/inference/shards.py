@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -186,9 +187,9 @@ def open_shards(
     """Start a folder of shards, or resume one of the same model, graph and settings; ``force`` replaces others."""
     about = {"format": FORMAT, "version": VERSION} | about | {"shards": [list(block) for block in blocks]}
     check_place(path, force=force)
-    has_work = (
-        path / WORK
-    ).exists()  # asked first: who begins a folder writes its description before anything else
+    _check_no_links(path)
+    # asked first: who begins a folder writes its description before anything else
+    has_work = (path / WORK).exists()
     shards = ShardFolder(path, about, blocks)
     if (path / ABOUT).exists():
         reason = _difference(path, about)
@@ -203,6 +204,17 @@ def open_shards(
         remove_folder(path / WORK)
     write_json(path / ABOUT, about)
     return shards
+
+
+def _check_no_links(path: Place) -> None:
+    """Refuse links in place of shards or intermediate results: to make one again would replace a file elsewhere."""
+    if not isinstance(path, Path):
+        return
+    for one in (path / ABOUT, path / WORK, *path.glob("part-*.parquet"), *(path / WORK).rglob("*")):
+        if one.is_symlink():
+            raise RunFolderError(
+                f"{path} must hold shards as files of their own, found the link '{one.relative_to(path)}': delete it"
+            )
 
 
 def _difference(path: Place, about: dict[str, Any]) -> str:

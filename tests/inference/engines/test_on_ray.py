@@ -40,6 +40,14 @@ def test_there_must_be_a_worker():
         OnRay(workers=0)
 
 
+def test_one_machine_does_not_start_processes_without_bound(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert OnRay(workers=32).workers == 32
+    with pytest.raises(ConfigError, match="this machine can have at most 32 workers, found 33"):
+        OnRay(workers=33)
+    assert OnRay("auto", workers=1000).workers == 1000  # tasks at a time of a cluster
+
+
 needs_ray = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
 if importlib.util.find_spec("ray") is None:
     needs_ray.append(pytest.mark.skip(reason="Ray is not installed (gdpnet[ray])"))

@@ -28,6 +28,9 @@ RETRIES = 5
 _TASKS_PER_WORKER = 2
 """Tasks that are handed to Ray at a time, per worker."""
 
+_FREE_WORKERS, _WORKERS_PER_CORE = 16, 4
+"""Workers of one machine: Ray starts a process for each at once, and a very large number would take the machine."""
+
 _JOBS: dict[tuple[str, str], Job] = {}
 """The run that this worker takes part in."""
 
@@ -68,6 +71,9 @@ class OnRay:
     ) -> None:
         if workers is not None and workers < 1:
             raise ConfigError(f"there must be at least one worker, found {workers}")
+        most = max(_FREE_WORKERS, _WORKERS_PER_CORE * (os.cpu_count() or 1))
+        if address is None and workers is not None and workers > most:
+            raise ConfigError(f"this machine can have at most {most} workers, found {workers}")
         self.address, self.workers, self.device = address, workers, torch.device(device).type
         self.token, self._began = secrets.token_hex(8), False
 
