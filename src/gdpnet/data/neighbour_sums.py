@@ -21,7 +21,6 @@ from gdpnet.data.features import (
     stored_values,
     to_dense,
     to_numpy,
-    to_sparse,
 )
 from gdpnet.data.row_products import in_loops
 
@@ -149,7 +148,9 @@ def add_to_rows(
             return _stacked(_add_in_loops(own, share, message, *links, last_first=False), own)
         added = _matrix(row_ptr, neighbour, message, weight) @ to_numpy(message)
         added = added + sp.diags(share.cpu().numpy()) @ to_numpy(own)
-        return _stacked([to_sparse(SparseRows.from_scipy(added))], own)
+        added.sum_duplicates()  # in place, as in `_mix_with_scipy`
+        added.eliminate_zeros()
+        return _stacked([SparseRows.from_scipy(added)], own)
     added = add_up(to_dense(message).to(weight), row_ptr, neighbour, weight)
     return added if share is None else torch.addcmul(added, share[:, None], to_dense(own).to(added))
 

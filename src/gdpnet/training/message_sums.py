@@ -22,7 +22,7 @@ from gdpnet.representation.sparse import Matrix, times
 from gdpnet.representation.tasks import may_learn
 from gdpnet.training.data import TrainingData
 
-_MOST_VALUES = 1 << 24
+_MOST_VALUES = 1 << 23
 """Sums of sparse messages that may hold more values than this are not computed."""
 
 
