@@ -88,6 +88,8 @@ def run(cell: Cell) -> dict[str, Any]:
     cleaned = model.denoise(graph)
     edges = link_metrics(graph, cleaned.keep_probability, cleaned.kept) | calibration(graph, cleaned)
     edges = {name: value for name, value in edges.items() if isinstance(value, float)}
+    if cleaned.genuine_probability is not None:  # also of clean graphs, where it should be one
+        edges["genuine_mean"] = float(cleaned.genuine_probability.mean())
     trained = model.trained_
     heads = {"weights": str(trained.weights), "threshold": cleaned.threshold, "reason": cleaned.reason}
     about = {
@@ -123,12 +125,12 @@ def table(records: list[dict[str, Any]]) -> Iterator[str]:
         groups.setdefault(key_of(one)[:3], []).append(one)
     yield (
         f"{'graph':27}{'noise':9}{'labels':14}{'GDPNet':>7}{'-sel':>7}{'best':>7} {'rival':20}"
-        f"{'kept':>6}{'AUC':>6}{'gAUC':>6}{'ECE':>6}"
+        f"{'kept':>6}{'AUC':>6}{'gAUC':>6}{'ECE':>6}{'gmean':>6}"
     )
     for place, mine in groups.items():
         means = {name: 100 * np.mean([one["micro_f1"][name] for one in mine]) for name in mine[0]["micro_f1"]}
         best = max(set(means) - {"gdpnet", "without selection"}, key=lambda name: means[name])
-        names = ("kept_share", "link_auc", "genuine_auc", "genuine_calibration_error")
+        names = ("kept_share", "link_auc", "genuine_auc", "genuine_calibration_error", "genuine_mean")
         edges = "".join(
             f"{np.mean([one['edges'][name] for one in mine]):6.2f}" if name in mine[0]["edges"] else "     -"
             for name in names

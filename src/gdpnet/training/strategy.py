@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from gdpnet._core.random import Key
@@ -20,7 +20,7 @@ from gdpnet.inference.select import Selected, select
 from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData, after_epochs
-from gdpnet.training.fit_genuine import fit_genuine
+from gdpnet.training.fit_genuine import fit_genuine, match_genuine
 from gdpnet.training.label_noise import suspect_labels, without_suspected
 from gdpnet.training.state import Finalised, TrainingState
 
@@ -102,3 +102,7 @@ class TrainingTask(ABC):
         """Decide on every edge, each target seen by the fold model that has not learned its label."""
         all_nodes, policy = torch.arange(prepared.num_nodes, device=prepared.device), networks.policy
         return select(policy, networks.aggregators, prepared, all_nodes, self.config, key, fold_model)
+
+    def genuine_in(self, networks: Networks, selected: Selected) -> Float[Tensor, "edges"] | None:
+        """Return the genuine probability of every edge that was decided on; None if it is not learned."""
+        return match_genuine(networks, selected, self.config)

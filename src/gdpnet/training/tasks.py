@@ -14,7 +14,6 @@ from gdpnet.representation.regression import Regression
 from gdpnet.representation.tasks import MultiLabel
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData, make_training_data
-from gdpnet.training.fit_genuine import match_genuine
 from gdpnet.training.heads import Heads
 from gdpnet.training.objective import learned_task
 from gdpnet.training.parts import Parts, checked_labels, draw_first, is_too_large, part_for_training
@@ -97,5 +96,5 @@ class LabelTask(TrainingTask):
                 train = self.decide_all(networks, data.train, stream, data.fold_model)
             with part(1, 2):
                 whole = self.decide_all(networks, data.whole, stream, data.fold_model_in_whole)
-        genuine = match_genuine(networks, whole, self.config)
+        genuine = self.genuine_in(networks, whole)
         return Heads(networks, data, train, whole, self.config, key, steps, genuine).finalise()
