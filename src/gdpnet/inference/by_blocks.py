@@ -140,43 +140,53 @@ def _run(shards: ShardFolder, engine: Engine, some: range | Share | None, progre
     with shards.saying_what_stays():
         job = open_job(shards.path, torch.device("cpu"))
     passes, blocks = passes_of(job), len(shards.blocks)
-    if isinstance(some, Share):
-        some = some.among(blocks)
-    elif some is not None and not 0 <= some.start < some.stop <= blocks:
-        raise ConfigError(f"--blocks must lie within 0:{blocks}, found {some.start}:{some.stop}")
-    finished = finished_tasks(shards)
-    mine = [
-        [number for number in range(one.count(blocks)) if some is None or number in some] for one in passes
-    ]
+    own, finished = _range_of(some, blocks), finished_tasks(shards)
+    mine = [[number for number in range(one.count(blocks)) if number in own] for one in passes]
     missing = [
         [number for number in numbers if task_name(one.name, number) not in finished]
         for one, numbers in zip(passes, mine, strict=True)
     ]
     total, left = _cost(passes, mine), _cost(passes, missing)
     for place, one in enumerate(passes):
-        wanted = range(one.count(blocks))
         with shards.saying_what_stays():
             if progress is not None:
                 progress(f"task {one.name}", total - left, total)
             for done in engine.run(shards.path, one.name, missing[place]):
                 note(shards, one, done)
-                finished.add(task_name(one.name, done.number))
                 left -= one.cost
                 if progress is not None:
                     progress(f"task {one.name}", total - left, total)
-        if some is not None:
-            finished |= finished_tasks(shards)
-            there = sum(task_name(one.name, number) in finished for number in wanted)
-            if there < len(wanted):
-                return (
-                    f"pass '{one.name}' ({place + 1} of {len(passes)}) is finished on {there} of {len(wanted)} "
-                    "blocks: run the other blocks, then all of them again for the next pass"
-                )
+        if some is not None and (unfinished := _unfinished(shards, passes, place)):
+            return unfinished
     return ""
+
+
+def _range_of(some: range | Share | None, blocks: int) -> range:
+    """Return the numbers of the blocks that this process works on."""
+    if some is None:
+        return range(blocks)
+    if isinstance(some, Share):
+        return some.among(blocks)
+    if not 0 <= some.start < some.stop <= blocks:
+        raise ConfigError(f"--blocks must lie within 0:{blocks}, found {some.start}:{some.stop}")
+    return some
 
 
 def _cost(passes: list[Pass], numbers: list[list[int]]) -> int:
     return sum(one.cost * len(some) for one, some in zip(passes, numbers, strict=True))
+
+
+def _unfinished(shards: ShardFolder, passes: list[Pass], place: int) -> str:
+    """Return what has to be finished by other processes before the next pass, if anything."""
+    one, finished = passes[place], finished_tasks(shards)
+    wanted = one.count(len(shards.blocks))
+    there = sum(task_name(one.name, number) in finished for number in range(wanted))
+    if there == wanted:
+        return ""
+    return (
+        f"pass '{one.name}' ({place + 1} of {len(passes)}) is finished on {there} of {wanted} blocks: run the other "
+        "blocks, then all of them again for the next pass"
+    )
 
 
 def note(shards: ShardFolder, one: Pass, done: Done) -> None:
