@@ -16,17 +16,14 @@ from typing import Any, NamedTuple
 import torch
 
 from gdpnet._core.files import append_line, locked_folder, read_objects, write_json
-from gdpnet._core.memory import available_memory
 from gdpnet._core.threads import in_order
 from gdpnet.data.edge_features import without_edge_features
-from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.store import is_store, store_of, write_store
 from gdpnet.data.schema import MadeRows
 from gdpnet.errors import ConfigError, GDPNetError, RunFolderError
 from gdpnet.inference.engines.engine import Done, Engine, Share, needs_of, versions_here
-from gdpnet.inference.engines.one_process import OneProcess
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.passes.job import GRAPH, MODEL, PLAN, Job, open_job
 from gdpnet.inference.passes.tasks import Pass, passes_of, task_name
@@ -35,10 +32,6 @@ from gdpnet.inference.starting import Progress, check_model, ranges_of
 
 _WAIT, _LONGEST_WAIT = 0.2, 600.0
 """Seconds between tries, and in all, to begin a folder that another process is just beginning."""
-
-
-_SHARE_OF_MEMORY = 0.7
-"""Tables of all nodes are held in memory if they take less than this share of what is free."""
 
 
 class Asked(NamedTuple):
@@ -232,28 +225,3 @@ def _finish(shards: ShardFolder, summary_of: Callable[[ShardFolder], dict[str, A
             shards.add_seals([line for _, line in read_objects(shards.path / WORK / DONE)])
             found = shards.finish(summary_of(shards))
     return found
-
-
-def engine_for(
-    model: TrainedModel, graph: Graph, folder: Path, engine: Engine | None, blocks: range | Share | None
-) -> Engine | None:
-    """Return the engine of a run; None if it is better done with tables of all nodes in memory.
-
-    A folder that was begun by blocks is continued by blocks.
-    """
-    if engine is not None:
-        return engine
-    if blocks is not None or is_by_blocks(folder):
-        return OneProcess(model.device)
-    fits = model.device.type != "cpu" or bytes_in_memory(model, graph) < _SHARE_OF_MEMORY * available_memory()
-    return None if fits else OneProcess(model.device)
-
-
-def bytes_in_memory(model: TrainedModel, graph: Graph) -> int:
-    """Return the size of the tables of all nodes and edges, about."""
-    width, evidence = model.networks.aggregators.width, model.networks.evidence is not None
-    features = graph.features
-    stored = 60 * features.value.numel() if isinstance(features, SparseRows) else 0
-    columns = 0 if stored else 12 * model.columns.width
-    each = columns * (2 if evidence else 1) + 8 * width + 60
-    return graph.num_nodes * each + stored + (24 if evidence else 16) * graph.num_edges
