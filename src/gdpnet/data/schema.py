@@ -305,10 +305,8 @@ class ScaledRows:
             if columns.binary[place]:
                 scaled[:, place] = rows[:, picked].max(axis=1, initial=0.0)
             else:
-                number = (rows[:, picked[0]].astype(np.float64) - columns.centre[place]) / columns.scale[
-                    place
-                ]
-                scaled[:, place] = squashed(number, columns.bound)
+                number = rows[:, picked[0]].astype(np.float64) - columns.centre[place]
+                scaled[:, place] = squashed(number / columns.scale[place], columns.bound)
         return scaled
 
 

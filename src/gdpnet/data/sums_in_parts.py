@@ -72,7 +72,7 @@ def _added(
     if isinstance(rows, SparseRows):
         taken = rows.take(place)
         value = taken.value if weight is None else taken.value * weight[taken.row]
-        return total.index_add(1, taken.column, value[None])
+        return total[0].index_add(0, taken.column, value)[None]
     table, bounds = torch.cat([total, rows]), torch.tensor([0, place.numel() + 1], device=rows.device)
     share = None if weight is None else F.pad(weight, (1, 0), value=1.0)
     return add_up(table, bounds, F.pad(place + 1, (1, 0)), share)

@@ -23,10 +23,8 @@ from gdpnet._core.files import (
     remove_lines,
     write_json,
 )
-from gdpnet._core.memory import available_memory
 from gdpnet._core.threads import in_order
 from gdpnet.data.edge_features import without_edge_features
-from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.store import is_store, store_of, write_store
@@ -42,10 +40,6 @@ from gdpnet.inference.starting import Progress, check_model, ranges_of
 
 _WAIT, _LONGEST_WAIT = 0.2, 600.0
 """Seconds between tries, and in all, to begin a folder that another process is just beginning."""
-
-
-_SHARE_OF_MEMORY = 0.7
-"""Tables of all nodes are held in memory if they take less than this share of what is free."""
 
 
 class Asked(NamedTuple):
@@ -165,43 +159,53 @@ def _run(shards: ShardFolder, engine: Engine, some: range | Share | None, progre
     with shards.saying_what_stays():
         job = open_job(shards.path, torch.device("cpu"))
     passes, blocks = passes_of(job), len(shards.blocks)
-    if isinstance(some, Share):
-        some = some.among(blocks)
-    elif some is not None and not 0 <= some.start < some.stop <= blocks:
-        raise ConfigError(f"--blocks must lie within 0:{blocks}, found {some.start}:{some.stop}")
-    finished = finished_tasks(shards)
-    mine = [
-        [number for number in range(one.count(blocks)) if some is None or number in some] for one in passes
-    ]
+    own, finished = _range_of(some, blocks), finished_tasks(shards)
+    mine = [[number for number in range(one.count(blocks)) if number in own] for one in passes]
     missing = [
         [number for number in numbers if task_name(one.name, number) not in finished]
         for one, numbers in zip(passes, mine, strict=True)
     ]
     total, left = _cost(passes, mine), _cost(passes, missing)
     for place, one in enumerate(passes):
-        wanted = range(one.count(blocks))
         with shards.saying_what_stays():
             if progress is not None:
                 progress(f"task {one.name}", total - left, total)
             for done in engine.run(shards.path, one.name, missing[place]):
                 note(shards, one, done)
-                finished.add(task_name(one.name, done.number))
                 left -= one.cost
                 if progress is not None:
                     progress(f"task {one.name}", total - left, total)
-        if some is not None:
-            finished |= finished_tasks(shards)
-            there = sum(task_name(one.name, number) in finished for number in wanted)
-            if there < len(wanted):
-                return (
-                    f"pass '{one.name}' ({place + 1} of {len(passes)}) is finished on {there} of {len(wanted)} "
-                    "blocks: run the other blocks, then all of them again for the next pass"
-                )
+        if some is not None and (unfinished := _unfinished(shards, passes, place)):
+            return unfinished
     return ""
+
+
+def _range_of(some: range | Share | None, blocks: int) -> range:
+    """Return the numbers of the blocks that this process works on."""
+    if some is None:
+        return range(blocks)
+    if isinstance(some, Share):
+        return some.among(blocks)
+    if not 0 <= some.start < some.stop <= blocks:
+        raise ConfigError(f"--blocks must lie within 0:{blocks}, found {some.start}:{some.stop}")
+    return some
 
 
 def _cost(passes: list[Pass], numbers: list[list[int]]) -> int:
     return sum(one.cost * len(some) for one, some in zip(passes, numbers, strict=True))
+
+
+def _unfinished(shards: ShardFolder, passes: list[Pass], place: int) -> str:
+    """Return what has to be finished by other processes before the next pass, if anything."""
+    one, finished = passes[place], finished_tasks(shards)
+    wanted = one.count(len(shards.blocks))
+    there = sum(task_name(one.name, number) in finished for number in range(wanted))
+    if there == wanted:
+        return ""
+    return (
+        f"pass '{one.name}' ({place + 1} of {len(passes)}) is finished on {there} of {wanted} blocks: run the other "
+        "blocks, then all of them again for the next pass"
+    )
 
 
 def note(shards: ShardFolder, one: Pass, done: Done) -> None:
@@ -247,28 +251,3 @@ def _finish(shards: ShardFolder, summary_of: Callable[[ShardFolder], dict[str, A
             shards.add_seals([line for _, line in read_objects(shards.path / WORK / DONE)])
             found = shards.finish(summary_of(shards))
     return found
-
-
-def engine_for(
-    model: TrainedModel, graph: Graph, folder: Place, engine: Engine | None, blocks: range | Share | None
-) -> Engine | None:
-    """Return the engine of a run; None if it is better done with tables of all nodes in memory.
-
-    A folder that was begun by blocks is continued by blocks.
-    """
-    if engine is not None:
-        return engine
-    if blocks is not None or is_by_blocks(folder):
-        return OneProcess(model.device)
-    fits = model.device.type != "cpu" or bytes_in_memory(model, graph) < _SHARE_OF_MEMORY * available_memory()
-    return None if fits else OneProcess(model.device)
-
-
-def bytes_in_memory(model: TrainedModel, graph: Graph) -> int:
-    """Return the size of the tables of all nodes and edges, about."""
-    width, evidence = model.networks.aggregators.width, model.networks.evidence is not None
-    features = graph.features
-    stored = 60 * features.value.numel() if isinstance(features, SparseRows) else 0
-    columns = 0 if stored else 12 * model.columns.width
-    each = columns * (2 if evidence else 1) + 8 * width + 60
-    return graph.num_nodes * each + stored + (24 if evidence else 16) * graph.num_edges

@@ -7,7 +7,8 @@ from typing import Any
 from gdpnet._core.files import Place, place_of
 from gdpnet._core.stopwatch import Stopwatch
 from gdpnet.data.graph import Graph
-from gdpnet.inference.by_blocks import Asked, engine_for, run_by_blocks, tally_of
+from gdpnet.inference.by_blocks import Asked, run_by_blocks, tally_of
+from gdpnet.inference.engine_choice import engine_for
 from gdpnet.inference.engines.engine import Engine, Share
 from gdpnet.inference.engines.one_process import OneProcess
 from gdpnet.inference.in_memory import begin, write_cleaned, write_embedded

@@ -16,7 +16,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.io.store import open_store, write_store
 from gdpnet.errors import ConfigError, GDPNetError, RunFolderError, WorkError
 from gdpnet.estimator import GDPNet
-from gdpnet.inference import by_blocks
+from gdpnet.inference import engine_choice
 from gdpnet.inference.engines import engine as engines
 from gdpnet.inference.engines.engine import Done, needs_of, problem_here
 from gdpnet.inference.engines.one_process import OneProcess
@@ -230,7 +230,7 @@ def test_a_pass_that_is_not_finished_is_named(model, graph, tmp_path):
 
 
 def test_tables_that_do_not_fit_into_memory_are_files(model, graph, whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(by_blocks, "available_memory", lambda: 1000)
+    monkeypatch.setattr(engine_choice, "available_memory", lambda: 1000)
     steps = []
     clean(model, graph, tmp_path / "d", engine=None, progress=lambda what, *_: steps.append(what))
     assert contents(tmp_path / "d") == whole
