@@ -22,7 +22,7 @@ from gdpnet.inference.engines.on_ray import OnRay
 from gdpnet.inference.engines.one_process import OneProcess
 from gdpnet.inference.streaming import denoise_to, embed_to, predict_to
 from helpers.killed_worker import dying
-from helpers.objects import ObjectServer, set_credentials
+from helpers.objects import ObjectServer, running_server
 from helpers.setups import random_graph
 from helpers.small import FAST, fitted, noisy_graph
 
@@ -39,11 +39,8 @@ SMALL = OPTIONS | {"edges_per_shard": 700}
 
 @pytest.fixture(scope="module", autouse=True)
 def server(tmp_path_factory) -> Iterator[ObjectServer]:
-    with pytest.MonkeyPatch.context() as environment:
-        set_credentials(environment)
-        server = ObjectServer(tmp_path_factory.mktemp("server") / "log")
+    with running_server(tmp_path_factory.mktemp("server") / "log") as server:
         yield server
-        server.stop()
 
 
 @pytest.fixture(scope="module", params=CASES)
