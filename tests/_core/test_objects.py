@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
@@ -198,3 +199,12 @@ def test_a_full_disk_is_one_sentence(server, monkeypatch):
     monkeypatch.setattr("os.pwrite", full)
     with pytest.raises(WorkError, match=r"No space left on device; name a folder with more room in TMPDIR"):
         found.bring_all()
+
+
+def test_endpoint_and_region_may_come_from_the_environment(server, monkeypatch):
+    options = dict(parse_qsl(server.query))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{options['endpoint_override']}")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    place = place_of("s3://bucket/environment")
+    place.put_bytes(b"1")
+    assert server.place("environment").read_bytes() == b"1"
