@@ -105,30 +105,21 @@ class ObjectPath:
             system, bucket = _system_of(self.root, self.query)
         return system, "/".join([bucket, *self.parts])
 
-    def _info(self) -> Any:
-        system, name = self._system
-        with _saying(f"cannot read {self}"):
-            return system.get_file_info(name)
-
     def is_file(self) -> bool:
         """Return whether there is an object of this name."""
-        return self._info().type.name == "File"
+        return _info_of(self).type.name == "File"
 
     def is_dir(self) -> bool:
         """Return whether there are objects below."""
-        return self._info().type.name == "Directory"
+        return _info_of(self).type.name == "Directory"
 
     def exists(self) -> bool:
         """Return whether there is an object of this name, or are any below."""
-        return self._info().type.name != "NotFound"
-
-    def resolve(self) -> ObjectPath:
-        """Return the place itself."""
-        return self
+        return _info_of(self).type.name != "NotFound"
 
     def size(self) -> int | None:
         """Return the size of the object in bytes; None if there is none."""
-        found = self._info()
+        found = _info_of(self)
         return int(found.size) if found.type.name == "File" else None
 
     def iterdir(self) -> Iterator[ObjectPath]:
@@ -160,31 +151,12 @@ class ObjectPath:
     def put(self, path: Path) -> None:
         """Write the object with the content of a file, whole or not at all."""
         with _saying(f"cannot write {self}"), path.open("rb") as file:
-            self._put(file)
+            _copy(file, *self._system)
 
     def put_bytes(self, content: bytes) -> None:
         """Write a small object."""
         with _saying(f"cannot write {self}"):
-            self._put(io.BytesIO(content))
-
-    def _put(self, file: io.BufferedIOBase) -> None:
-        """Write the object in a thread, which no signal interrupts: pyarrow ends a put as if it were complete."""
-        system, name = self._system
-
-        def copy() -> None:
-            is_whole = False
-            try:
-                with system.open_output_stream(name) as stream:
-                    while piece := file.read(_PIECE):
-                        stream.write(piece)
-                    is_whole = True
-            finally:
-                if not is_whole:
-                    with suppress(OSError):
-                        system.delete_file(name)
-
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(copy).result()
+            _copy(io.BytesIO(content), *self._system)
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Delete the object."""
@@ -203,6 +175,31 @@ class ObjectPath:
         system, name = self._system
         with suppress(NoObjectError), _saying(f"cannot delete {self}"):
             system.delete_dir(name)
+
+
+def _info_of(place: ObjectPath) -> Any:
+    system, name = place._system
+    with _saying(f"cannot read {place}"):
+        return system.get_file_info(name)
+
+
+def _copy(file: io.BufferedIOBase, system: Any, name: str) -> None:
+    """Write an object in a thread, which no signal interrupts: pyarrow ends a put as if it were complete."""
+
+    def copy() -> None:
+        is_whole = False
+        try:
+            with system.open_output_stream(name) as stream:
+                while piece := file.read(_PIECE):
+                    stream.write(piece)
+                is_whole = True
+        finally:
+            if not is_whole:
+                with suppress(OSError):
+                    system.delete_file(name)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(copy).result()
 
 
 class ObjectReader:
