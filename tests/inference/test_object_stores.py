@@ -131,6 +131,7 @@ def test_tasks_bring_all_that_they_read_and_not_much_more(trained, server, monke
     case, model, graph, folder = trained
     options = OPTIONS | {"edges_per_shard": 150}
     denoise_to(model.trained_, graph, folder / "few", **options, engine=OneProcess())
+    monkeypatch.setattr(stores, "_FETCHED", {})  # what other tests have read, in larger chunks
     monkeypatch.setattr(fetched, "CHUNK", 128)
     monkeypatch.setattr(mapped, "_MOST_HEADER", 128)
     monkeypatch.setattr(fetched, "_GAP", 1)
