@@ -1,8 +1,12 @@
 """Places in object stores: addresses, whole puts, lists, ranges, lines, and what is said when something is wrong."""
 
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
@@ -26,16 +30,14 @@ from gdpnet._core.files.fetched import Fetched, LocalFiles
 from gdpnet._core.files.objects import NoObjectError, ObjectError, ObjectPath, is_address
 from gdpnet._core.json_file import read_json
 from gdpnet.errors import ConfigError, GraphError, WorkError
-from helpers.objects import ObjectServer, set_credentials
+from helpers import s3_server
+from helpers.objects import ObjectServer, running_server
 
 
 @pytest.fixture(scope="module", autouse=True)
 def server(tmp_path_factory) -> Iterator[ObjectServer]:
-    with pytest.MonkeyPatch.context() as environment:
-        set_credentials(environment)
-        server = ObjectServer(tmp_path_factory.mktemp("server") / "log")
+    with running_server(tmp_path_factory.mktemp("server") / "log") as server:
         yield server
-        server.stop()
 
 
 def test_an_address_is_taken_apart_and_its_options_are_not_shown():
@@ -55,6 +57,7 @@ def test_an_address_is_taken_apart_and_its_options_are_not_shown():
         "s3://key:hidden@bucket/x",
         "s3://hidden@bucket/x",
         "s3://anonymous:hidden@bucket/x",
+        "s3://anonymous@bucket/hidden",
         "s3://bucket/x?session_token=hidden",
         "abfs://container:hidden@account.dfs.core.windows.net/x",
         "abfs://container@account.dfs.core.windows.net/x?client_secret=hidden",
@@ -104,6 +107,15 @@ def test_a_put_that_is_cut_leaves_the_object_as_it_was(server):
     with pytest.raises(ObjectError, match=r"^cannot write s3://bucket/broken/x"):
         server.place("broken/x").put_bytes(b"content")
     assert not server.place("broken/x").exists()
+
+
+def test_an_interrupted_put_leaves_a_whole_object_or_none(server):
+    place = server.place("slow/x")
+    timer = threading.Timer(s3_server.SLOW / 2, os.kill, [os.getpid(), signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        place.put_bytes(b"content")
+    assert not place.exists() or place.read_bytes() == b"content"
 
 
 def test_a_large_object_is_put_in_parts_and_read_by_ranges(server, tmp_path):
@@ -187,3 +199,12 @@ def test_a_full_disk_is_one_sentence(server, monkeypatch):
     monkeypatch.setattr("os.pwrite", full)
     with pytest.raises(WorkError, match=r"No space left on device; name a folder with more room in TMPDIR"):
         found.bring_all()
+
+
+def test_endpoint_and_region_may_come_from_the_environment(server, monkeypatch):
+    options = dict(parse_qsl(server.query))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{options['endpoint_override']}")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    place = place_of("s3://bucket/environment")
+    place.put_bytes(b"1")
+    assert server.place("environment").read_bytes() == b"1"

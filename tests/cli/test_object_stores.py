@@ -11,7 +11,7 @@ import pytest
 
 from gdpnet.cli import main
 from helpers.commands import refuse, succeed, train_words
-from helpers.objects import PATIENCE, ObjectServer, set_credentials
+from helpers.objects import PATIENCE, ObjectServer, running_server
 
 pytestmark = pytest.mark.slow  # every test runs whole commands
 
@@ -20,12 +20,9 @@ SHARDS = ("--shards", "--shard-edges", "20", "--low-memory", "--threshold", "0.5
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, base) -> Iterator[ObjectServer]:
-    with pytest.MonkeyPatch.context() as environment:
-        set_credentials(environment)
-        server = ObjectServer(tmp_path_factory.mktemp("server") / "log")
+    with running_server(tmp_path_factory.mktemp("server") / "log") as server:
         assert main(["store", str(base / "graph"), "--out", server.address("store")]) == 0
         yield server
-        server.stop()
 
 
 @pytest.fixture(scope="module")

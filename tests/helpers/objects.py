@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -56,9 +58,14 @@ class ObjectServer:
         self.process.communicate()
 
 
-def set_credentials(environment: pytest.MonkeyPatch) -> None:
-    """Give this process, and those that it starts, credentials that the server accepts."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        environment.delenv(name)
-    for name, value in CREDENTIALS.items():
-        environment.setenv(name, value)
+@contextmanager
+def running_server(log: Path) -> Iterator[ObjectServer]:
+    """Yield a server; meanwhile this process, and those that it starts, have credentials for it and no others."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            environment.delenv(name)
+        for name, value in CREDENTIALS.items():
+            environment.setenv(name, value)
+        server = ObjectServer(log)
+        yield server
+        server.stop()

@@ -1,12 +1,14 @@
 """The part of S3 that pyarrow uses, over HTTP and in memory: whole and multipart puts, ranges, lists, deletions.
 
 Run as a program it prints its port and serves until its input ends. It writes a line for every request, with the
-range that was asked for. Objects below ``broken/`` cannot be put: the connection is cut in the middle.
+range that was asked for. Objects below ``broken/`` cannot be put: the connection is cut in the middle. Puts below
+``slow/`` take a second to begin and to end.
 """
 
 import hashlib
 import io
 import sys
+import time
 from collections.abc import Callable
 from email.utils import formatdate
 from http import HTTPStatus
@@ -21,6 +23,9 @@ from xml.sax.saxutils import escape
 BUCKET = "bucket"
 MOST_LISTED = 3
 """Names in an answer to a list, so that tests meet lists that go on."""
+
+SLOW = 1.0
+"""Seconds."""
 
 OBJECTS: dict[str, bytes] = {}
 UPLOADS: dict[str, dict[int, bytes]] = {}
@@ -67,6 +72,8 @@ class Handler(BaseHTTPRequestHandler):
         if key.startswith("broken/") and self.command == "PUT":
             self.close_connection = True
             return self.connection.close()
+        if key.startswith("slow/") and self.command == "POST":
+            time.sleep(SLOW)
         with LOCK:
             of_bucket: dict[str, Callable[[dict[str, str], bytes], None]]
             of_bucket = {"HEAD": self.say_nothing, "GET": self.list, "POST": self.delete_many}

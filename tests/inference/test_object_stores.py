@@ -3,35 +3,52 @@
 import importlib.util
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from gdpnet._core.files import Place, size_of
+from gdpnet._core.files import Place, fetched, size_of
 from gdpnet._core.files.objects import ObjectPath
 from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
 from gdpnet.data.graph import Graph
+from gdpnet.data.io import mapped
 from gdpnet.data.io import store as stores
 from gdpnet.data.io.store import open_store, write_store
 from gdpnet.errors import GDPNetError, RunFolderError
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.engines import on_ray
-from gdpnet.inference.engines.engine import Done
+from gdpnet.inference.engines.engine import Done, Needs
 from gdpnet.inference.engines.on_ray import OnRay
 from gdpnet.inference.engines.one_process import OneProcess
+from gdpnet.inference.passes.job import open_job
+from gdpnet.inference.passes.tasks import run_task
 from gdpnet.inference.streaming import denoise_to, embed_to, predict_to
 from helpers.killed_worker import dying
-from helpers.objects import ObjectServer, set_credentials
+from helpers.objects import ObjectServer, running_server
 from helpers.setups import random_graph
 from helpers.small import FAST, fitted, noisy_graph
 
 pytestmark = pytest.mark.slow  # every test trains a model or starts processes
 
 EVIDENT = {"evidence": {"use": True, "trees_per_pass": 10}}
+
+
+def with_columns_of_edges() -> Graph:
+    """Return a directed graph whose edges have weights and features."""
+    graph = random_graph(7, nodes=40, links=110, directed=True)
+    random = torch.Generator().manual_seed(1)
+    rows = torch.randn(graph.num_edges, 2, generator=random)
+    weight = 0.5 + torch.rand(graph.num_edges, generator=random)
+    return replace(graph, edge_weight=weight, edge_features=rows, edge_feature_names=("amount", "age"))
+
+
 CASES = {
     "dense": (lambda: random_graph(7, nodes=40, links=110, directed=False), EVIDENT),
     "sparse": (noisy_graph, EVIDENT),
+    "edges": (with_columns_of_edges, EVIDENT | {"inference": {"symmetrise": True, "episodes": 2}}),
 }
 OPTIONS = {"threshold": 0.5, "all_edges": True, "edges_per_shard": 60}
 SMALL = OPTIONS | {"edges_per_shard": 700}
@@ -39,11 +56,8 @@ SMALL = OPTIONS | {"edges_per_shard": 700}
 
 @pytest.fixture(scope="module", autouse=True)
 def server(tmp_path_factory) -> Iterator[ObjectServer]:
-    with pytest.MonkeyPatch.context() as environment:
-        set_credentials(environment)
-        server = ObjectServer(tmp_path_factory.mktemp("server") / "log")
+    with running_server(tmp_path_factory.mktemp("server") / "log") as server:
         yield server
-        server.stop()
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -93,6 +107,39 @@ def test_embeddings_and_predictions_have_the_same_bytes(trained, write, server):
         engine=OneProcess(),
     )
     assert server.contents(f"{case}/{write.__name__}") == contents(here)
+
+
+class Forgetful:
+    """An engine whose tasks know nothing of what others have read, like those of many machines."""
+
+    def __init__(self) -> None:
+        self.present: list[float] = []
+        """The share of the neighbours that each task has brought."""
+
+    def check(self, needs: Needs) -> None:
+        pass
+
+    def run(self, folder: Place, name: str, numbers: Sequence[int]) -> Iterator[Done]:
+        for number in numbers:
+            stores._FETCHED.clear()
+            job = open_job(folder, torch.device("cpu"))
+            yield Done(number, run_task(job, name, number))
+            self.present.append(float(job.source._arrays["neighbour"].fetched._present.mean()))
+
+
+def test_tasks_bring_all_that_they_read_and_not_much_more(trained, server, monkeypatch):
+    case, model, graph, folder = trained
+    options = OPTIONS | {"edges_per_shard": 150}
+    denoise_to(model.trained_, graph, folder / "few", **options, engine=OneProcess())
+    monkeypatch.setattr(stores, "_FETCHED", {})  # what other tests have read, in larger chunks
+    monkeypatch.setattr(fetched, "CHUNK", 128)
+    monkeypatch.setattr(mapped, "_MOST_HEADER", 128)
+    monkeypatch.setattr(fetched, "_GAP", 1)
+    engine, out = Forgetful(), f"{case}/few"
+    there = open_store(server.address(f"{case}/store"))
+    denoise_to(model.trained_, there, server.address(out), **options, engine=engine)
+    assert server.contents(out) == contents(folder / "few")
+    assert np.mean(engine.present) < 0.9
 
 
 class Stopping(OneProcess):

@@ -272,13 +272,12 @@ Overrides = Annotated[
     ),
 ]
 OutFile = Annotated[Path, output("--out FILE", "CSV or Parquet file to write.", callback=check_here)]
+_place = partial(output, parser=str, callback=as_place)
 ShardedOut = Annotated[
     Any,
-    output(
+    _place(
         "--out PATH",
         "CSV or Parquet file to write; with --shards, a folder or an address in an object store.",
-        parser=str,
-        callback=as_place,
     ),
 ]
 RunFolderOut = Annotated[
@@ -286,13 +285,7 @@ RunFolderOut = Annotated[
 ]
 NewFolder = Annotated[Path, output("--out FOLDER", "New or empty folder to write.", callback=check_here)]
 NewStore = Annotated[
-    Any,
-    output(
-        "--out FOLDER",
-        "New or empty folder to write, or an address in an object store.",
-        parser=str,
-        callback=as_place,
-    ),
+    Any, _place("--out FOLDER", "New or empty folder to write, or an address in an object store.")
 ]
 Force = Annotated[
     bool,

@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet._core.files import Place
 from gdpnet._core.version import __version__
 from gdpnet.config import Config, upgrade_settings
 from gdpnet.data.graph import Graph
@@ -23,7 +22,7 @@ from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, ModelFileError, reason_of
 from gdpnet.inference.ensemble import Ensemble, HeadWeights
 from gdpnet.inference.model_checks import check_about, checked_networks
-from gdpnet.inference.model_file import checksum, read_tensors, write_tensors
+from gdpnet.inference.model_file import ModelPlace, checksum, read_tensors, write_tensors
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.objective import saved_task
 from gdpnet.inference.threshold import Choice
@@ -148,12 +147,12 @@ class TrainedModel:
         decisive |= {} if self.edge_columns is None else {"edge_columns": about["edge_columns"]}
         return checksum(self.networks.tensors(), json.dumps(decisive, sort_keys=True))[:16]
 
-    def save(self, path: Place) -> None:
+    def save(self, path: ModelPlace) -> None:
         """Write the model to one file."""
         write_tensors(path, "model", self.networks.tensors(), self.about())
 
     @classmethod
-    def load(cls, path: Place, device: torch.device, task: Task | None = None) -> TrainedModel:
+    def load(cls, path: ModelPlace, device: torch.device, task: Task | None = None) -> TrainedModel:
         """Read a model file of any supported version, or that of a run folder."""
         path = path / MODEL_NAME if path.is_dir() else path
         tensors, about = read_tensors(path, "model")

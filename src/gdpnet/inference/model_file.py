@@ -17,6 +17,9 @@ from gdpnet._core.limits import MOST_JSON_BYTES
 from gdpnet._core.regular import check_regular
 from gdpnet.errors import ModelFileError, reason_of
 
+ModelPlace = Place
+"""Where a model file may lie."""
+
 FORMAT_VERSION = 7
 """Increased when older releases could not read new files."""
 

@@ -33,11 +33,10 @@ _PATIENCE = 10.0
 def atomic_path(path: Place, *, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary path, which replaces ``path`` on success and is deleted on failure.
 
-    For an object it lies in the folder for temporary files, and the object is put at the end.
-
     A file that is not ``durable`` may be lost or cut when the machine fails: its reader must know its checksum.
 
-    It lies beside the file that ``path`` leads to. An ``OSError`` (no space, no permission) becomes a `WorkError` of
+    The temporary path of an object is in the folder for temporary files; any other lies beside the file that ``path``
+    leads to. An ``OSError`` (no space, no permission) becomes a `WorkError` of
     one sentence, and an old file stays, with its permissions. A device or a pipe gets the content at the end.
     """
     if isinstance(path, ObjectPath):

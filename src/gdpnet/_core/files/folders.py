@@ -43,10 +43,8 @@ def check_new(folder: Place) -> None:
 def new_folder(folder: Place, last: str = "") -> Iterator[Path]:
     """Yield a temporary folder, which becomes ``folder`` on success and is deleted on failure.
 
-    In an object store its files are put one after the other, that named ``last`` at the end.
-
     A folder that exists and is empty stays, as it may be the current one or a mounted one: the files are moved into
-    it, that named ``last`` at the end.
+    it, that named ``last`` at the end. In an object store they are put one after the other.
     """
     check_new(folder)
     if isinstance(folder, ObjectPath):

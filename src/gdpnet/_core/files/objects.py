@@ -7,9 +7,11 @@ environment or the files of the provider, never from an address.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -23,6 +25,9 @@ SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss")
 
 _CONTAINERS = ("abfs", "abfss")
 """Schemes whose addresses have the container before the ``@``."""
+
+_ANONYMOUS = ("gs", "gcs")
+"""Schemes whose addresses may say that there are no credentials."""
 
 _SECRET = re.compile(r"secret|password|token|key", re.IGNORECASE)
 _PIECE = 1 << 22
@@ -55,7 +60,7 @@ class ObjectPath:
         """Return the place of an address; refuse credentials, which would be printed and recorded."""
         found = urlsplit(text)
         user, has_user, _ = found.netloc.rpartition("@")
-        allowed = found.scheme in _CONTAINERS or user == "anonymous"
+        allowed = found.scheme in _CONTAINERS or (user == "anonymous" and found.scheme in _ANONYMOUS)
         named = [name for name, _ in parse_qsl(found.query, keep_blank_values=True) if _SECRET.search(name)]
         if ":" in user or (has_user and not allowed) or named:
             raise ConfigError(
@@ -100,30 +105,21 @@ class ObjectPath:
             system, bucket = _system_of(self.root, self.query)
         return system, "/".join([bucket, *self.parts])
 
-    def _info(self) -> Any:
-        system, name = self._system
-        with _saying(f"cannot read {self}"):
-            return system.get_file_info(name)
-
     def is_file(self) -> bool:
         """Return whether there is an object of this name."""
-        return self._info().type.name == "File"
+        return _info_of(self).type.name == "File"
 
     def is_dir(self) -> bool:
         """Return whether there are objects below."""
-        return self._info().type.name == "Directory"
+        return _info_of(self).type.name == "Directory"
 
     def exists(self) -> bool:
         """Return whether there is an object of this name, or are any below."""
-        return self._info().type.name != "NotFound"
-
-    def resolve(self) -> ObjectPath:
-        """Return the place itself."""
-        return self
+        return _info_of(self).type.name != "NotFound"
 
     def size(self) -> int | None:
         """Return the size of the object in bytes; None if there is none."""
-        found = self._info()
+        found = _info_of(self)
         return int(found.size) if found.type.name == "File" else None
 
     def iterdir(self) -> Iterator[ObjectPath]:
@@ -154,17 +150,13 @@ class ObjectPath:
 
     def put(self, path: Path) -> None:
         """Write the object with the content of a file, whole or not at all."""
-        system, name = self._system
-        saying = _saying(f"cannot write {self}")
-        with saying, path.open("rb") as file, system.open_output_stream(name) as stream:
-            while piece := file.read(_PIECE):
-                stream.write(piece)
+        with _saying(f"cannot write {self}"), path.open("rb") as file:
+            _copy(file, *self._system)
 
     def put_bytes(self, content: bytes) -> None:
         """Write a small object."""
-        system, name = self._system
-        with _saying(f"cannot write {self}"), system.open_output_stream(name) as stream:
-            stream.write(content)
+        with _saying(f"cannot write {self}"):
+            _copy(io.BytesIO(content), *self._system)
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Delete the object."""
@@ -177,12 +169,37 @@ class ObjectPath:
                 raise
 
     def remove_all(self) -> None:
-        """Delete all objects below."""
+        """Delete all objects below; another process may delete them too."""
         if not self.is_dir():
             return
         system, name = self._system
-        with _saying(f"cannot delete {self}"):
+        with suppress(NoObjectError), _saying(f"cannot delete {self}"):
             system.delete_dir(name)
+
+
+def _info_of(place: ObjectPath) -> Any:
+    system, name = place._system
+    with _saying(f"cannot read {place}"):
+        return system.get_file_info(name)
+
+
+def _copy(file: io.BufferedIOBase, system: Any, name: str) -> None:
+    """Write an object in a thread, which no signal interrupts: pyarrow ends a put as if it were complete."""
+
+    def copy() -> None:
+        is_whole = False
+        try:
+            with system.open_output_stream(name) as stream:
+                while piece := file.read(_PIECE):
+                    stream.write(piece)
+                is_whole = True
+        finally:
+            if not is_whole:
+                with suppress(OSError):
+                    system.delete_file(name)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(copy).result()
 
 
 class ObjectReader:

@@ -44,7 +44,7 @@ def size_of(place: Place) -> int | None:
 
 
 def remove_folder(place: Place) -> None:
-    """Delete a folder and what it holds, if it is there; what cannot be deleted stays."""
+    """Delete a folder and what it holds, if it is there; files of this machine that cannot be deleted stay."""
     if isinstance(place, ObjectPath):
         place.remove_all()
     else:

@@ -163,7 +163,7 @@ def open_store(folder: str | Place) -> Graph:
             graph = _with_names(_graph_of(arrays, tuple(names), width), about, where)
             check_edges(arrays, graph.row_ptr.numpy())
             check_nodes(arrays, graph)
-            return replace(graph, stored=Stored(folder.resolve(), _mapped(graph)))
+            return replace(graph, stored=Stored(place_of(address_of(folder)), _mapped(graph)))
     except GraphError as error:
         raise GraphError(f"{folder} is not a usable store: {error}") from error
 

@@ -75,7 +75,7 @@ def versions_here() -> dict[str, str]:
 
 def needs_of(store: Place | None, folder: Place) -> Needs:
     """Return what every process must have for a run."""
-    around = folder.resolve()
+    around = place_of(address_of(folder))
     while not (isinstance(around, ObjectPath) or around.exists()):
         around = around.parent
     name = None if store is None else address_of(store)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from gdpnet._core.csr import offsets_of
 from gdpnet.data.prepare import Prepared
-from gdpnet.inference.passes.job import Block, Job
+from gdpnet.inference.passes.job import Job
+from gdpnet.inference.passes.source import Block
 
 
 @dataclass(frozen=True)
