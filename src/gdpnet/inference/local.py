@@ -34,7 +34,6 @@ GROUP = 64
 """Nodes of one question that are computed together; all answers depend on it in the last bit."""
 
 
-@torch.no_grad()
 def gcn_probabilities(
     model: TrainedModel, part: Part, weight: Float[Tensor, "edges"]
 ) -> Float[Tensor, "nodes classes"]:
@@ -87,7 +86,7 @@ class LocalPredictor:
 
         The GCN head alone looks at the cleaned graph around them, with stored decisions if there are some.
         """
-        with one_torch_thread():
+        with one_torch_thread(), torch.no_grad():
             part = self.graph.around(nodes, gcn_hops(self.model), 0, self.most_edges)
             if self.stored is None:
                 weight = self._around(nodes, part)
