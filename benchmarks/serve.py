@@ -10,33 +10,25 @@ reads the farthest, and its weights as drawn take as long as fitted ones.
 from __future__ import annotations
 
 import contextlib
-import http.client
-import io
 import json
 import os
-import re
-import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import torch
 from records import make_parser, write_record
+from server_process import PATIENCE, Server, ask, serving
+from server_questions import QUESTIONS, answer_of_command, numbers_of, random_questions, request_of
 
-from gdpnet._core.csr import offsets_of
-from gdpnet.cli import main as run_command
 from gdpnet.data.datasets.citation import load_dataset
-from gdpnet.data.features import SparseRows, stack_rows, take_rows
+from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.store import index_type, new_store, open_store, write_store
 from gdpnet.estimator import GDPNet
@@ -50,97 +42,8 @@ from gdpnet.web.server.questions import read_question
 from gdpnet.web.server.served import Served
 
 UNSEEN = 300
-QUESTIONS = ("predict", "embed", "denoise", "explain")
 CLIENTS = 32
 HOSTILE = 0.01
-PATIENCE = 120.0
-
-
-class Server:
-    """A running server."""
-
-    def __init__(self, run: Path, store: Path, log: Path, seconds: float) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "gdpnet",
-            "serve",
-            str(run),
-            "--graph",
-            str(store),
-            "--port",
-            "0",
-            "--quiet",
-            "--seconds",
-            str(seconds),
-        ]
-        with log.open("w") as file:
-            self.process = subprocess.Popen(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                text=True,
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
-            )
-        assert self.process.stdout is not None
-        found = re.search(r"http://127\.0\.0\.1:(\d+)", self.process.stdout.readline())
-        if found is None:
-            raise RuntimeError(log.read_text())
-        self.port = int(found[1])
-
-    def connect(self) -> http.client.HTTPConnection:
-        """Return a connection that is kept alive."""
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-
-    def memory(self) -> int:
-        """Return the resident bytes of the server."""
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-
-    def cpu_seconds(self) -> float:
-        """Return the processor time of the server, which does not depend on what else the machine does."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def stop(self) -> int:
-        """End the server; return its exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE)
-
-
-@contextlib.contextmanager
-def serving(run: Path, store: Path, base: Path, seconds: float) -> Iterator[Server]:
-    """Run a server, and end it whatever happens."""
-    server = Server(run, store, base / f"{store.name}.log", seconds)
-    try:
-        yield server
-    finally:
-        if server.process.poll() is None and server.stop() != 0:
-            raise RuntimeError("the server did not end in order")
-
-
-def ask(connection: http.client.HTTPConnection, question: str, body: Any) -> tuple[int, Any]:
-    """Send a question; return status and answer."""
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    connection.request("POST", f"/v1/{question}", data, {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    return answer.status, json.loads(answer.read())
-
-
-def request_of(graph: Graph, nodes: list[int], names: dict[int, str]) -> dict[str, Any]:
-    """Return a request about unseen nodes, with their features and their edges to stored nodes and to each other."""
-    assert isinstance(graph.features, SparseRows)
-    rows = graph.features.take(torch.tensor(nodes)).to_scipy().toarray()
-    asked = {node: f"new{node}" for node in nodes}
-    edges = []
-    for node in nodes:
-        near = graph.neighbour[int(graph.row_ptr[node]) : int(graph.row_ptr[node + 1])].tolist()
-        known = [names.get(one) or asked.get(one) for one in near]
-        edges += [{"src_node_id": asked[node], "dest_node_id": one} for one in known if one is not None]
-    given = [
-        {"node_id": asked[node], "features": row.tolist()} for node, row in zip(nodes, rows, strict=True)
-    ]
-    return {"nodes": given, "edges": edges, "targets": list(asked.values())}
 
 
 def latencies(server: Server, bodies: list[dict[str, Any]]) -> dict[str, float]:
@@ -184,23 +87,6 @@ def throughput(server: Server, bodies: list[dict[str, Any]]) -> dict[str, float]
     }
 
 
-def random_questions(
-    graph: Graph, unseen: list[int], names: dict[int, str], count: int, seed: int
-) -> list[Any]:
-    """Return questions about stored nodes, unseen ones and both."""
-    rng, found = np.random.default_rng(seed), []
-    stored = list(names.values())
-    for number in range(count):
-        body: dict[str, Any] = {"targets": []}
-        if number % 2:
-            body = request_of(
-                graph, rng.choice(unseen, size=int(rng.integers(1, 4)), replace=False).tolist(), names
-            )
-        body["targets"] += rng.choice(stored, size=int(rng.integers(0 if number % 2 else 1, 4))).tolist()
-        found.append((QUESTIONS[number % 4], body))
-    return found
-
-
 def compare_bits(
     server: Server, served: Served, run: Path, base: Path, whole: Graph, asked: list[Any], commands: int
 ) -> dict[str, int]:
@@ -237,57 +123,6 @@ def compare_bits(
         "commands": len(told),
         "different_commands": by_command,
     }
-
-
-def numbers_of(answer: dict[str, Any]) -> list[list[float]]:
-    """Return the probabilities or the embeddings of an answer."""
-    return [
-        list(row["probabilities"].values()) if "probabilities" in row else row["embedding"]
-        for row in answer["results"]
-    ]
-
-
-def answer_of_command(
-    run: Path, base: Path, whole: Graph, question: str, body: dict[str, Any]
-) -> list[list[float]]:
-    """Return what the command writes; new nodes are given to it at the end of a graph that has them."""
-    with tempfile.TemporaryDirectory() as folder:
-        store, out = base / "store", Path(folder) / "out.parquet"
-        if "nodes" in body:
-            store = Path(folder) / "store"
-            write_store(with_new_nodes(open_store(base / "store"), whole, body), store)
-        words = [question, run, store, "--nodes", ",".join(body["targets"]), "--as-served", "--out", out]
-        with contextlib.redirect_stdout(io.StringIO()):
-            assert run_command([str(word) for word in [*words, "--device", "cpu", "--quiet"]]) == 0
-        first = 2 if question == "predict" else 1
-        return [list(row.values())[first:] for row in pq.read_table(out).to_pylist()]
-
-
-def with_new_nodes(stored: Graph, whole: Graph, body: dict[str, Any]) -> Graph:
-    """Return the stored graph with the nodes of a request after its own."""
-    new = [node["node_id"] for node in body["nodes"]]
-    number = {name: stored.num_nodes + place for place, name in enumerate(new)}
-    ends = [
-        [number.get(edge[side]) or int(edge[side]) for edge in body["edges"]]
-        for side in ("src_node_id", "dest_node_id")
-    ]
-    both = torch.tensor([ends[0] + ends[1], ends[1] + ends[0]], dtype=torch.long)
-    target = torch.cat([stored.target, both[1]])
-    neighbour = torch.cat([stored.neighbour.long(), both[0]])
-    nodes = stored.num_nodes + len(new)
-    order = torch.argsort(target * nodes + neighbour)
-    edge, count = torch.unique(torch.stack([target, neighbour])[:, order], dim=1), len(new)
-    rows = take_rows(whole.features, torch.tensor([int(name.removeprefix("new")) for name in new]))
-    return replace(
-        stored,
-        row_ptr=offsets_of(torch.bincount(edge[0], minlength=nodes)),
-        neighbour=edge[1],
-        features=stack_rows([stored.features, rows]),
-        labels=torch.cat([stored.labels, torch.full((count,), -1)]),
-        split=torch.cat([stored.split, stored.split.new_zeros(count)]),
-        node_ids=np.array([*map(str, range(stored.num_nodes)), *new]),
-        stored=None,
-    )
 
 
 def write_copies(graph: Graph, copies: int, folder: Path) -> None:

@@ -10,6 +10,7 @@ from gdpnet._core.csr import (
     find_in_rows,
     offsets_of,
     owners_of,
+    place_in,
     ranges,
     running_sum_before,
     sum_by_owner,
@@ -130,3 +131,9 @@ def test_rows_are_added_up_in_ranges_as_in_one_step(monkeypatch):
 def test_some_edges_get_the_mean_of_both_directions():
     value, reverse_edge = torch.tensor([0.2, 0.6, 0.9, 0.4]), torch.tensor([1, 0, -1, 2])
     assert torch.equal(symmetrise(value, reverse_edge[1:3], 1), symmetrise(value, reverse_edge)[1:3])
+
+
+def test_places_among_ascending_keys():
+    keys = torch.tensor([2, 5, 9])
+    assert place_in(keys, torch.tensor([9, 1, 5, 10, 2])).tolist() == [2, -1, 1, -1, 0]
+    assert place_in(keys[:0], torch.tensor([3])).tolist() == [-1]

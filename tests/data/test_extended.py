@@ -51,6 +51,22 @@ def test_loops_repeats_and_edges_that_are_there_already_add_nothing():
     assert extended.addition.neighbour.tolist() == [3, 4, 0, 1]
 
 
+def test_degrees_ends_and_places_of_edges_are_those_of_the_extended_graph():
+    extended = added(chain(4), [9.0, 8.0], [(4, 1), (0, 3)])  # the chain has the edges 0 to 5
+    assert extended.touched.tolist() == [0, 1, 3, 4, 5]  # node 5 has no edges
+    assert extended.degree_of(torch.arange(6)).tolist() == [2, 3, 2, 2, 1, 0]
+    target, neighbour = torch.tensor([[1, 2, 0, 1, 4, 4, 5, 0], [2, 1, 3, 4, 1, 0, 0, 2]])
+    assert extended.places_of(target, neighbour).tolist() == [2, 3, 6, 7, 9, -1, -1, -1]
+    assert ExtendedGraph(chain(4)).touched.tolist() == []
+
+
+def test_an_addition_as_a_graph_has_the_edges_between_its_own_nodes():
+    graph = chain(4)
+    alone = added(graph, [9.0, 8.0], [(4, 1), (4, 5)]).addition.as_graph(graph)
+    assert alone.edge_index.tolist() == [[1, 0], [0, 1]]
+    assert alone.features.flatten().tolist() == [9, 8]
+
+
 def test_directed_edges_are_added_one_way():
     graph = chain(3, directed=True)
     extended = added(graph, [9.0], [(3, 0)], directed=True)

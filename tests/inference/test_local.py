@@ -13,8 +13,9 @@ from gdpnet.data.graph import Graph
 from gdpnet.errors import ConfigError
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.ensemble import HeadWeights
-from gdpnet.inference.local import GROUP, LocalPredictor, reach_of
+from gdpnet.inference.local import GROUP, LocalPredictor
 from gdpnet.inference.predictors import make_predictor
+from gdpnet.inference.reach import reach_of
 from gdpnet.inference.threshold import Choice
 from gdpnet.representation.all_edges import AllEdgesNetwork, SharedNetwork
 from gdpnet.representation.gcn import GCN

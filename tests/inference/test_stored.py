@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gdpnet.config import Config
-from gdpnet.data.extended import Addition, ExtendedGraph
+from gdpnet.data.extended import Addition, ExtendedGraph, TooManyEdgesError
 from gdpnet.data.features import take_rows, to_sparse
 from gdpnet.data.graph import Graph
 from gdpnet.errors import RunFolderError
@@ -133,6 +133,30 @@ def test_an_added_edge_between_stored_nodes_changes_what_it_would_change(tmp_pat
     found = LocalPredictor(model, extended, stored=decisions).probabilities(asked)
     assert np.array_equal(found, LocalPredictor(model, ExtendedGraph(larger)).probabilities(asked))
     assert not np.array_equal(found, LocalPredictor(model, ExtendedGraph(graph)).probabilities(asked))
+
+
+def test_an_added_node_without_edges_is_predicted_too(tmp_path):
+    graph = line_with_shortcuts()
+    model = with_gcn(fitted(graph)).trained_
+    decisions = StoredDecisions(make_tables(model, graph, tmp_path / "tables"), graph)
+    more = Addition.of(graph, np.array(["new"]), graph.features[:1], torch.zeros(2, 0, dtype=torch.long))
+    whole = Graph.build(graph.edge_index, torch.cat([graph.features, graph.features[:1]]), [*graph.labels, 0])
+    asked = torch.tensor([7, 120])
+    found = LocalPredictor(model, ExtendedGraph(graph, more), stored=decisions).probabilities(asked)
+    assert np.array_equal(found, LocalPredictor(model, ExtendedGraph(whole)).probabilities(asked))
+
+
+def test_edges_that_would_make_too_many_decide_anew_are_refused(tmp_path):
+    graph = line_with_shortcuts()
+    model = with_gcn(fitted(graph)).trained_
+    decisions = StoredDecisions(make_tables(model, graph, tmp_path / "tables"), graph)
+    ends = torch.stack([torch.full((60,), 120), torch.arange(60)])
+    more = Addition.of(graph, np.array(["new"]), graph.features[:1], ends)
+    alone = torch.tensor([100])  # far from all of them
+    local = LocalPredictor(model, ExtendedGraph(graph, more), 150, decisions)
+    with pytest.raises(TooManyEdgesError):
+        local.probabilities(alone)
+    assert LocalPredictor(model, ExtendedGraph(graph), 150, decisions).probabilities(alone).shape == (1, 3)
 
 
 def test_only_nodes_within_two_hops_of_added_edges_decide_anew(tmp_path):

@@ -69,6 +69,24 @@ def test_a_hub_in_the_batch_does_not_change_other_episodes():
     assert torch.equal(together.ending_key[mine], alone.ending_key)
 
 
+def test_the_parts_of_a_hub_do_not_depend_on_the_numbers_of_its_edges():
+    row_ptr, neighbour = torch.tensor([0, 0, 9]), torch.arange(2, 11)
+    numbers = torch.arange(11)
+    first, later = (
+        begin_episodes(
+            row_ptr,
+            neighbour,
+            torch.tensor([1]),
+            max_candidates=3,
+            seed=4,
+            numbers=(numbers, torch.arange(start, start + 9)),
+        )
+        for start in (0, 500)
+    )
+    assert torch.equal(first.edge, later.edge)
+    assert first.edge.tolist() != list(range(9))
+
+
 def test_the_parts_of_a_hub_do_not_depend_on_the_batch():
     episodes, alone = star(9, copies=2, max_candidates=4), star(9, max_candidates=4)
     parts = {frozenset(part.tolist()) for part in torch.split(episodes.row, episodes.length.tolist())}

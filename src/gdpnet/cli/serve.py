@@ -61,9 +61,9 @@ def serve(
     ] = False,
     device: opt.DeviceName = "cpu",
 ) -> dict[str, Any]:
-    """Answer questions about new and stored nodes over HTTP, until SIGTERM or Ctrl-C.
+    r"""Answer questions about new and stored nodes over HTTP, until SIGTERM or Ctrl-C.
 
-    Needs the packages of gdpnet[serve]. SIGHUP loads model and graph anew. Requests are logged on standard error.
+    Needs the packages of gdpnet\[serve]. SIGHUP loads model and graph anew. Requests are logged on standard error.
     """
     try:
         from gdpnet.web.server.guard import Access

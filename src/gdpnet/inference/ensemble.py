@@ -89,6 +89,10 @@ class Ensemble:
             return nodes
         return receptive_field(prepared, nodes, len(self.networks.gcn.weights))
 
+    def cleaned_weight(self, chosen: Selected) -> Float[Tensor, "edges"]:
+        """Return the weight of each edge in the cleaned graph that the GCN head reads."""
+        return cleaned_weight(chosen, self.threshold)
+
     @torch.no_grad()
     def local(
         self, prepared: Prepared, targets: Int[Tensor, "targets"], edge_weight: Float[Tensor, "block"]

@@ -20,76 +20,20 @@ from gdpnet._core.threads import one_torch_thread
 from gdpnet.data.extended import ExtendedGraph
 from gdpnet.data.features import normalise, on_device
 from gdpnet.data.graph import Part
-from gdpnet.data.schema import ONE_HOT, STRUCTURAL
-from gdpnet.errors import ConfigError
 from gdpnet.inference.explanation import Explanation
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.predictor import LabelPredictor, Predictor
 from gdpnet.inference.predictors import make_predictor
+from gdpnet.inference.reach import check_local, gcn_hops, reach_of
 from gdpnet.inference.select import edges_of, with_neighbours
 from gdpnet.inference.stored import StoredDecisions, reads_decisions
-from gdpnet.inference.threshold import KEEP_ALL
-from gdpnet.representation.all_edges import SharedNetwork
 from gdpnet.representation.gcn import NormalisedAdjacency
 from gdpnet.representation.regression import Regression
 
 GROUP = 64
 """Nodes of one question that are computed together; all answers depend on it in the last bit."""
 
-_DECISION = 2
-"""Hops that one decision looks at: the candidates, and the neighbourhoods of these."""
 
-_STRUCTURE = 3
-"""Further hops that structural features are computed from."""
-
-_EVIDENCE = 2
-"""Hops around a node within which edges are scored to know which of its edges are genuine."""
-
-
-_FURTHER = {"denoise": 1, "explain": 1, "explore": 3}
-"""Hops around a node within which decisions are asked for too; edges are decided on from both ends."""
-
-
-class Reach(NamedTuple):
-    """How far an answer looks: the nodes within ``hops``, of which those within ``deciding`` decide."""
-
-    hops: int
-    deciding: int
-
-
-def reach_of(model: TrainedModel, question: str, *, gcn: bool = True) -> Reach:
-    """Return how far the answer to a question looks.
-
-    Questions are ``predict``, ``embed``, ``denoise``, ``explain``, and ``explore``: all nodes within two hops, what
-    is predicted for them, and what is decided on the edges between them. Without ``gcn`` the GCN head, which looks
-    farthest, is left out.
-    """
-    config, networks, ensemble = model.config, model.networks, model.ensemble
-    context = (config.representation.hops == 2) + config.inference.symmetrise if networks.policy else 0
-    selected = further = _FURTHER.get(question, 0)
-    hops = 0
-    if question in ("predict", "explain", "explore"):
-        if gcn and networks.gcn is not None and ensemble.uses_gcn:
-            hops = len(networks.gcn.weights) + 1  # messages are scaled by the degree, one hop more
-            if networks.policy is not None and ensemble.threshold != KEEP_ALL:
-                selected += hops
-        if networks.all_edges is not None and ensemble.weights.all_edges > 0:
-            hops = max(hops, 4 if isinstance(networks.all_edges, SharedNetwork) else 3)
-        hops += further
-    deciding = selected + context
-    if further and networks.evidence is not None:
-        deciding = max(deciding, further + _EVIDENCE - 1)
-    hops = max(hops, deciding + _DECISION)
-    return Reach(hops + (_STRUCTURE if model.columns.kind == STRUCTURAL else 0), deciding)
-
-
-def gcn_hops(model: TrainedModel) -> int:
-    """Return how far the GCN head looks, given the cleaned graph."""
-    assert model.networks.gcn is not None
-    return len(model.networks.gcn.weights) + 1 + (_STRUCTURE if model.columns.kind == STRUCTURAL else 0)
-
-
-@torch.no_grad()
 def gcn_probabilities(
     model: TrainedModel, part: Part, weight: Float[Tensor, "edges"]
 ) -> Float[Tensor, "nodes classes"]:
@@ -99,26 +43,6 @@ def gcn_probabilities(
     links = read.row_ptr.to(device), read.neighbour.long().to(device)
     rows = on_device(normalise(read.features, model.config.features.normalise), device)
     return model.networks.gcn.to_probabilities(rows, NormalisedAdjacency.of(*links, weight.to(device)))
-
-
-def check_local(model: TrainedModel) -> None:
-    """Refuse a model whose answers need the whole graph."""
-    config = model.config
-    if model.networks.basis is not None:
-        raise ConfigError(
-            "surroundings are enough for a model of classification, multi-label or regression, found one "
-            f"of {config.task.kind}, which reads the whole graph at once"
-        )
-    if config.policy.hops > 1 and model.networks.policy is not None:
-        raise ConfigError(
-            f"policy.hops must be 1 to answer from surroundings, found {config.policy.hops}: candidates farther "
-            "away are drawn from the whole graph"
-        )
-    if model.columns.kind == ONE_HOT:
-        raise ConfigError(
-            "a model trained on one-hot features knows no other nodes and needs the whole graph: train with "
-            "--features structural"
-        )
 
 
 class NodeEdges(NamedTuple):
@@ -162,7 +86,7 @@ class LocalPredictor:
 
         The GCN head alone looks at the cleaned graph around them, with stored decisions if there are some.
         """
-        with one_torch_thread():
+        with one_torch_thread(), torch.no_grad():
             part = self.graph.around(nodes, gcn_hops(self.model), 0, self.most_edges)
             if self.stored is None:
                 weight = self._around(nodes, part)

@@ -13,13 +13,11 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import find_in_rows, offsets_of, place_in
+from gdpnet._core.csr import offsets_of, place_in
 from gdpnet.data.extended import ExtendedGraph, Rows
 from gdpnet.data.features import Features, add_up, normalise, stack_rows, take_rows
-from gdpnet.data.neighbour_sums import add_rows
-from gdpnet.data.pair_features import PAIR_NAMES, PairTables, pairs_of_edges, rarity_of
+from gdpnet.data.pair_features import PAIR_NAMES
 from gdpnet.data.prepare import Prepared
-from gdpnet.inference.evidence import COLUMNS
 from gdpnet.inference.observation import NodeRows
 from gdpnet.inference.passes.job import Job
 from gdpnet.inference.passes.nodes import padded, row_sums
@@ -127,7 +125,7 @@ class NearTables:
         read = model.as_read(model.matched(addition.as_graph(self.extended.graph)))
         return read.features
 
-    def _features(self, nodes: Nodes) -> Features:
+    def features(self, nodes: Nodes) -> Features:
         """Return the features of some nodes, which ascend."""
         known = int(torch.searchsorted(nodes, self.extended.first_new))
         stored = self.job.source.rows.take(nodes[:known])
@@ -135,9 +133,6 @@ class NearTables:
             return stored
         new = take_rows(self._new_features, nodes[known:] - self.extended.first_new)
         return stack_rows([stored, new]) if known else new
-
-    def _unit(self, nodes: Nodes) -> Features:
-        return normalise(self._features(nodes), "l2")
 
     def _mixed(self, name: str, nodes: Nodes, changed: Nodes, values: Tensor) -> Tensor:
         """Return the rows of some nodes from a table, but those of changed nodes as given."""
@@ -169,12 +164,13 @@ class NearTables:
         received = add_up(rows, near.offsets, near.place, weight)
         return (rows[near.here] + received) / (1.0 + row_sums(weight, near.offsets))[:, None]
 
-    def _touched_in(self, nodes: Nodes) -> Near:
+    def touched_in(self, nodes: Nodes) -> Near:
+        """Return the touched nodes among some nodes."""
         return Near.of(self.extended, nodes[place_in(self.touched, nodes) >= 0])
 
     def whole_before(self, nodes: Nodes) -> Float[Tensor, "nodes"]:
         """Return the total weight of each node's mean before anything was decided."""
-        near = self._touched_in(nodes)
+        near = self.touched_in(nodes)
         return self._mixed(
             "whole", nodes, near.targets, self._whole(near, self.graph_weight(near.rows.place))
         )
@@ -188,7 +184,7 @@ class NearTables:
 
     def rows_before(self, nodes: Nodes) -> NodeRows:
         """Return the projections of some nodes, and of their means before anything was decided."""
-        near = self._touched_in(nodes)
+        near = self.touched_in(nodes)
         message = self._means(near, self.graph_weight(near.rows.place))
         return self._rows(nodes, self._mixed("message", nodes, near.targets, message))
 
@@ -202,54 +198,6 @@ class NearTables:
         if self.job.model.networks.aggregators.self_weight is not None:
             return NodeRows(slice(0, 1), self._projected("own_self", nodes), sent)
         return NodeRows(slice(0, 1), sent[-nodes.numel() :], sent)
-
-    def pairs(self, near: Near) -> Float[Tensor, "_ columns"]:
-        """Return the pair features of all edges of some targets that do not depend on what was learned."""
-        around = Near.of(self.extended, near.nodes)
-        tables = self._pair_tables(around)
-        target, neighbour = (
-            torch.searchsorted(around.nodes, end) for end in (near.target, near.rows.neighbour)
-        )
-        return pairs_of_edges(tables, target, neighbour)[0][:, :COLUMNS]
-
-    def _pair_tables(self, around: Near) -> PairTables:
-        state, links = self.job.state, (around.row_ptr, around.place)
-        if state == "paper":
-            return PairTables(state, *links, None, None)
-        unit = self._unit(around.targets)
-        if state == "pairs":
-            return PairTables(state, *links, unit, None, nodes=around.here)
-        return PairTables(
-            state,
-            *links,
-            unit,
-            self._sums(around.targets),
-            nodes=around.here,
-            rarity=rarity_of(self.extended.degree_of(around.nodes)),
-        )
-
-    def _sums(self, nodes: Nodes) -> Features:
-        """Return the sums of the unit rows of the neighbours of some nodes."""
-        near = self._touched_in(nodes)
-        place = place_in(near.targets, nodes)
-        stored = self.job.files.rows("sums", nodes[place < 0])
-        if not near.targets.numel():
-            return stored
-        total = take_rows(add_rows(self._unit(near.nodes), near.row_ptr, near.place), near.here)
-        row = torch.where(place < 0, (place < 0).cumsum(0) - 1, place + stored.shape[0])
-        return take_rows(stack_rows([stored, total]), row)
-
-    def pairs_after(
-        self, near: Near, context: Near, pairs: Float[Tensor, "_ columns"]
-    ) -> Float[Tensor, "_ columns"]:
-        """Return the pair features of all edges of some targets: those given for changed nodes, else the table's."""
-        row = place_in(context.targets, near.target)
-        mine = row >= 0
-        found = pairs.new_empty(mine.numel(), pairs.shape[1])
-        neighbour = near.rows.neighbour[mine]
-        found[mine] = pairs[find_in_rows(context.offsets, context.rows.neighbour, row[mine], neighbour)]
-        found[~mine] = self.job.files.edge_rows("pairs", near.rows.place[~mine])
-        return found
 
     def play(
         self, prepared: Prepared, near: Near, rows: NodeRows, stream: str, most_episodes: int | None

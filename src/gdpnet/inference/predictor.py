@@ -21,7 +21,6 @@ from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.classification_metrics import classification_scores
 from gdpnet.inference.denoised import Denoised, clean_graph
-from gdpnet.inference.ensemble import cleaned_weight
 from gdpnet.inference.explain import Explainer, Explanation
 from gdpnet.inference.genuine import evidence_in, genuine_of
 from gdpnet.inference.model import TrainedModel
@@ -203,7 +202,7 @@ class LabelPredictor(Predictor):
 
     def cleaned_weight(self, asked: Int[Tensor, "asked"]) -> Float[Tensor, "edges"]:
         """Return the weight of each edge in the cleaned graph, right where it matters for predicting some nodes."""
-        return cleaned_weight(self._select_around(asked), self.model.ensemble.threshold)
+        return self.model.ensemble.cleaned_weight(self._select_around(asked))
 
     def predict(self, nodes: Any = None) -> np.ndarray:
         """Return the most probable class of some nodes, or their labels joined by ``|``."""

@@ -15,6 +15,7 @@ the passes over the larger graph. All else is read from what the passes wrote.
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from jaxtyping import Float, Int
@@ -23,9 +24,14 @@ from torch import Tensor
 from gdpnet._core.csr import find_in_rows, place_in
 from gdpnet.data.extended import ExtendedGraph
 from gdpnet.data.graph import Graph, Part
+from gdpnet.data.io.store import store_of
 from gdpnet.data.schema import STRUCTURAL
+from gdpnet.errors import ConfigError
+from gdpnet.inference.by_blocks import make_tables
+from gdpnet.inference.engines.engine import store_sum
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.near import Near, NearTables
+from gdpnet.inference.near_pairs import NearPairs
 from gdpnet.inference.passes.job import Job
 from gdpnet.inference.threshold import KEEP_ALL, edge_weights
 
@@ -60,6 +66,15 @@ class StoredDecisions:
     def __init__(self, job: Job, graph: Graph) -> None:
         self.job, self.graph = job, graph
 
+    @classmethod
+    def open(cls, model: TrainedModel, graph: Graph, folder: Path) -> StoredDecisions:
+        """Open the tables of a model and a store in a folder of their own below a folder; make them if need be."""
+        store = store_of(graph)
+        if store is None:
+            raise ConfigError("decisions are stored for a graph in a store: write one with 'gdpnet store'")
+        place = folder / f"{model.fingerprint()}-{store_sum(store)[:16]}"
+        return cls(make_tables(model, graph, place), graph)
+
     def weights(self, extended: ExtendedGraph, part: Part, most: int | None = None) -> Edges:
         """Return the weights in the cleaned graph of all edges of a part of the graph, with what is added to it.
 
@@ -81,6 +96,7 @@ class ChangedDecisions:
     ) -> None:
         self.job, self.extended, self.needed, self.most = job, extended, needed, most_edges
         self.tables = NearTables(job, extended)
+        self.pairs = NearPairs(self.tables)
 
     @cached_property
     def _around(self) -> tuple[Nodes, Nodes]:
@@ -101,7 +117,7 @@ class ChangedDecisions:
     @cached_property
     def _pairs(self) -> Float[Tensor, "_ columns"]:
         """Return the pair features of the edges of `context`."""
-        return self.tables.pairs(self.context)
+        return self.pairs.of(self.context)
 
     @cached_property
     def _context_weight(self) -> Edges:
@@ -125,7 +141,7 @@ class ChangedDecisions:
         )
         rows = tables.rows_after(near.nodes, context, after)
         whole = tables.whole_after(near.nodes, context, after)
-        pairs = tables.pairs_after(near, context, self._pairs)
+        pairs = self.pairs.after(near, context, self._pairs)
         return tables.play(
             near.prepared(pairs, own, other, whole, tables), near, rows, "decide", None
         ).probability

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gdpnet.cli import main
 from gdpnet.data.graph import Graph
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.errors import ConfigError
@@ -140,3 +141,8 @@ def test_nothing_else_imports_the_packages_of_the_server():
     program = "import sys, gdpnet.estimator, gdpnet.cli.app, gdpnet.inference.local; print(*sys.modules)"
     names = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert {"fastapi", "uvicorn", "prometheus_client", "starlette"}.isdisjoint(names.split())
+
+
+def test_the_help_names_the_extra(capsys):
+    assert main(["serve", "--help"]) == 0
+    assert "gdpnet[serve]" in capsys.readouterr().out

@@ -15,15 +15,13 @@ import torch
 from gdpnet._core.version import __version__
 from gdpnet.data.extended import ExtendedGraph
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.store import is_store, open_store, store_of
+from gdpnet.data.io.store import is_store, open_store
 from gdpnet.data.validation import UNKNOWN, id_text
 from gdpnet.errors import ConfigError
 from gdpnet.estimator import GDPNet
-from gdpnet.inference.by_blocks import make_tables
-from gdpnet.inference.engines.engine import store_sum
-from gdpnet.inference.local import LocalPredictor, check_local, reach_of
+from gdpnet.inference.local import LocalPredictor
 from gdpnet.inference.model import TrainedModel
-from gdpnet.inference.passes.job import Job
+from gdpnet.inference.reach import check_local, reach_of
 from gdpnet.inference.stored import StoredDecisions, can_store
 from gdpnet.web.explorer.page import json_text
 from gdpnet.web.explorer.payload import build_summary, neighbourhood
@@ -95,16 +93,10 @@ class Served:
         self.model_id = model.fingerprint()
         self.stored: StoredDecisions | None = None
         if tables is not None and can_store(model, graph, directed=self.directed):
-            self.stored = StoredDecisions(self._tables(tables), graph)
-
-    def _tables(self, folder: Path) -> Job:
-        """Open the tables of this model and graph, made before or now."""
-        store, start = store_of(self.graph), time.monotonic()
-        assert store is not None, "only a store is served"
-        place = folder / f"{self.model_id}-{store_sum(store)[:16]}"
-        job = make_tables(self.model, self.graph, place)
-        tell("tables of the stored graph", folder=str(place), seconds=round(time.monotonic() - start, 3))
-        return job
+            start = time.monotonic()
+            self.stored = StoredDecisions.open(model, graph, tables)
+            place, seconds = self.stored.job.folder, round(time.monotonic() - start, 3)
+            tell("tables of the stored graph", folder=str(place), seconds=seconds)
 
     @classmethod
     def load(cls, place: Place) -> Served:

@@ -1,0 +1,83 @@
+"""How far from a node an answer about it looks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gdpnet.data.schema import ONE_HOT, STRUCTURAL
+from gdpnet.errors import ConfigError
+from gdpnet.inference.model import TrainedModel
+from gdpnet.inference.threshold import KEEP_ALL
+from gdpnet.representation.all_edges import SharedNetwork
+
+_DECISION = 2
+"""Hops that one decision looks at: the candidates, and the neighbourhoods of these."""
+
+_STRUCTURE = 3
+"""Further hops that structural features are computed from."""
+
+_EVIDENCE = 2
+"""Hops around a node within which edges are scored to know which of its edges are genuine."""
+
+
+_FURTHER = {"denoise": 1, "explain": 1, "explore": 3}
+"""Hops around a node within which decisions are asked for too; edges are decided on from both ends."""
+
+
+class Reach(NamedTuple):
+    """How far an answer looks: the nodes within ``hops``, of which those within ``deciding`` decide."""
+
+    hops: int
+    deciding: int
+
+
+def reach_of(model: TrainedModel, question: str, *, gcn: bool = True) -> Reach:
+    """Return how far the answer to a question looks.
+
+    Questions are ``predict``, ``embed``, ``denoise``, ``explain``, and ``explore``: all nodes within two hops, what
+    is predicted for them, and what is decided on the edges between them. Without ``gcn`` the GCN head, which looks
+    farthest, is left out.
+    """
+    config, networks, ensemble = model.config, model.networks, model.ensemble
+    context = (config.representation.hops == 2) + config.inference.symmetrise if networks.policy else 0
+    selected = further = _FURTHER.get(question, 0)
+    hops = 0
+    if question in ("predict", "explain", "explore"):
+        if gcn and networks.gcn is not None and ensemble.uses_gcn:
+            hops = len(networks.gcn.weights) + 1  # messages are scaled by the degree, one hop more
+            if networks.policy is not None and ensemble.threshold != KEEP_ALL:
+                selected += hops
+        if networks.all_edges is not None and ensemble.weights.all_edges > 0:
+            hops = max(hops, 4 if isinstance(networks.all_edges, SharedNetwork) else 3)
+        hops += further
+    deciding = selected + context
+    if further and networks.evidence is not None:
+        deciding = max(deciding, further + _EVIDENCE - 1)
+    hops = max(hops, deciding + _DECISION)
+    return Reach(hops + (_STRUCTURE if model.columns.kind == STRUCTURAL else 0), deciding)
+
+
+def gcn_hops(model: TrainedModel) -> int:
+    """Return how far the GCN head looks, given the cleaned graph."""
+    assert model.networks.gcn is not None
+    return len(model.networks.gcn.weights) + 1 + (_STRUCTURE if model.columns.kind == STRUCTURAL else 0)
+
+
+def check_local(model: TrainedModel) -> None:
+    """Refuse a model whose answers need the whole graph."""
+    config = model.config
+    if model.networks.basis is not None:
+        raise ConfigError(
+            "surroundings are enough for a model of classification, multi-label or regression, found one "
+            f"of {config.task.kind}, which reads the whole graph at once"
+        )
+    if config.policy.hops > 1 and model.networks.policy is not None:
+        raise ConfigError(
+            f"policy.hops must be 1 to answer from surroundings, found {config.policy.hops}: candidates farther "
+            "away are drawn from the whole graph"
+        )
+    if model.columns.kind == ONE_HOT:
+        raise ConfigError(
+            "a model trained on one-hot features knows no other nodes and needs the whole graph: train with "
+            "--features structural"
+        )
