@@ -388,6 +388,17 @@ class EvidenceSettings(Section):
     targets: int = setting(
         1000, "maximum number of nodes whose edges the combination of evidence and policy is fitted to"
     )
+    max_noise: float = setting(
+        0.8,
+        "a larger estimate of the share of noise is not used: it says that scores cannot tell, not that hardly any "
+        "edge is genuine",
+        high=1.0,
+    )
+    unknown_noise: float = setting(
+        0.25,
+        "the share of noise that is assumed then; by default halfway between none and half of the edges",
+        high=1.0,
+    )
 
 
 @dataclass(frozen=True)

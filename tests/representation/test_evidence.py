@@ -6,11 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdpnet.representation.evidence import (
-    MOST_NOISE,
-    UNKNOWN_NOISE,
     Calibration,
     EvidenceModel,
-    believed_share,
     estimate_noise_share,
     genuine_share,
     logit,
@@ -97,13 +94,6 @@ def test_a_calibration_weighs_its_inputs():
     one.noise_share.fill_(0.2)
     # log ratio 1 * 1 + 0.5 * 2 - 0.5 = 1.5
     assert one(torch.tensor([[1.0, 2.0]])).item() == pytest.approx(1 - 0.2 / 2.718281828**1.5, rel=1e-5)
-
-
-def test_scores_that_cannot_tell_do_not_make_every_edge_noise():
-    assert [believed_share(bound) for bound in (0.0, 0.5, MOST_NOISE)] == [0.0, 0.5, MOST_NOISE]
-    one = Calibration(1)
-    one.noise_share.fill_(0.95)  # own and injected edges are alike: the ratio of densities is one
-    assert one(torch.zeros(1, 1)).item() == pytest.approx(1.0 - UNKNOWN_NOISE)
 
 
 def test_scores_without_trees_are_their_baseline():

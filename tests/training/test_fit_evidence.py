@@ -12,14 +12,14 @@ from sklearn.metrics import roc_auc_score
 
 from gdpnet._core.random import Key
 from gdpnet.benchmark.evaluation import calibration_error
-from gdpnet.config import Config
+from gdpnet.config import Config, EvidenceSettings
 from gdpnet.data.features import SparseRows, to_dense
 from gdpnet.data.graph import Graph
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.prepare import prepare
 from gdpnet.inference.evidence import Links, evidence_of
-from gdpnet.representation.evidence import UNKNOWN_NOISE, Calibration, EvidenceModel
-from gdpnet.training.fit_evidence import fit_evidence, match_share, perturb
+from gdpnet.representation.evidence import Calibration, EvidenceModel
+from gdpnet.training.fit_evidence import believed_share, calibrate, fit_evidence, match_share, perturb
 from helpers.setups import random_graph
 
 CPU = torch.device("cpu")
@@ -29,7 +29,8 @@ CONFIG = Config()
 def evidence(graph: Graph, config: Config = CONFIG) -> tuple[EvidenceModel | None, np.ndarray | None]:
     """Return the evidence model of a graph, and the probability that its edges are genuine."""
     prepared = prepare(graph, config, CPU)
-    model = fit_evidence(prepared, config, Key.of(0))
+    fitted = fit_evidence(prepared, config, Key.of(0))
+    model = None if fitted is None else fitted[0]
     return model, None if model is None else model.genuine(evidence_of(model, prepared, config)).numpy()
 
 
@@ -59,7 +60,16 @@ def test_edges_that_look_random_are_not_said_to_be_noise():
     rng = np.random.default_rng(0)
     ends, rows = rng.integers(0, 300, (2, 900)), rng.normal(size=(300, 8))
     _, chance = evidence(Graph.build(ends, rows, rng.integers(0, 3, 300)))
-    assert chance.mean() == pytest.approx(1.0 - UNKNOWN_NOISE, abs=0.08)
+    assert chance.mean() == pytest.approx(1.0 - CONFIG.evidence.unknown_noise, abs=0.08)
+
+
+def test_scores_that_cannot_tell_do_not_make_every_edge_noise():
+    settings = EvidenceSettings(max_noise=0.6, unknown_noise=0.3)
+    assert [believed_share(bound, settings) for bound in (0.0, 0.5, 0.6, 0.95)] == [0.0, 0.5, 0.6, 0.3]
+    alike = torch.ones(40, 1)  # own and injected edges are alike: the ratio of densities is one
+    calibration, own = Calibration(1), torch.arange(40) % 2 == 0
+    assert calibrate(calibration, alike, own, settings) > 0.9
+    assert calibration(alike).tolist() == pytest.approx([0.7] * 40, abs=1e-3)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])

@@ -19,12 +19,6 @@ from gdpnet.representation.trees import BoostedTrees
 LEAST_CHANCE = 1e-4
 """Probabilities are clipped at this distance from 0 and 1 before their logit is taken."""
 
-MOST_NOISE = 0.8
-"""A larger estimate of the share of noise says that the scores cannot tell, not that hardly any edge is genuine."""
-
-UNKNOWN_NOISE = 0.25
-"""The share of noise that is assumed then: halfway between a clean graph and one with as much noise again."""
-
 _NEAR_ZERO = 1.05
 """The corrected probability is a straight line through zero below this many times the density ratio pi."""
 
@@ -74,20 +68,10 @@ def estimate_noise_share(
     return min(1.0, float(ratio[below[1] >= least].min()))
 
 
-def believed_share(bound: float) -> float:
-    """Return the share of noise that is used, given the largest one that scores allow.
-
-    Scores that hardly differ between own and injected edges allow nearly any share. That is far more often due to
-    the scores than to a graph of noise alone.
-    """
-    return bound if bound <= MOST_NOISE else UNKNOWN_NOISE
-
-
 class Calibration(nn.Module):
     """Logistic regression of own against injected edges, corrected for noise among the own ones.
 
-    ``weight`` and ``bias`` give the logarithm of the density ratio of own to injected edges. ``noise_share`` is the
-    largest share of noise that the scores allow; `believed_share` says which is used.
+    ``weight`` and ``bias`` give the logarithm of the density ratio of own to injected edges.
     """
 
     weight: Tensor
@@ -106,7 +90,7 @@ class Calibration(nn.Module):
 
     def forward(self, inputs: Float[Tensor, "edges inputs"]) -> Float[Tensor, "edges"]:
         """Return the probability that each edge is genuine."""
-        return genuine_share(self.log_ratio(inputs), believed_share(float(self.noise_share)))
+        return genuine_share(self.log_ratio(inputs), self.noise_share)
 
 
 class EvidenceModel(nn.Module):

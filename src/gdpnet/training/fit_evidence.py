@@ -26,13 +26,7 @@ from gdpnet.data.prepare import Prepared
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import GraphError
 from gdpnet.inference.evidence import EvidencePasses, Links
-from gdpnet.representation.evidence import (
-    Calibration,
-    EvidenceModel,
-    believed_share,
-    estimate_noise_share,
-    logit,
-)
+from gdpnet.representation.evidence import Calibration, EvidenceModel, estimate_noise_share, logit
 from gdpnet.representation.trees import BoostedTrees, trees_of
 
 _TINY = 20
@@ -95,9 +89,10 @@ def perturb(links: Links, rate: float, seed: int) -> Perturbed | None:
     return Perturbed.of(after, links)
 
 
-def fit_evidence(prepared: Prepared, config: Config, key: Key) -> EvidenceModel | None:
-    """Fit both passes to a graph and calibrate them; None if it has few edges, or nearly all there can be.
+def fit_evidence(prepared: Prepared, config: Config, key: Key) -> tuple[EvidenceModel, float] | None:
+    """Fit both passes to a graph and calibrate them; return the model and the largest share of noise it allows.
 
+    There is none if the graph has few edges, or nearly all there can be.
     Each pass has perturbed graphs of its own: the first one would find the injected edges that it has learned too
     well. One more graph, which no tree was fitted to, calibrates the second pass.
     """
@@ -117,8 +112,8 @@ def fit_evidence(prepared: Prepared, config: Config, key: Key) -> EvidenceModel 
     some, rows = _second_rows(model, drawn[-1], settings.rows, key.fold_in("last"))
     score = model.second.to_probabilities(rows.to(model.device))[:, 0].to(rows.device)
     score = _mean_of_directions(drawn[-1], some, score)
-    calibrate(model.second_calibration, logit(score)[:, None], drawn[-1].own[some])
-    return model
+    bound = calibrate(model.second_calibration, logit(score)[:, None], drawn[-1].own[some], settings)
+    return model, bound
 
 
 def _fit_first(graphs: Sequence[Perturbed], settings: EvidenceSettings, key: Key) -> BoostedTrees:
@@ -143,7 +138,7 @@ def _fit_second(
             columns = pairs_between(one.links.tables(), *one.ends(some))
             score = model.first_score(columns.to(model.device)).to(columns.device)
             score = _mean_of_directions(one, some, score)
-            calibrate(model.first_calibration, logit(score)[:, None], one.own[some])
+            calibrate(model.first_calibration, logit(score)[:, None], one.own[some], settings)
         some, rows = _second_rows(model, one, most, stream)
         tables.append(rows)
         own.append(one.own[some])
@@ -175,8 +170,9 @@ def calibrate(
     calibration: Calibration,
     inputs: Float[Tensor, "edges inputs"],
     own: Bool[Tensor, "edges"],
-) -> None:
-    """Fit a logistic regression of own against injected edges, and estimate the share of noise among own ones."""
+    settings: EvidenceSettings,
+) -> float:
+    """Fit a logistic regression of own against injected edges; return the largest share of noise that it allows."""
     known = own.cpu().numpy()
     inputs = inputs.to(calibration.weight.device)
     # few inputs and many edges: Newton's method takes a tenth of the time of the default
@@ -184,7 +180,18 @@ def calibrate(
     shift = np.log((~known).sum() / known.sum())  # from the odds among these edges to the ratio of densities
     calibration.weight.copy_(torch.from_numpy(model.coef_[0]))
     calibration.bias.fill_(float(model.intercept_[0] + shift))
-    calibration.noise_share.fill_(estimate_noise_share(calibration.log_ratio(inputs).cpu(), own.cpu()))
+    bound = estimate_noise_share(calibration.log_ratio(inputs).cpu(), own.cpu())
+    calibration.noise_share.fill_(believed_share(bound, settings))
+    return bound
+
+
+def believed_share(bound: float, settings: EvidenceSettings) -> float:
+    """Return the share of noise that is used, given the largest one that scores allow.
+
+    Scores that hardly differ between own and injected edges allow nearly any share. That is far more often due to
+    the scores than to a graph of noise alone.
+    """
+    return bound if bound <= settings.max_noise else settings.unknown_noise
 
 
 @torch.no_grad()
@@ -194,7 +201,7 @@ def match_share(calibration: Calibration, inputs: Float[Tensor, "edges inputs"])
     It was fitted to a copy with injected edges, where nodes have more neighbours; in a dense graph scores depend on
     how many.
     """
-    noise = believed_share(float(calibration.noise_share))
+    noise = float(calibration.noise_share)
     if noise == 0.0 or len(inputs) == 0:
         return
     start = float(calibration.bias)

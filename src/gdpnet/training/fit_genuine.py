@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gdpnet._core.random import Key
 from gdpnet._core.roc import roc_auc
-from gdpnet.config import Config
+from gdpnet.config import Config, EvidenceSettings
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.data.schema import as_read
@@ -23,9 +23,16 @@ from gdpnet.inference.genuine import NAMES, Parts, genuine_inputs, local_classes
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected, select, with_neighbours
 from gdpnet.inference.unsupervised import reduce_features
-from gdpnet.representation.evidence import MOST_NOISE, Calibration, logit
+from gdpnet.representation.evidence import Calibration, logit
 from gdpnet.training.callbacks import Steps
-from gdpnet.training.fit_evidence import Perturbed, calibrate, fit_evidence, inject, match_share
+from gdpnet.training.fit_evidence import (
+    Perturbed,
+    believed_share,
+    calibrate,
+    fit_evidence,
+    inject,
+    match_share,
+)
 
 NOTHING_TO_LEARN = (
     "there are no genuine probabilities: the graph has too few edges, or nearly all that there can be"
@@ -43,18 +50,18 @@ def fit_genuine(
     if not config.evidence.use or networks.policy is None or steps.skips(*about):
         return
     with steps.run(*about, share=0.3) as step:
-        networks.evidence = fit_evidence(whole, config, key.fold_in("evidence"))
-        if networks.evidence is None:
+        fitted = fit_evidence(whole, config, key.fold_in("evidence"))
+        if fitted is None:
             step.result = NOTHING_TO_LEARN
             return
+        networks.evidence, bound = fitted
         score = evidence_of(networks.evidence, whole, config)
         match_share(networks.evidence.second_calibration, logit(score)[:, None])
         found = _decide_on_injected(networks, graph, whole, config, key.fold_in("genuine"))
         if found is None:
             step.result = "evidence alone: no edges can be injected for the policy to decide on"
             return
-        share = networks.evidence.second_calibration.noise_share
-        networks.genuine, step.result = _combine(found, share)
+        networks.genuine, step.result = _combine(found, bound, config.evidence)
 
 
 @torch.no_grad()
@@ -118,18 +125,20 @@ def _some_nodes(prepared: Prepared, most: int, key: Key) -> Int[Tensor, "some"]:
     return order[:most].sort().values.to(prepared.device)
 
 
-def _combine(found: Decided, noise_share: Float[Tensor, ""]) -> tuple[Calibration | None, str]:
+def _combine(
+    found: Decided, of_evidence: float, settings: EvidenceSettings
+) -> tuple[Calibration | None, str]:
     """Fit the combination; if one part is better alone, nothing but that part is read.
 
-    ``noise_share`` is that of the evidence, which is too high if evidence is weak. That of the combination is a
-    little too low, as the networks have been trained with the noise of the graph. The mean of both is used; if
-    evidence cannot tell, that of the combination alone.
+    The share of noise that the evidence allows is too high if evidence is weak. That of the combination is a little
+    too low, as the networks have been trained with the noise of the graph. The mean of both is used; if evidence
+    cannot tell, that of the combination alone.
     """
     own, inputs = found.own, found.inputs
     if not bool(own.any()) or bool(own.all()):
         return None, "evidence alone: no injected edge was decided on"
     combined = Calibration(len(NAMES)).to(own.device)
-    calibrate(combined, inputs, own)
+    bound = calibrate(combined, inputs, own, settings)
     alone = [float(roc_auc(own, inputs[:, place])) for place in range(len(NAMES))]
     together = float(roc_auc(own, combined.log_ratio(inputs)))
     each = ", ".join(f"{score:.3f} by {name}" for score, name in zip(alone, NAMES, strict=True))
@@ -138,8 +147,9 @@ def _combine(found: Decided, noise_share: Float[Tensor, ""]) -> tuple[Calibratio
         best = alone.index(max(alone))
         part = torch.zeros(len(NAMES), device=own.device)
         part[best] = 1.0
-        calibrate(combined, inputs * part, own)
+        bound = calibrate(combined, inputs * part, own, settings)
         result += f": {NAMES[best]} alone"
-    if noise_share <= MOST_NOISE:
-        combined.noise_share.copy_((combined.noise_share + noise_share) / 2)
+    if of_evidence <= settings.max_noise:
+        bound = (bound + of_evidence) / 2
+    combined.noise_share.fill_(believed_share(bound, settings))
     return combined, result

@@ -110,13 +110,14 @@ def fit_hopwise(
     """
     mode, settings, task = config.inference.mode, config.hopwise, data.task
     # a copy, which takes the means of all neighbourhoods with it when it goes
-    rows = hop_features(replace(train.prepared), data.targets, train.weight(mode))
+    rows = _side_by_side(hop_features(replace(train.prepared), data.targets, train.weight(mode)))
     held_out = HeldOutNodes.of(data)
     prepared, weight = replace(whole.prepared), whole.weight(mode)
     some = held_out.spread_over(settings.max_evaluated)
-    asked = hop_features(prepared, some.nodes, weight)
-    shape = (rows[0].shape[1], config.representation.width, aggregators.classes, aggregators.fold_models)
-    network = HopwiseNetwork(*shape, hops=len(rows), exclusive=task.exclusive)
+    asked = _side_by_side(hop_features(prepared, some.nodes, weight))
+    columns, hops = data.train.features.shape[1], config.representation.hops + 1
+    shape = (columns, config.representation.width, aggregators.classes, aggregators.fold_models)
+    network = HopwiseNetwork(*shape, hops=hops, exclusive=task.exclusive)
     network.initialise(key.fold_in("weights").generator())
     network = network.to(data.targets.device)
     step = _train(network, rows, asked, some, data, settings, key.fold_in("batches"))
@@ -150,7 +151,6 @@ def _train(
     key: Key,
 ) -> int:
     """Train in place up to the best evaluation on held-out nodes; return its step."""
-    rows, asked = _side_by_side(rows), _side_by_side(asked)
     labels, fold_model = data.labels[data.targets], data.fold_model[data.targets]
     longer = max(1.0, fold_model.numel() / settings.usual_nodes)
     device, draws = labels.device, key.generator(labels.device)
