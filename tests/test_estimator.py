@@ -240,7 +240,8 @@ def test_predictions_have_one_row_a_node_and_one_column_a_class(model, graph):
     assert model.predict(graph).shape == (80,)
 
 
-def test_predict_names_the_most_probable_class(model, graph):
+def test_predict_names_the_most_probable_class(graph):
+    model = fitted(graph, SETTLED)
     assert list(model.classes_) == ["topic 0", "topic 1", "topic 2"]
     chances, predicted = model.predict_proba(graph), model.predict(graph)
     assert [model.classes_[row.argmax()] for row in chances] == list(predicted)
@@ -484,7 +485,7 @@ def test_every_neighbour_is_listed_once_under_its_id(greedy, graph):
 
 
 @pytest.mark.parametrize(
-    ("order", "seed"), [("learned", 0), ("random", 3)], ids=["learned order", "random order, another seed"]
+    ("order", "seed"), [("learned", 0), ("random", 4)], ids=["learned order", "random order, another seed"]
 )
 def test_a_greedy_model_explains_what_it_predicts(order, seed, graph):
     model = fitted(graph, GREEDY.with_values({"policy": {"order": order}}), seed)

@@ -13,7 +13,6 @@ from hypothesis.extra import numpy as hnp
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import (
     SparseRows,
-    drop_inputs,
     mask_rows,
     normalise,
     project,
@@ -428,16 +427,6 @@ def test_sparse_rows_are_projected_as_dense_ones_with_the_same_gradient():
 def test_rows_without_any_value_are_projected_to_zero():
     empty = SparseRows.from_scipy(sp.csr_matrix((2, 3)))
     assert project(empty, torch.ones(3, 2)).tolist() == [[0.0, 0.0], [0.0, 0.0]]
-
-
-def test_dropped_inputs_are_zero_and_the_rest_is_scaled_up():
-    generator = torch.Generator().manual_seed(0)
-    dropped = drop_inputs(torch.ones(4, 100), 0.5, generator)
-    assert set(dropped.unique().tolist()) == {0.0, 2.0}
-    thinned = drop_inputs(SparseRows.identity(100), 0.5, generator)
-    assert isinstance(thinned, SparseRows)
-    assert set(thinned.value.unique().tolist()) == {0.0, 2.0}
-    assert drop_inputs(DENSE, 0.0, generator) is DENSE
 
 
 # --- properties ---

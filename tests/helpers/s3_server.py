@@ -50,6 +50,7 @@ class Handler(BaseHTTPRequestHandler):
     """Answers requests for one bucket."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # answers are written in two steps, and the second one should not wait
     denies = False
 
     def log_message(self, format: str, *args: object) -> None:

@@ -91,7 +91,9 @@ def test_shards_hold_what_denoise_returns(tmp_path, directed, state):
     parts = [pq.read_table(path) for path in sorted((tmp_path / "shards").glob("part-*.parquet"))]
     found = np.concatenate([part.column("genuine_probability").to_numpy() for part in parts])
     assert len(parts) > 2
-    np.testing.assert_allclose(found, genuine(model, graph), atol=1e-6)
+    # products of other shapes round differently, and the combination multiplies that by its weights
+    steep = float(model.networks_.genuine.weight.abs().sum())
+    np.testing.assert_allclose(found, genuine(model, graph), atol=1e-6 + 4e-7 * steep)
 
 
 def test_a_stopped_run_is_resumed_with_the_same_probabilities(model, graph, tmp_path, monkeypatch):

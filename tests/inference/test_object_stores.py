@@ -123,7 +123,7 @@ class Forgetful:
         for number in numbers:
             stores._FETCHED.clear()
             job = open_job(folder, torch.device("cpu"))
-            yield Done(number, run_task(job, name, number))
+            yield Done(number, run_task(job, name, number), 0.0)
             self.present.append(float(job.source._arrays["neighbour"].fetched._present.mean()))
 
 

@@ -152,8 +152,7 @@ def test_labels_are_not_suspected(values):
 
 
 def test_without_validation_nodes_nothing_says_that_labels_are_wrong():
-    graph = flipped(0.4)
-    data, state = after_warm_up(graph)
+    data, state = after_warm_up(flipped(0.4, seed=3))
     assert suspect_labels(state.aggregators, data, WARM) is not None
     blind = replace(data, validation=data.validation[:0], validation_labels=data.validation_labels[:0])
     assert suspect_labels(state.aggregators, blind, WARM) is None

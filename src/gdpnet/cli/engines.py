@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gdpnet.errors import ConfigError
-from gdpnet.inference.engines.engine import Share
+
+if TYPE_CHECKING:
+    from gdpnet.inference.engines.engine import Share
 
 
 def blocks_of(text: str | None) -> range | Share | None:
@@ -20,7 +22,11 @@ def blocks_of(text: str | None) -> range | Share | None:
             "--blocks must be two numbers such as 0:100, or 0/8 for the first of eight shares, the first below the "
             f"second, found '{text}'"
         )
-    return Share(int(first), int(last)) if sign == "/" else range(int(first), int(last))
+    if sign != "/":
+        return range(int(first), int(last))
+    from gdpnet.inference.engines.engine import Share
+
+    return Share(int(first), int(last))
 
 
 def check_options(
