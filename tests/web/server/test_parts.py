@@ -1,5 +1,7 @@
 """Parts of the server that need no process."""
 
+import asyncio
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -28,6 +30,7 @@ from gdpnet.web.server.limits import Limits  # noqa: E402
 from gdpnet.web.server.node_features import node_rows  # noqa: E402
 from gdpnet.web.server.pages import policy_for  # noqa: E402
 from gdpnet.web.server.problems import ProblemError  # noqa: E402
+from gdpnet.web.server.process import listen  # noqa: E402
 from gdpnet.web.server.served import NodeIndex  # noqa: E402
 
 
@@ -146,3 +149,26 @@ def test_nothing_else_imports_the_packages_of_the_server():
 def test_the_help_names_the_extra(capsys):
     assert main(["serve", "--help"]) == 0
     assert "gdpnet[serve]" in capsys.readouterr().out
+
+
+def test_answers_are_sent_at_once():
+    """Nagle's algorithm would hold back the second part of an answer until the first one is acknowledged."""
+
+    async def has_no_delay() -> bool:
+        found = asyncio.get_running_loop().create_future()
+
+        class Accepted(asyncio.Protocol):
+            def connection_made(self, transport):
+                accepted = transport.get_extra_info("socket")
+                found.set_result(bool(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)))
+                transport.close()
+
+        bound = listen("127.0.0.1", 0)
+        server = await asyncio.get_running_loop().create_server(Accepted, sock=bound)
+        async with server:
+            writer = (await asyncio.open_connection(*bound.getsockname()))[1]
+            answer = await asyncio.wait_for(found, 10)
+            writer.close()
+            return answer
+
+    assert asyncio.run(has_no_delay())

@@ -79,7 +79,8 @@ class _Uvicorn(uvicorn.Server):
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens on an address; refuse one that is taken or not of this machine."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends at once only if the protocol is named; otherwise an answer in two parts waits some 40 ms
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
