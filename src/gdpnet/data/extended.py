@@ -121,10 +121,6 @@ class ExtendedGraph:
         new = torch.arange(self.first_new, self.num_nodes)
         return torch.unique(torch.cat([new, self.addition.target, self.addition.neighbour]))
 
-    def ids_of(self, nodes: Int[Tensor, "some"]) -> np.ndarray:
-        """Return the ids of some nodes as text."""
-        return self._mixed_ids(nodes.numpy())
-
     def rows_of(self, nodes: Int[Tensor, "some"], most: int | None = None) -> Rows:
         """Return the edges of some nodes, row by row, neighbours ascending; refuse more than ``most``."""
         graph, known = self.graph, nodes.clamp(max=self.first_new - 1)
