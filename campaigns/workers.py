@@ -31,9 +31,15 @@ def make_parser(description: str | None, seconds: float) -> argparse.ArgumentPar
         "--repeat", help="play one round again by its name, which a summary says, and keep its files"
     )
     parser.add_argument(
-        "--work", type=Path, help="folder for the files (default: the system's temporary one)"
+        "--work", type=_folder, help="folder for the files (default: the system's temporary one)"
     )
     return parser
+
+
+def _folder(text: str) -> Path:
+    """Return a folder, which is made if it is not there."""
+    Path(text).mkdir(parents=True, exist_ok=True)
+    return Path(text)
 
 
 @contextlib.contextmanager

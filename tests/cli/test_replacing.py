@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -93,6 +94,22 @@ def test_train_by_force_keeps_other_files_and_starts_anew(base, tmp_path, capsys
         assert (tmp_path / "config.toml").read_text() == FAST.to_toml()
     whole = (base / "run" / "history.jsonl").read_text()
     assert (tmp_path / "history.jsonl").read_text() == whole
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["run.json", "metrics.json", "split.csv", "figures", "figures/training.png"])
+def test_a_link_in_place_of_a_file_of_a_run_is_refused_and_not_followed(name, base, tmp_path, capsys):
+    out, mine = tmp_path / "run", tmp_path / "mine"
+    succeed(capsys, *train_words(base, out))
+    elsewhere = {"run.json": (out / "run.json").read_text()}.get(name, "mine")
+    mine.mkdir() if name == "figures" else mine.write_text(elsewhere)
+    link = out / name
+    shutil.rmtree(link) if name == "figures" else link.unlink(missing_ok=True)
+    link.symlink_to(mine)
+    for option in ("--force", "--resume"):
+        said = refuse(capsys, *train_words(base, out), option)
+        assert said == f"{out} must hold files of its own, found the link '{name}': delete it"
+    assert list(mine.iterdir()) == [] if name == "figures" else mine.read_text() == elsewhere
 
 
 @pytest.mark.slow

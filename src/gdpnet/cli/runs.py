@@ -206,6 +206,7 @@ def continue_run(
     for more epochs or more time; so must the ``given`` seed and split, if they are not None.
     """
     run, own, about = open_run(out)
+    run.check_no_links()
     asked = settings_from(own)
     known = {"seed": about["seed"], "split": about.get("split", "paper")}
     _check_same_settings(own, asked)

@@ -24,6 +24,7 @@ from gdpnet._core.files import (
     Place,
     append_line,
     atomic_path,
+    check_no_links,
     found_in,
     read_objects,
     remove_folder,
@@ -187,7 +188,8 @@ def open_shards(
     """Start a folder of shards, or resume one of the same model, graph and settings; ``force`` replaces others."""
     about = {"format": FORMAT, "version": VERSION} | about | {"shards": [list(block) for block in blocks]}
     check_place(path, force=force)
-    _check_no_links(path)
+    if isinstance(path, Path):
+        check_no_links(path, _own_files(path))
     # asked first: who begins a folder writes its description before anything else
     has_work = (path / WORK).exists()
     shards = ShardFolder(path, about, blocks)
@@ -206,15 +208,9 @@ def open_shards(
     return shards
 
 
-def _check_no_links(path: Place) -> None:
-    """Refuse links in place of shards or intermediate results: to make one again would replace a file elsewhere."""
-    if not isinstance(path, Path):
-        return
-    for one in (path / ABOUT, path / WORK, *path.glob("part-*.parquet"), *(path / WORK).rglob("*")):
-        if one.is_symlink():
-            raise RunFolderError(
-                f"{path} must hold shards as files of their own, found the link '{one.relative_to(path)}': delete it"
-            )
+def _own_files(path: Path) -> list[Path]:
+    """Return the files of shards and of intermediate results that are there or will be written first."""
+    return [path / ABOUT, path / WORK, *path.glob("part-*.parquet"), *(path / WORK).rglob("*")]
 
 
 def _difference(path: Place, about: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gdpnet._core.files import found_in, write_json, write_text
+from gdpnet._core.files import check_no_links, found_in, write_json, write_text
 from gdpnet._core.json_file import read_json
 from gdpnet._core.limits import MOST_SEED
 from gdpnet._core.version import __version__
@@ -53,12 +53,29 @@ class RunFolder:
         self.suspected = path / "suspected_labels.csv"  # written only if there are any
         self.split = path / "split.csv"  # the split of the nodes by their ids
         self.figures = path / "figures"  # a folder
+        self.profile = [path / "profile.html", path / "profile.json"]  # written only if asked for
+
+    def check_no_links(self) -> None:
+        """Refuse links in place of the files of a run, which would be followed to files elsewhere."""
+        files = [
+            self.about,
+            self.config,
+            self.model,
+            self.checkpoint,
+            self.history,
+            self.metrics,
+            self.suspected,
+        ]
+        files += [self.split, self.figures, *self.figures.glob("*"), *self.profile]
+        check_no_links(self.path, files)
 
 
 def check_free(path: Path, *, force: bool = False) -> None:
-    """Refuse a folder that holds a run or files of others; with ``force`` only what is no folder."""
+    """Refuse a folder that holds a run or files of others; with ``force`` only what is no folder, and links."""
     if path.exists() and not path.is_dir():
         raise RunFolderError(f"{path} is a file, a run needs a folder")
+    if force:
+        RunFolder(path).check_no_links()
     if force or not path.is_dir():
         return
     run, found = RunFolder(path), found_in(path)

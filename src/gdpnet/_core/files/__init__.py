@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdpnet._core.files.atomic import atomic_path, is_stream, write_json, write_text
-from gdpnet._core.files.folders import check_new, found_in, locked_folder, new_folder
+from gdpnet._core.files.folders import check_new, check_no_links, found_in, locked_folder, new_folder
 from gdpnet._core.files.lines import append_line, has_torn_end, read_objects, remove_lines
 from gdpnet._core.files.places import Place, address_of, place_of, remove_folder, size_of
 from gdpnet._core.files.plain import plain
@@ -15,6 +15,7 @@ __all__ = [
     "append_line",
     "atomic_path",
     "check_new",
+    "check_no_links",
     "delete_left",
     "found_in",
     "has_torn_end",

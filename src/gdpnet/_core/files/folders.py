@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -37,6 +37,15 @@ def check_new(folder: Place) -> None:
         raise GraphError(
             f"{folder} must be a new or an empty folder, found '{found[0][:80]}' in it; choose another --out"
         )
+
+
+def check_no_links(folder: Path, paths: Iterable[Path]) -> None:
+    """Refuse links in place of files that are written into a folder: they would be followed to files elsewhere."""
+    for path in paths:
+        if path.is_symlink():
+            raise RunFolderError(
+                f"{folder} must hold files of its own, found the link '{path.relative_to(folder)}': delete it"
+            )
 
 
 @contextmanager
