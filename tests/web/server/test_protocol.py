@@ -50,6 +50,8 @@ def node(**changed: object) -> dict:
         ({"targets": ["n1"], "edges": [{"src_node_id": "n1", "dest_node_id": "n2", "features": [1.0]}]},
          "edges.0.features", "left out"),
         ({"targets": ["n1"] * 1001}, "targets", "at most 1,000"),
+        ({"targets": ["n1"], "\n": 7}, '"\\n"', "not permitted"),
+        ({"targets": ["n1"], "": 7}, '""', "not permitted"),
     ],
 )  # fmt: skip
 def test_a_bad_request_is_answered_with_its_field_and_the_rule(server, body, field, rule):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import traceback
 from collections.abc import AsyncIterator
@@ -265,7 +266,13 @@ def _broken(error: dict[str, Any]) -> Broken:
     if error["type"] == "json_invalid":
         where, why = error["loc"][-1], error.get("ctx", {}).get("error", "it cannot be read")
         return Broken("body", f"it must be JSON, found a mistake at character {where}: {why}")
-    field = ".".join(str(part) for part in error["loc"][1:])
+    field = ".".join(map(_name_of, error["loc"][1:]))
     if not field and error["type"] == "model_attributes_type":
         return Broken("body", "it must be a JSON object, with the header Content-Type: application/json")
     return Broken(field or "body", str(error["msg"]))
+
+
+def _name_of(part: str | int) -> str:
+    """Return a number or a name of a path to a field; a name that is no word is quoted."""
+    text = str(part)
+    return text if text.replace("-", "_").isidentifier() or text.isdigit() else json.dumps(text)
