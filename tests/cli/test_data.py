@@ -179,8 +179,14 @@ def test_datasets_are_listed_with_their_sizes_and_whether_they_are_here(tmp_path
 
 def test_the_options_of_generate_have_the_defaults_of_a_generated_graph():
     options = inspect.signature(generate).parameters
-    for name in ("nodes", "edges", "features", "classes", "noise"):
+    for name in ("nodes", "features", "classes", "noise"):
         assert options[name].default == getattr(GeneratedSettings, name)
+
+
+@pytest.mark.parametrize(("nodes", "edges"), [(30, 210), (500, 10_000), (10_000, GeneratedSettings.edges)])
+def test_a_generated_graph_has_edges_that_fit_its_nodes_by_default(nodes, edges, capsys, tmp_path):
+    out = succeed(capsys, "generate", "--nodes", nodes, "--out", tmp_path / "graph", "--json")
+    assert last_record(out)["edges"] == edges
 
 
 def test_names_that_the_help_lists_are_those_that_the_package_knows():

@@ -29,6 +29,7 @@ NOISE_KINDS = (
     "grbcd",
 )
 
+_EDGES_PER_NODE = 20
 _size = partial(opt.option, "Generated graph")
 
 
@@ -123,8 +124,14 @@ def generate(
     *,
     nodes: Annotated[int, _size("--nodes N", "Number of nodes.", min=10)] = 10_000,
     edges: Annotated[
-        int, _size("--edges N", "Number of directed edges; an undirected edge counts twice.", min=0)
-    ] = 200_000,
+        int | None,
+        _size(
+            "--edges N",
+            "Number of directed edges; an undirected edge counts twice. "
+            f"\\[default: {_EDGES_PER_NODE} per node, fewer in a graph of few nodes]",
+            min=0,
+        ),
+    ] = None,
     features: Annotated[int, _size("--features N", "Number of features per node; 0 for none.", min=0)] = 32,
     classes: Annotated[
         int, _size("--classes N", "Number of classes, which are also the communities.", min=2)
@@ -138,6 +145,7 @@ def generate(
     from gdpnet.data.datasets.streamed import GeneratedSettings, generate_store
     from gdpnet.data.io.store import open_store
 
+    edges = nodes * min(_EDGES_PER_NODE, (nodes - 1) // 4) if edges is None else edges
     settings = GeneratedSettings(nodes, edges, features, classes, noise)
     check_new(out)
     generate_store(settings, seed, out)
