@@ -40,7 +40,7 @@ class GraphKind:
 
 KINDS = {
     "heterophilous pattern": GraphKind(
-        "links go to the next class", same=0.1, other=0.75, degree=8.0, signal=0.15
+        "neighbours of the next class", same=0.1, other=0.75, degree=8.0, signal=0.15
     ),
     "useless links": GraphKind("links say nothing", same=0.0, degree=8.0, signal=0.25),
     "featureless": GraphKind("planted classes, links alone", degree=10.0, same=0.75, features="none"),

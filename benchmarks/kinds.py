@@ -40,6 +40,7 @@ SELF_TRAINED = ("gcn-self", "structural-gcn-self")
 NOISES = {"clean": None, "random": ("random-links", 1.0), "hostile": ("similar-links", 0.25)}
 """Noise by name; without features `hostile` edges join any nodes of different classes."""
 
+_NOISE_NAMES = {"clean": "clean", "random": "+100 % random", "hostile": "+25 % between classes"}
 LABELS = (ALL, "10%", "20-per-class", "5-per-class")
 SPLIT = "40/20/40"
 
@@ -119,27 +120,33 @@ def key_of(record: dict[str, Any]) -> tuple[str, str, str, int, int]:
 
 
 def table(records: list[dict[str, Any]]) -> Iterator[str]:
-    """Return the lines of a table: means over seeds, and how far GDPNet is behind, in points."""
+    """Return the lines of a Markdown table: means over seeds, and the best of the other methods."""
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for one in records:
         groups.setdefault(key_of(one)[:3], []).append(one)
-    yield (
-        f"{'graph':27}{'noise':9}{'labels':14}{'GDPNet':>7}{'-sel':>7}{'best':>7} {'rival':20}"
-        f"{'kept':>6}{'AUC':>6}{'gAUC':>6}{'ECE':>6}{'gmean':>6}"
+    header = (
+        "graph",
+        "noise",
+        "labels",
+        "seeds",
+        "GDPNet",
+        "without selection",
+        "best of the others",
+        "edges kept",
     )
-    for place, mine in groups.items():
+    header += ("AUC of genuine probability", "calibration error")
+    yield from ("| " + " | ".join(header) + " |", "|---" * len(header) + "|")
+    for (kind, noise, labels), mine in groups.items():
         means = {name: 100 * np.mean([one["micro_f1"][name] for one in mine]) for name in mine[0]["micro_f1"]}
         best = max(set(means) - {"gdpnet", "without selection"}, key=lambda name: means[name])
-        names = ("kept_share", "link_auc", "genuine_auc", "genuine_calibration_error", "genuine_mean")
-        edges = "".join(
-            f"{np.mean([one['edges'][name] for one in mine]):6.2f}" if name in mine[0]["edges"] else "     -"
+        names = ("kept_share", "genuine_auc", "genuine_calibration_error")
+        edges = [
+            f"{np.mean([one['edges'][name] for one in mine]):.2f}" if name in mine[0]["edges"] else ""
             for name in names
-        )
-        mark = " <" if max(means.values()) - means["gdpnet"] > 1.0 else ""
-        yield (
-            f"{place[0]:27}{place[1]:9}{place[2]:14}{means['gdpnet']:7.1f}{means['without selection']:7.1f}"
-            f"{means[best]:7.1f} {best:20}{edges}{mark}"
-        )
+        ]
+        scores = f"{means['gdpnet']:.1f}", f"{means['without selection']:.1f}", f"{means[best]:.1f} ({best})"
+        cells = (KINDS[kind].about, _NOISE_NAMES[noise], labels, str(len(mine)), *scores, *edges)
+        yield "| " + " | ".join(cells) + " |"
 
 
 def main() -> None:
@@ -165,7 +172,7 @@ def main() -> None:
         for record in pool.map(run, [cell for cell in cells if cell.key not in done]):
             with given.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
-            print(*list(table([record]))[1:], flush=True)
+            print(*list(table([record]))[2:], flush=True)
     wanted = {cell.key for cell in cells}
     print(*table([record for record in read(given.out) if key_of(record) in wanted]), sep="\n")
 
