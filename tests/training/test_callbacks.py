@@ -5,7 +5,7 @@ import torch
 
 from gdpnet.config import Config, task_config
 from gdpnet.estimator import GDPNet
-from gdpnet.training.callbacks import Callback, Step, Steps
+from gdpnet.training.callbacks import Callback, Step, Steps, change_text
 from gdpnet.training.state import Epoch, TrainingState
 from gdpnet.training.tasks import LabelTask
 from helpers.small import FAST, noisy_graph, same_weights
@@ -153,6 +153,11 @@ def test_a_function_with_a_method_for_steps_is_told_of_them():
     fit(Progress(), lambda epoch: None)
     assert names[:3] == ["data", "data", 1]
     assert names[-1] == "ensemble"
+
+
+def test_one_node_is_not_called_nodes():
+    assert change_text(1, 2_000, "held-out") == "1 held-out node gained and 2,000 lost"
+    assert change_text(2, 0, "validation") == "2 validation nodes gained and 0 lost"
 
 
 def test_a_step_that_fails_has_no_result():

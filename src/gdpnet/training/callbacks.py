@@ -13,6 +13,7 @@ from typing import Any
 from gdpnet._core.log import LOGGER
 from gdpnet._core.profiling import phase
 from gdpnet._core.progress import limit, seconds_left, watch
+from gdpnet._core.words import counted
 from gdpnet.config import METRICS, Config
 from gdpnet.errors import ConfigError, nearest
 from gdpnet.training.state import Epoch, TrainingState
@@ -26,6 +27,11 @@ def score_text(value: float, config: Config) -> str:
     """Return a validation score with the name of the metric that the model is chosen by."""
     metric = "r2" if config.task.kind == "regression" else config.training.metric
     return f"validation {METRICS[metric]} {-value if metric == 'log_loss' else value:.3f}"
+
+
+def change_text(gains: int, losses: int, kind: str) -> str:
+    """Return how many nodes of a kind are predicted right and wrong that were not before."""
+    return f"{counted(gains, f'{kind} node')} gained and {losses:,} lost"
 
 
 @dataclass(frozen=True)

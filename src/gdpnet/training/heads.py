@@ -13,7 +13,7 @@ from gdpnet.inference.ensemble import Ensemble, HeadWeights, embed_fold_models, 
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected
 from gdpnet.inference.threshold import Choice
-from gdpnet.training.callbacks import Steps, score_text
+from gdpnet.training.callbacks import Steps, change_text, score_text
 from gdpnet.training.choose_threshold import choose_threshold
 from gdpnet.training.data import TrainingData
 from gdpnet.training.fit_gcn_head import fit_gcn, is_worth_gcn
@@ -68,8 +68,9 @@ class Heads:
             best = found.best
             shown = best or max(found.scores, key=lambda one: one.lead.difference)
             step.result = (
-                f"{'left out' if best is None else 'joins'}: with a share of {shown.share:g}, {shown.gains:,} "
-                f"held-out nodes gained and {shown.losses:,} lost; {score_text(shown.validation_f1, config)} with it"
+                f"{'left out' if best is None else 'joins'}: with a share of {shown.share:g}, "
+                f"{change_text(shown.gains, shown.losses, 'held-out')}; "
+                f"{score_text(shown.validation_f1, config)} with it"
             )
             if best is not None:
                 networks.hopwise, step.score = found.network, best.validation_f1
@@ -127,7 +128,7 @@ class Heads:
             found = fit_gcn(data, self.train, self.whole, threshold, before, config, key, weigh)
             step.result = (
                 f"{'joins' if found.is_accepted else 'left out'}: with a weight of {found.weight:.2g}, "
-                f"{found.gains:,} validation nodes gained and {found.losses:,} lost; "
+                f"{change_text(found.gains, found.losses, 'validation')}; "
                 f"{score_text(found.quality_before, config)} without and {abs(found.validation_f1):.3f} with it"
             )
             if found.is_accepted:
