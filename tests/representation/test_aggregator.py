@@ -9,13 +9,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gdpnet._core.csr import sum_by_owner
 from gdpnet.config import Config
 from gdpnet.data.features import SparseRows, project
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import prepare, with_neighbourhoods
 from gdpnet.inference.ensemble import aggregate
 from gdpnet.inference.observation import make_view
-from gdpnet.representation.aggregator import Aggregators, add_neighbours
+from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.tasks import CLASSIFICATION
 from gdpnet.selection.episodes import begin_episodes
 from helpers.setups import CPU, random_graph, random_setup
@@ -132,14 +133,6 @@ def test_a_self_weight_without_neighbours_is_the_node_alone():
     assert aggregators.embed(own, torch.zeros(1, 2), torch.zeros(1), aggregators.bias[0]).tolist() == [
         [3.0, 1.0]
     ]
-
-
-def test_messages_are_summed_with_and_without_weights():
-    message, owner = torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([0, 2, 2])
-    total, count = add_neighbours(message, owner, None, 3)
-    assert (total[:, 0].tolist(), count.tolist()) == ([1.0, 0.0, 6.0], [1.0, 0.0, 2.0])
-    total, count = add_neighbours(message, owner, torch.tensor([0.5, 0.25, 1.0]), 3)
-    assert (total[:, 0].tolist(), count.tolist()) == ([0.5, 0.0, 4.5], [0.5, 0.0, 1.25])
 
 
 # --- fold models ---
@@ -266,7 +259,8 @@ def test_keeping_all_candidates_equals_representing_with_all_weights_one(hops):
     _, aggregators, prepared = random_setup(graph, config)
     view = make_view(aggregators, prepared)
     episodes, encoded = encode_all(graph, prepared, aggregators)
-    total, count = add_neighbours(encoded.message, episodes.owner, None, episodes.count)
+    total = sum_by_owner(encoded.message, episodes.owner, episodes.count)
+    count = torch.bincount(episodes.owner, minlength=episodes.count).float()
     seen, probabilities = view.observe(episodes.target_row, total, count)
     embedded, expected = aggregate(aggregators, prepared, episodes.target, torch.ones(graph.num_edges))
     assert torch.allclose(seen, embedded, atol=1e-5)

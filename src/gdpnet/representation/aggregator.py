@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from functools import reduce
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from gdpnet._core.csr import sum_by_owner
 from gdpnet.data.features import Features, project
 from gdpnet.representation.head_product import multiply_heads
 
@@ -167,17 +166,3 @@ class HopwiseNetwork(FoldModels):
         parts = (project(rows, weight) for rows, weight in zip(hops, weights, strict=True))
         hidden = reduce(torch.add, parts).unflatten(1, (self.fold_models, self.width))
         return torch.relu(hidden + self.bias)
-
-
-def add_neighbours(
-    message: Float[Tensor, "edges *width"],
-    owner: Int[Tensor, "edges"],
-    weight: Float[Tensor, "edges"] | None,
-    targets: int,
-) -> tuple[Float[Tensor, "targets *width"], Float[Tensor, "targets"]]:
-    """Return the weighted sum of each target's messages, and the sum of their weights."""
-    if weight is None:
-        counts = torch.bincount(owner, minlength=targets).to(message.dtype)
-        return sum_by_owner(message, owner, targets), counts
-    weighted = message * weight.reshape(-1, *[1] * (message.dim() - 1))
-    return sum_by_owner(weighted, owner, targets), sum_by_owner(weight, owner, targets)
