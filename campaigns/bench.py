@@ -115,14 +115,18 @@ class Bench:
         self.corpus: dict[str, list[Case]] = {}
 
     def guided(self, kind: str, number: int, seed: int) -> Case | None:
-        """Return a damaged copy of a case that reached new lines, one time in a few."""
+        """Return a damaged copy of a case that reached new lines, one time in a few.
+
+        What was written to the files is no longer expected of them.
+        """
         known = self.corpus.get(kind)
         draw = random.Random(f"{seed} {kind} {number} guided")
         if not known or draw.randrange(_GUIDED):
             return None
         case = draw.choice(known)
         files = {name: damage(content, draw) for name, content in case.files.items()}
-        return replace(case, files=files, name=f"{kind}:{number}:guided")
+        values = {name: value for name, value in case.values.items() if name != "expected"}
+        return replace(case, files=files, values=values, name=f"{kind}:{number}:guided")
 
     def play(self, case: Case) -> dict[str, Any]:
         """Feed a case in a child; return what came of it."""

@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from campaigns.bench import Bench
 from campaigns.cases import BASE, Case
 from campaigns.feeds import answer_to
 from campaigns.fuzz import REGRESSIONS
 from campaigns.invariants import graph_faults
+from campaigns.kinds import make_case
 from campaigns.mutations import damage, damage_json
 from campaigns.objects import draw_object
 
@@ -73,3 +75,13 @@ def test_every_kept_finding_is_answered_rightly(tmp_path):
         [sys.executable, *words], capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
     )
     assert json.loads(ended.stdout)["violations"] == []
+
+
+def test_a_damaged_copy_of_a_table_need_not_hold_what_was_written(tmp_path):
+    bench, case = Bench(tmp_path, tmp_path, 1 << 30, 60.0), make_case("table written", 1, 0, tmp_path)
+    bench.corpus["table written"] = [case]
+    copies = [bench.guided("table written", number, 0) for number in range(100)]
+    damaged = [copy for copy in copies if copy is not None]
+    assert damaged
+    assert "expected" in case.values
+    assert all("expected" not in copy.values and copy.kind == case.kind for copy in damaged)
