@@ -48,6 +48,13 @@ def serve(
         int, opt.computing("--max-requests N", "Most requests that are computed or wait at a time.")
     ] = 64,
     seconds: Annotated[float, opt.computing("--seconds S", "Longest time of a request.")] = 30.0,
+    threads: Annotated[
+        int | None,
+        opt.computing(
+            "--threads N",
+            "Threads that compute a request (default: one per core, eight at most); answers do not depend on it.",
+        ),
+    ] = None,
     tables: Annotated[
         Path | None,
         opt.computing(
@@ -77,7 +84,8 @@ def serve(
         raise ConfigError(
             f"gdpnet serve needs the package {error.name}: install it with pip install 'gdpnet[serve]'"
         ) from error
-    limits = Limits(max_bytes, max_nodes, max_edges, max_surroundings, max_requests, seconds)
+    most = {} if threads is None else {"threads": threads}
+    limits = Limits(max_bytes, max_nodes, max_edges, max_surroundings, max_requests, seconds, **most)
     access = Access(host, tuple(allowed_host or ()), read_token(token_file))
 
     def say(url: str) -> None:

@@ -42,7 +42,7 @@ class Server:
     def __init__(self, place: Place, served: Served, limits: Limits) -> None:
         self.place, self.served, self.limits = place, served, limits
         self.metrics = Metrics()
-        self.batcher = Batcher(self.metrics, limits.max_requests, limits.seconds)
+        self.batcher = Batcher(self.metrics, limits.max_requests, limits.seconds, limits.threads)
         self.is_ready, self.reloading = False, asyncio.Lock()
         self._judged: tuple[Served, asyncio.Future[str]] | None = None
 
