@@ -73,6 +73,7 @@ def serve(
     Needs the packages of gdpnet\[serve]. SIGHUP loads model and graph anew. Requests are logged on standard error.
     """
     try:
+        from gdpnet.inference.kept_tables import tables_beside
         from gdpnet.web.server.guard import Access
         from gdpnet.web.server.limits import Limits
         from gdpnet.web.server.process import read_token
@@ -91,6 +92,6 @@ def serve(
     def say(url: str) -> None:
         print(f"serving {run} on {url}", flush=True)
 
-    kept = None if no_tables else tables or graph.with_name(f"{graph.resolve().name}.tables")
+    kept = None if no_tables else tables or tables_beside(graph)
     serve_model(Place(run, graph, device, kept), access, port, limits, say)
     return {"run": str(run), "graph": str(graph)}

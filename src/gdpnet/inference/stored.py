@@ -29,6 +29,7 @@ from gdpnet.data.schema import STRUCTURAL
 from gdpnet.errors import ConfigError
 from gdpnet.inference.by_blocks import make_tables
 from gdpnet.inference.engines.engine import store_sum
+from gdpnet.inference.kept_tables import hold, name_of
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.near import Near, NearTables
 from gdpnet.inference.near_pairs import NearPairs
@@ -61,14 +62,22 @@ class StoredDecisions:
     def __init__(self, job: Job, graph: Graph) -> None:
         self.job, self.graph = job, graph
 
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the tables."""
+        assert isinstance(self.job.folder, Path)
+        return self.job.folder
+
     @classmethod
     def open(cls, model: TrainedModel, graph: Graph, folder: Path) -> StoredDecisions:
         """Open the tables of a model and a store in a folder of their own below a folder; make them if need be."""
         store = store_of(graph)
         if store is None:
             raise ConfigError("decisions are stored for a graph in a store: write one with 'gdpnet store'")
-        place = folder / f"{model.fingerprint()}-{store_sum(store)[:16]}"
-        return cls(make_tables(model, graph, place), graph)
+        place = folder / name_of(model.fingerprint(), store_sum(store))
+        found = cls(make_tables(model, graph, place), graph)
+        hold(found, place)
+        return found
 
     def around(
         self, extended: ExtendedGraph, part: Part, targets: Nodes, most: int | None = None
