@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+from gdpnet._core.threads import threads_here
 from gdpnet.cli import options as opt
 from gdpnet.errors import ConfigError
 
@@ -53,6 +54,7 @@ def serve(
         opt.computing(
             "--threads N",
             "Threads that compute a request (default: one per core, eight at most); answers do not depend on it.",
+            min=1,
         ),
     ] = None,
     tables: Annotated[
@@ -85,13 +87,13 @@ def serve(
         raise ConfigError(
             f"gdpnet serve needs the package {error.name}: install it with pip install 'gdpnet[serve]'"
         ) from error
-    most = {} if threads is None else {"threads": threads}
-    limits = Limits(max_bytes, max_nodes, max_edges, max_surroundings, max_requests, seconds, **most)
+    limits = Limits(max_bytes, max_nodes, max_edges, max_surroundings, max_requests, seconds)
     access = Access(host, tuple(allowed_host or ()), read_token(token_file))
 
     def say(url: str) -> None:
         print(f"serving {run} on {url}", flush=True)
 
     kept = None if no_tables else tables or tables_beside(graph)
-    serve_model(Place(run, graph, device, kept), access, port, limits, say)
+    place = Place(run, graph, device, kept, threads or threads_here())
+    serve_model(place, access, port, limits, say)
     return {"run": str(run), "graph": str(graph)}

@@ -10,11 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from gdpnet._core.files import remove_folder
+from gdpnet._core.files import Place, remove_folder
 from gdpnet._core.files.folders import LOCK
 from gdpnet._core.files.locks import share_lock, try_lock
 from gdpnet._core.json_file import read_json
 from gdpnet.errors import GDPNetError, RunFolderError
+from gdpnet.inference.engines.engine import store_sum
+from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.shards import ABOUT
 
 KIND = "tables"
@@ -37,9 +39,9 @@ def tables_beside(store: Path) -> Path:
     return store.with_name(f"{store.resolve().name}.tables")
 
 
-def name_of(model: str, store: str) -> str:
-    """Return the name of the folder of a model's tables of a store, given the checksums of both."""
-    return f"{model}-{store[:_LETTERS]}"
+def own_folder(folder: Path, model: TrainedModel, store: Place) -> Path:
+    """Return the folder for a model's tables of a store, below a folder."""
+    return folder / f"{model.fingerprint()}-{store_sum(store)[:_LETTERS]}"
 
 
 def hold(owner: object, place: Path) -> None:

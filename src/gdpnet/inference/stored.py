@@ -28,8 +28,7 @@ from gdpnet.data.io.store import store_of
 from gdpnet.data.schema import STRUCTURAL
 from gdpnet.errors import ConfigError
 from gdpnet.inference.by_blocks import make_tables
-from gdpnet.inference.engines.engine import store_sum
-from gdpnet.inference.kept_tables import hold, name_of
+from gdpnet.inference.kept_tables import hold, own_folder
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.near import Near, NearTables
 from gdpnet.inference.near_pairs import NearPairs
@@ -74,7 +73,7 @@ class StoredDecisions:
         store = store_of(graph)
         if store is None:
             raise ConfigError("decisions are stored for a graph in a store: write one with 'gdpnet store'")
-        place = folder / name_of(model.fingerprint(), store_sum(store))
+        place = own_folder(folder, model, store)
         found = cls(make_tables(model, graph, place), graph)
         hold(found, place)
         return found

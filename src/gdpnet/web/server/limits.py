@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 
-from gdpnet._core.threads import threads_here
 from gdpnet.errors import ConfigError
 
 
@@ -24,8 +23,6 @@ class Limits:
     """Requests that are computed or wait (429)."""
     seconds: float = 30.0
     """Time of a request, from its first byte to its answer (408 while it is read, then 503)."""
-    threads: int = field(default_factory=threads_here)
-    """Threads that compute a request; the answer does not depend on it."""
 
     def __post_init__(self) -> None:
         """Refuse limits that would refuse everything."""

@@ -44,6 +44,8 @@ class Place:
     device: str = "cpu"
     tables: Path | None = None
     """The folder for tables of stored decisions; None to keep none."""
+    threads: int = 1
+    """Threads that compute a request; the answer does not depend on it."""
 
     @property
     def keeps_tables_beside(self) -> bool:
