@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
@@ -46,6 +47,8 @@ def own_folder(folder: Path, model: TrainedModel, store: Place) -> Path:
 
 def hold(owner: object, place: Path) -> None:
     """Keep a folder of tables from being deleted by other processes while an object is there."""
+    if sys.platform == "win32":  # folders are not opened there, and nothing is deleted
+        return
     descriptor = os.open(place, os.O_RDONLY)
     share_lock(descriptor)
     weakref.finalize(owner, os.close, descriptor)
