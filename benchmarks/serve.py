@@ -5,18 +5,19 @@ served, and asked about as new nodes with their own edges. The server is a proce
 127.0.0.1. The large store has copies of the small one side by side, so that both have the same neighbourhoods and
 only the size differs. With --gcn the model gets a GCN head with a weight and a threshold whatever its fit found: it
 reads the farthest, and its weights as drawn take as long as fitted ones.
+
+--parts names what is measured, so that it can be spread over several runs; `seconds` in the record says how long each
+part took.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import socket
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ from typing import Any
 import numpy as np
 import torch
 from records import make_parser, write_record
-from server_process import PATIENCE, Server, ask, serving
-from server_questions import QUESTIONS, answer_of_command, numbers_of, random_questions, request_of
+from server_process import Server, ask, serving
+from server_questions import answer_of_command, numbers_of, random_questions, request_of
+from server_soak import CLIENTS, soak
 
 from gdpnet.data.datasets.citation import load_dataset
 from gdpnet.data.features import SparseRows
@@ -42,8 +44,10 @@ from gdpnet.web.server.questions import read_question
 from gdpnet.web.server.served import Served
 
 UNSEEN = 300
-CLIENTS = 32
-HOSTILE = 0.01
+LONGEST = 600.0
+"""Seconds that an answer may take whose bits are compared; many clients wait for it."""
+
+PARTS = ("one", "batches", "bits", "large", "soak")
 
 
 def latencies(server: Server, bodies: list[dict[str, Any]]) -> dict[str, float]:
@@ -97,7 +101,7 @@ def compare_bits(
     answers: list[Any] = [None] * len(asked)
 
     def client(first: int) -> None:
-        connection = server.connect()
+        connection = server.connect(LONGEST)
         for place in range(first, len(asked), CLIENTS):
             status, answers[place] = ask(connection, *asked[place])
             assert status == 200, answers[place]
@@ -148,76 +152,6 @@ def write_copies(graph: Graph, copies: int, folder: Path) -> None:
                     append(array.numpy())
 
 
-BAD: list[bytes] = [
-    b"", b"{", b"[" * 20_000, b"\xff" * 100, b'{"targets": [NaN]}', b'{"targets": ["nobody"]}', b'{"targets": []}',
-    b'{"targets": [1e400]}', b'{"targets": ["0"], "nodes": [{"node_id": "0", "features": []}]}',
-    b'{"targets": ["x"], "nodes": [{"node_id": "x", "features": [1e999]}]}',
-    b'{"targets": ["' + b"9" * 100_000 + b'"]}',
-    json.dumps({"targets": ["0"] * 5_000}).encode(),
-    json.dumps({"targets": ["0"], "edges": [{"src_node_id": "0", "dest_node_id": "1"}] * 20_000}).encode(),
-]  # fmt: skip
-RAW: list[bytes] = [
-    b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",
-    b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n{",
-    b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
-    b"\x00\x01\x02\x03\r\n\r\n",
-    b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
-    b"GET /v1/nodes/%00%0d%0a HTTP/1.1\r\nHost: localhost\r\n\r\n",
-]
-
-
-def soak(server: Server, asked: list[Any], minutes: float, seed: int) -> dict[str, Any]:
-    """Let many clients ask for some minutes, one request in a hundred hostile; return counts and memory."""
-    statuses, lock, until = Counter[int](), threading.Lock(), time.monotonic() + 60 * minutes
-    hostile = Counter[str]()
-
-    def client(number: int) -> None:
-        rng, connection = np.random.default_rng([seed, number]), server.connect()
-        while time.monotonic() < until:
-            if rng.random() < HOSTILE:
-                if rng.random() < 0.5:
-                    _send_raw(server.port, RAW[rng.integers(len(RAW))])
-                    with lock:
-                        hostile["raw"] += 1
-                    continue
-                status = ask(connection, QUESTIONS[rng.integers(4)], BAD[rng.integers(len(BAD))])[0]
-                with lock:
-                    hostile[str(status)] += 1
-                continue
-            status = ask(connection, *asked[rng.integers(len(asked))])[0]
-            with lock:
-                statuses[status] += 1
-
-    threads = [threading.Thread(target=client, args=(number,), daemon=True) for number in range(CLIENTS)]
-    for one in threads:
-        one.start()
-    memory = []
-    while any(one.is_alive() for one in threads) and time.monotonic() < until + PATIENCE:
-        time.sleep(2.0)
-        memory.append(server.memory())
-    settled = memory[len(memory) // 5 :] or memory  # the first fifth warms up
-    part = max(1, len(settled) // 4)
-    before, after = (float(np.mean(some)) for some in (settled[:part], settled[-part:]))
-    return {
-        "minutes": minutes,
-        "statuses": {str(status): count for status, count in sorted(statuses.items())},
-        "hostile": dict(hostile),
-        "memory_mib": [
-            round(one / 2**20, 1) for one in (settled[0], min(settled), max(settled), settled[-1])
-        ],
-        "memory_growth": round(after / before - 1, 4),  # means over a quarter, since requests come and go
-        "memory_peak": round(max(settled) / before - 1, 4),
-        "clients_left": sum(one.is_alive() for one in threads),
-    }
-
-
-def _send_raw(port: int, data: bytes) -> None:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2.0) as raw:
-        raw.sendall(data)
-        raw.settimeout(0.5)
-        raw.recv(4096)
-
-
 def fit(graph: Graph, folder: Path, seed: int) -> None:
     """Fit a model and save it as a run folder."""
     folder.mkdir(parents=True)
@@ -260,6 +194,9 @@ def main() -> None:
     parser.add_argument(
         "--copies", type=int, default=116, help="copies of PubMed in the large store (default: 116)"
     )
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure (default: everything)"
+    )
     parser.add_argument("--minutes", type=float, default=10.0, help="minutes of many clients (default: 10)")
     parser.add_argument("--seconds", type=float, default=30.0, help="limit of a request (default: 30)")
     options = parser.parse_args()
@@ -297,33 +234,49 @@ def measure(
         for _ in range(options.batches)
     ]
     asked = random_questions(whole, unseen, names, options.requests, options.seed)
-    served, metrics = (
-        Served(GDPNet.load(run, device="cpu").trained_, open_store(base / "store")),
-        dict[str, Any](),
-    )
-    metrics["heads"], metrics["hops"] = served.about["heads"], served.about["hops"]
+    served = Served(GDPNet.load(run, device="cpu").trained_, open_store(base / "store"))
+    metrics: dict[str, Any] = {name: served.about[name] for name in ("heads", "hops")}
+    seconds = metrics["seconds"] = {}
+
+    def part(name: str, run_part: Callable[[], Any]) -> None:
+        if name in options.parts:
+            start = time.perf_counter()
+            metrics[name] = run_part()
+            seconds[name] = round(time.perf_counter() - start, 1)
+
+    def compare(server: Server) -> dict[str, int]:
+        return compare_bits(server, served, run, base, whole, asked, options.commands)
+
     with serving(run, base / "store", base, options.seconds) as server:
-        metrics["one_unseen_node"] = latencies(server, one)
-        metrics["nodes_of_batches"] = throughput(server, many)
-        metrics["same_bits"] = compare_bits(server, served, run, base, whole, asked, options.commands)
-    if options.copies:
-        shift = options.copies // 2 * graph.num_nodes
-        middle = {node: str(int(name) + shift) for node, name in names.items()}
-        write_copies(graph, options.copies, base / "large")
-        start = time.perf_counter()
-        with serving(run, base / "large", base, options.seconds) as server:
-            metrics["large"] = {
-                "edges": options.copies * graph.num_edges,
-                "start_seconds": time.perf_counter() - start,
-            }
-            there = [request_of(whole, [node], middle) for node in unseen[: options.unseen]]
-            metrics["large"] |= latencies(server, there) | {"memory_mib": round(server.memory() / 2**20)}
-        for name in ("p50_ms", "cpu_ms"):
-            metrics["large"][f"ratio_{name[:3]}"] = metrics["large"][name] / metrics["one_unseen_node"][name]
-    if options.minutes:
-        with serving(run, base / "store", base, options.seconds) as server:
-            metrics["soak"] = soak(server, asked, options.minutes, options.seed)
+        part("one", lambda: latencies(server, one))
+        part("batches", lambda: throughput(server, many))
+    with serving(run, base / "store", base, LONGEST) as server:  # what is compared is not timed
+        part("bits", lambda: compare(server))
+    part("large", lambda: large_store(options, whole, unseen, names, run, base, graph))
+    with serving(run, base / "store", base, options.seconds) as server:
+        part("soak", lambda: soak(server, asked, options.minutes, options.seed))
     return metrics
+
+
+def large_store(
+    options: Any, whole: Graph, unseen: list[int], names: dict[int, str], run: Path, base: Path, graph: Graph
+) -> dict[str, Any]:
+    """Return the time of one unseen node on a store of many copies, and its ratio to that on one copy."""
+    shift = options.copies // 2 * graph.num_nodes
+    middle = {node: str(int(name) + shift) for node, name in names.items()}
+    asked = unseen[: options.unseen]
+    here, there = ([request_of(whole, [node], one) for node in asked] for one in (names, middle))
+    with serving(run, base / "store", base, options.seconds) as server:
+        small = latencies(server, here)
+    start = time.perf_counter()
+    write_copies(graph, options.copies, base / "large")
+    found: dict[str, Any] = {"edges": options.copies * graph.num_edges}
+    found["write_seconds"] = round(time.perf_counter() - start, 1)
+    start = time.perf_counter()
+    with serving(run, base / "large", base, options.seconds) as server:
+        found["start_seconds"] = round(time.perf_counter() - start, 1)
+        found |= latencies(server, there) | {"memory_mib": round(server.memory() / 2**20)}
+    return found | {f"ratio_{name[:3]}": found[name] / small[name] for name in ("p50_ms", "cpu_ms")}
 
 
 if __name__ == "__main__":

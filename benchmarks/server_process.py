@@ -50,9 +50,9 @@ class Server:
             raise RuntimeError(log.read_text())
         self.port = int(found[1])
 
-    def connect(self) -> http.client.HTTPConnection:
+    def connect(self, patience: float = PATIENCE) -> http.client.HTTPConnection:
         """Return a connection that is kept alive."""
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=patience)
 
     def memory(self) -> int:
         """Return the resident bytes of the server."""

@@ -1,10 +1,12 @@
 """Jobs in threads: none is lost, errors are raised, order is kept."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 
-from gdpnet._core.threads import Background, Team, in_order
+from gdpnet._core.threads import Background, Team, in_order, play_with, playing_threads
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -32,6 +34,12 @@ def test_an_error_of_a_job_is_raised_and_running_jobs_are_finished(threads):
     with pytest.raises(ValueError, match="no room"):
         hand_over(Background(threads), finished.set, fail, *[lambda: None] * 10)
     assert finished.is_set()
+
+
+def test_a_thread_may_play_with_other_threads_than_torch_computes_with():
+    with ThreadPoolExecutor(1, initializer=play_with, initargs=(3,)) as pool:
+        assert pool.submit(playing_threads).result() == 3
+    assert playing_threads() == torch.get_num_threads()
 
 
 def test_results_come_in_order():

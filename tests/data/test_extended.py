@@ -1,14 +1,19 @@
 """A graph with nodes and edges added, and parts of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gdpnet.config import Config
 from gdpnet.data.extended import Addition, ExtendedGraph, TooManyEdgesError
 from gdpnet.data.features import SparseRows, to_dense
 from gdpnet.data.graph import Graph
+from gdpnet.data.pair_features import PAIR_NAMES
+from gdpnet.data.prepare import prepare_part
 
 
 def chain(nodes: int, links: list[tuple[int, int]] | None = None, *, directed: bool = False) -> Graph:
@@ -34,6 +39,16 @@ def test_a_part_has_all_edges_of_nodes_nearer_than_its_border_and_none_of_the_bo
     assert part.edge.tolist() == [3, 4, 5, 6, 7, 8]  # node 2 has the edges 3 and 4 of the whole chain
     assert part.deciding.tolist() == [1, 2, 3]
     assert part.graph.features.flatten().tolist() == [2, 3, 4, 5, 6]
+
+
+def test_a_part_in_which_nobody_decides_is_prepared_without_pair_features():
+    part = ExtendedGraph(chain(7)).around(torch.tensor([3]), hops=2, deciding=1)
+    nobody = replace(part, deciding=part.deciding[:0])
+    some, none = (prepare_part(part.graph, one, Config(), torch.device("cpu")) for one in (part, nobody))
+    assert none.pairs.shape == (6, 0)
+    assert some.pairs.shape == (6, len(PAIR_NAMES[Config().policy.state]))
+    assert torch.equal(none.reverse_edge, some.reverse_edge)
+    assert torch.equal(none.features, some.features)
 
 
 def test_a_new_node_comes_after_the_stored_ones_and_shifts_the_numbers_of_later_edges():

@@ -6,15 +6,19 @@ import numpy as np
 import pytest
 import torch
 
+from gdpnet._core.csr import place_in
 from gdpnet.config import Config
 from gdpnet.data.extended import Addition, ExtendedGraph, TooManyEdgesError
 from gdpnet.data.features import take_rows, to_sparse
 from gdpnet.data.graph import Graph
+from gdpnet.data.pair_features import pair_features
 from gdpnet.errors import RunFolderError
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.by_blocks import make_tables
 from gdpnet.inference.ensemble import HeadWeights
+from gdpnet.inference.evidence import COLUMNS
 from gdpnet.inference.local import LocalPredictor
+from gdpnet.inference.near import Near
 from gdpnet.inference.stored import ChangedDecisions, StoredDecisions, can_store
 from gdpnet.inference.threshold import KEEP_ALL, Choice
 from gdpnet.representation.gcn import GCN
@@ -52,9 +56,9 @@ def with_gcn(model: GDPNet, threshold: float = 0.5) -> GDPNet:
     trained = model.trained_
     trained.networks.gcn = GCN(6, 8, 3)
     trained.networks.gcn.initialise(torch.Generator().manual_seed(0))
-    model._set_trained(
-        replace(trained, weights=HeadWeights(aggregator=0.5, gcn=0.5), threshold=Choice(threshold))
-    )
+    first = "aggregator" if trained.networks.hopwise is None else "hopwise"
+    weights = HeadWeights(**{"aggregator": 0.0, first: 0.5}, gcn=0.5)
+    model._set_trained(replace(trained, weights=weights, threshold=Choice(threshold)))
     return model
 
 
@@ -76,12 +80,13 @@ def cut(graph: Graph) -> tuple[Graph, ExtendedGraph]:
 def variants() -> dict[str, tuple[Graph, Config]]:
     """Return graphs and settings that read other tables."""
     graph = line_with_shortcuts()
-    names = ("greedy", "few candidates", "self weight", "paper", "pairs", "neighbourhood")
+    names = ("greedy", "few candidates", "self weight", "hop-wise", "paper", "pairs", "neighbourhood")
     settings = (
         {"inference": {"mode": "greedy"}},
         {"policy": {"max_candidates": 2}},
         {"representation": {"self_weight": True}},
-        *({"policy": {"state": state}} for state in names[3:]),
+        {"hopwise": {"use": True}},
+        *({"policy": {"state": state}} for state in names[4:]),
     )
     found = {name: (graph, FAST.with_values(one)) for name, one in zip(names, settings, strict=True)}
     sparse = replace(graph, features=to_sparse(graph.features))
@@ -166,14 +171,35 @@ def test_only_nodes_within_two_hops_of_added_edges_decide_anew(tmp_path):
     job = make_tables(model, stored, tmp_path / "tables")
     ends = torch.tensor([[STORED], [10]])
     extended = ExtendedGraph(stored, Addition.of(stored, np.array(["new"]), graph.features[:1], ends))
-    changed = ChangedDecisions(job, extended, torch.arange(STORED + 1))
+    changed = ChangedDecisions(job, extended, torch.tensor([STORED]), torch.arange(STORED + 1))
     near = {10, STORED}
     for _ in range(2):
         near |= {two for one in near if one < STORED for two in neighbours(stored, one)}
     assert changed.deciding.targets.tolist() == sorted(near)
-    few = ChangedDecisions(job, extended, torch.tensor([10, 90]))
+    few = ChangedDecisions(job, extended, torch.tensor([10]), torch.tensor([10, 90]))
     assert few.deciding.targets.tolist() == [10]
-    assert not ChangedDecisions(job, ExtendedGraph(stored), torch.arange(STORED)).deciding.targets.numel()
+    assert not ChangedDecisions(
+        job, ExtendedGraph(stored), torch.tensor([0]), torch.arange(STORED)
+    ).deciding.targets.numel()
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_pair_features_near_added_edges_are_those_of_the_whole_graph(dense, tmp_path):
+    """Those of edges between nodes next to added ones are new, all others stored."""
+    graph = line_with_shortcuts() if dense else variants()["sparse"][0]
+    model = with_gcn(fitted(graph)).trained_
+    stored, extended = cut(graph)
+    changed = ChangedDecisions(
+        make_tables(model, stored, tmp_path / "tables"), extended, torch.tensor([0]), torch.arange(120)
+    )
+    near, around = changed.context, Near.of(extended, extended.touched).nodes
+    found = changed.pairs.of(near, around)
+    whole = pair_features(graph, model.config.policy.state)[near.rows.number, :COLUMNS]
+    assert torch.equal(found, whole)
+    between = place_in(around, near.rows.neighbour) >= 0
+    new = pair_features(stored, model.config.policy.state)
+    assert 0 < int(between.sum()) < between.numel()
+    assert torch.equal(found[~between], new[near.rows.place[~between], :COLUMNS])
 
 
 def neighbours(graph: Graph, node: int) -> list[int]:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import pairwise
 from types import TracebackType
 from typing import TypeVar
@@ -40,6 +41,24 @@ def one_torch_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+_PLAYING: ContextVar[int | None] = ContextVar("threads that play episodes", default=None)
+
+
+def play_with(threads: int) -> None:
+    """Let this many threads play the episodes that the calling thread asks for, however many torch uses.
+
+    What an episode decides does not depend on it.
+    """
+    _PLAYING.set(threads)
+
+
+def playing_threads() -> int:
+    """Return how many threads play episodes: as many as torch uses, but for `play_with`."""
+    import torch
+
+    return _PLAYING.get() or torch.get_num_threads()
 
 
 class Background:

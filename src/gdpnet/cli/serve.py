@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+from gdpnet._core.threads import threads_here
 from gdpnet.cli import options as opt
 from gdpnet.errors import ConfigError
 
@@ -48,6 +49,14 @@ def serve(
         int, opt.computing("--max-requests N", "Most requests that are computed or wait at a time.")
     ] = 64,
     seconds: Annotated[float, opt.computing("--seconds S", "Longest time of a request.")] = 30.0,
+    threads: Annotated[
+        int | None,
+        opt.computing(
+            "--threads N",
+            "Threads that compute a request (default: one per core, eight at most); answers do not depend on it.",
+            min=1,
+        ),
+    ] = None,
     tables: Annotated[
         Path | None,
         opt.computing(
@@ -66,6 +75,7 @@ def serve(
     Needs the packages of gdpnet\[serve]. SIGHUP loads model and graph anew. Requests are logged on standard error.
     """
     try:
+        from gdpnet.inference.kept_tables import tables_beside
         from gdpnet.web.server.guard import Access
         from gdpnet.web.server.limits import Limits
         from gdpnet.web.server.process import read_token
@@ -83,6 +93,7 @@ def serve(
     def say(url: str) -> None:
         print(f"serving {run} on {url}", flush=True)
 
-    kept = None if no_tables else tables or graph.with_name(f"{graph.resolve().name}.tables")
-    serve_model(Place(run, graph, device, kept), access, port, limits, say)
+    kept = None if no_tables else tables or tables_beside(graph)
+    place = Place(run, graph, device, kept, threads or threads_here())
+    serve_model(place, access, port, limits, say)
     return {"run": str(run), "graph": str(graph)}

@@ -203,7 +203,8 @@ def prepare_part(graph: Graph, part: Part, config: Config, device: torch.device)
     Edges of nodes that do not decide have pair features of zero: nobody looks at them.
     """
     graph = replace(graph, neighbour=graph.neighbour.long())
-    prepared, tables = prepare_nodes(graph, config, torch.device("cpu"))
+    looked_at = part.deciding.numel() > 0
+    prepared, tables = prepare_nodes(graph, config, torch.device("cpu"), looked_at=looked_at)
     target, neighbour = tables.ends_of(0, graph.num_nodes)
     deciding = torch.zeros(graph.num_nodes, dtype=torch.bool).index_fill_(0, part.deciding, True)
     some = deciding[target].nonzero().flatten()
@@ -253,15 +254,18 @@ def bring_dense(graph: Graph, device: torch.device) -> Graph:
     return replace(graph, **there)
 
 
-def prepare_nodes(graph: Graph, config: Config, device: torch.device) -> tuple[Prepared, PairTables]:
+def prepare_nodes(
+    graph: Graph, config: Config, device: torch.device, *, looked_at: bool = True
+) -> tuple[Prepared, PairTables]:
     """Prepare the node features, and the tables from which blocks of edges are prepared.
 
-    Dense features are processed on the device, sparse ones on the host.
+    Dense features are processed on the device, sparse ones on the host. The tables are empty if nobody decides, so
+    that no pair is looked at.
     """
     graph = bring_dense(graph, device)
     features = normalise(graph.features, config.features.normalise)
     state = config.policy.state
-    if not config.training.selection:  # nobody looks at pairs
+    if not (config.training.selection and looked_at):
         state, graph = "paper", replace(graph, edge_features=None)
     tables = pair_tables(graph, state, features if config.features.normalise == "l2" else None)
     tables = tables.to(device)
@@ -291,6 +295,10 @@ def with_full_neighbourhoods(prepared: Prepared, config: Config) -> Prepared:
 
 def with_neighbourhoods(prepared: Prepared, weight: Float[Tensor, "edges"]) -> Prepared:
     """Compute neighbourhood means in which each edge counts by ``weight``, the share of it that is kept."""
-    weight = prepared.weighed(weight)
+    return with_mean_weight(prepared, prepared.weighed(weight))
+
+
+def with_mean_weight(prepared: Prepared, weight: Float[Tensor, "edges"]) -> Prepared:
+    """Compute neighbourhood means in which each edge weighs ``weight``."""
     whole = 1.0 + sum_rows(weight, prepared.row_ptr)
     return replace(prepared, neighbourhood_rows=None, mean_weight=weight, neighbourhood_weight=whole)

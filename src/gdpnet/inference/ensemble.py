@@ -93,6 +93,12 @@ class Ensemble:
         """Return the weight of each edge in the cleaned graph that the GCN head reads."""
         return cleaned_weight(chosen, self.threshold)
 
+    def gcn_of(self, prepared: Prepared, weight: Float[Tensor, "edges"]) -> Float[Tensor, "nodes classes"]:
+        """Return the GCN head's class probabilities of all nodes, given the weights of the cleaned graph's edges."""
+        assert self.networks.gcn is not None
+        adjacency = NormalisedAdjacency.of(prepared.row_ptr, prepared.neighbour, weight)
+        return self.networks.gcn.to_probabilities(prepared.features, adjacency)
+
     @torch.no_grad()
     def local(
         self, prepared: Prepared, targets: Int[Tensor, "targets"], edge_weight: Float[Tensor, "block"]
@@ -152,10 +158,9 @@ class Ensemble:
     ) -> dict[str, Float[Tensor, "targets classes"]]:
         """Return the probabilities by each further head that has a weight; ``known`` ones are not computed."""
         found = dict(known or {})
-        prepared, gcn = selected.prepared, self.networks.gcn
-        if "gcn" not in found and gcn is not None and self.uses_gcn:
-            adjacency = cleaned_adjacency(selected, self.threshold)
-            found["gcn"] = gcn.to_probabilities(prepared.features, adjacency)[targets]
+        prepared = selected.prepared
+        if "gcn" not in found and self.networks.gcn is not None and self.uses_gcn:
+            found["gcn"] = self.gcn_of(prepared, self.cleaned_weight(selected))[targets]
         network = self.networks.all_edges
         if "all_edges" not in found and network is not None and self.weights.all_edges > 0:
             message = times(prepared.features, network.weight)

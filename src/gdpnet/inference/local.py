@@ -9,6 +9,7 @@ command line with --as-served and the server both ask here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,31 +19,18 @@ from torch import Tensor
 
 from gdpnet._core.threads import one_torch_thread
 from gdpnet.data.extended import ExtendedGraph
-from gdpnet.data.features import normalise, on_device
 from gdpnet.data.graph import Part
 from gdpnet.inference.explanation import Explanation
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.predictor import LabelPredictor, Predictor
 from gdpnet.inference.predictors import make_predictor
-from gdpnet.inference.reach import check_local, gcn_hops, reach_of
-from gdpnet.inference.select import edges_of, with_neighbours
-from gdpnet.inference.stored import StoredDecisions, reads_decisions
-from gdpnet.representation.gcn import NormalisedAdjacency
+from gdpnet.inference.reach import check_local, hops_of_heads, reach_of, reads_decisions
+from gdpnet.inference.select import PartDecisions, edges_of, with_neighbours
+from gdpnet.inference.stored import StoredDecisions
 from gdpnet.representation.regression import Regression
 
 GROUP = 64
 """Nodes of one question that are computed together; all answers depend on it in the last bit."""
-
-
-def gcn_probabilities(
-    model: TrainedModel, part: Part, weight: Float[Tensor, "edges"]
-) -> Float[Tensor, "nodes classes"]:
-    """Return the GCN head's class probabilities of the nodes in the middle of a part of the cleaned graph."""
-    assert model.networks.gcn is not None
-    read, device = model.as_read(model.matched(part.graph)), model.device
-    links = read.row_ptr.to(device), read.neighbour.long().to(device)
-    rows = on_device(normalise(read.features, model.config.features.normalise), device)
-    return model.networks.gcn.to_probabilities(rows, NormalisedAdjacency.of(*links, weight.to(device)))
 
 
 class NodeEdges(NamedTuple):
@@ -68,42 +56,41 @@ class LocalPredictor:
         check_local(model)
         self.model, self.graph, self.most_edges, self.stored = model, graph, most_edges, stored
 
-    def predictor(
-        self, nodes: Int[Tensor, "asked"], question: str, *, gcn: bool = True
-    ) -> tuple[Predictor, Int[Tensor, "asked"]]:
+    def predictor(self, nodes: Int[Tensor, "asked"], question: str) -> tuple[Predictor, Int[Tensor, "asked"]]:
         """Return a predictor for the surroundings of some nodes that a question needs, and their numbers in it."""
-        part = self.graph.around(nodes, *reach_of(self.model, question, gcn=gcn), self.most_edges)
+        part = self.graph.around(nodes, *reach_of(self.model, question), self.most_edges)
         return make_predictor(self.model, part.graph, part), torch.searchsorted(part.node, nodes)
 
     def probabilities(self, nodes: Int[Tensor, "asked"]) -> Float[np.ndarray, "asked classes"]:
         """Return the class probabilities of some nodes."""
         if not reads_decisions(self.model):
             return np.concatenate([one.probabilities(place) for one, place in self._groups(nodes, "predict")])
-        return np.concatenate([self._with_gcn(group) for group in nodes.split(GROUP)])
+        return np.concatenate([self._with_decisions(group) for group in nodes.split(GROUP)])
 
-    def _with_gcn(self, nodes: Int[Tensor, "group"]) -> Float[np.ndarray, "group classes"]:
+    def _with_decisions(self, nodes: Int[Tensor, "group"]) -> Float[np.ndarray, "group classes"]:
         """Return the class probabilities of some nodes by a model whose GCN head reads decisions of other nodes.
 
-        The GCN head alone looks at the cleaned graph around them, with stored decisions if there are some.
+        The heads look less far than the decisions, which come from a wider part or from tables.
         """
         with one_torch_thread(), torch.no_grad():
-            part = self.graph.around(nodes, gcn_hops(self.model), 0, self.most_edges)
+            part = self.graph.around(nodes, hops_of_heads(self.model), 0, self.most_edges)
             if self.stored is None:
-                weight = self._around(nodes, part)
+                decided = self._decide(nodes, part)
             else:
-                weight = self.stored.weights(self.graph, part, self.most_edges)
-            known = {"gcn": gcn_probabilities(self.model, part, weight)[torch.searchsorted(part.node, nodes)]}
-            predictor, place = self.predictor(nodes, "predict", gcn=False)
+                decided = self.stored.around(self.graph, part, nodes, self.most_edges)
+            nobody = replace(part, deciding=part.deciding[:0])
+            predictor = make_predictor(self.model, part.graph, nobody)
             assert isinstance(predictor, LabelPredictor)
-            return predictor.probabilities_with(place.to(self.model.device), known)
+            place = torch.searchsorted(part.node, nodes)
+            return predictor.probabilities_with(place.to(self.model.device), decided)
 
-    def _around(self, nodes: Int[Tensor, "group"], part: Part) -> Float[Tensor, "edges"]:
-        """Return the weights of a part's edges in the cleaned graph, decided on from what is around the part."""
+    def _decide(self, nodes: Int[Tensor, "group"], part: Part) -> PartDecisions:
+        """Return what is decided on a part around some nodes, decided on from what is around the part."""
         wide = self.graph.around(nodes, *reach_of(self.model, "predict"), self.most_edges)
         predictor = make_predictor(self.model, wide.graph, wide)
         assert isinstance(predictor, LabelPredictor)
-        weight = predictor.cleaned_weight(torch.searchsorted(wide.node, nodes).to(self.model.device))
-        return weight[torch.searchsorted(wide.edge, part.edge).to(weight.device)]
+        decided = predictor.decided(torch.searchsorted(wide.node, nodes).to(self.model.device))
+        return decided.at(torch.searchsorted(wide.edge, part.edge).to(self.model.device))
 
     def embeddings(self, nodes: Int[Tensor, "asked"]) -> Float[np.ndarray, "asked width"]:
         """Return the embeddings of some nodes."""

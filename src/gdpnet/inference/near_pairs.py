@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import find_in_rows, place_in
@@ -25,14 +25,23 @@ class NearPairs:
     def _unit(self, nodes: Nodes) -> Features:
         return normalise(self.tables.features(nodes), "l2")
 
-    def of(self, near: Near) -> Float[Tensor, "_ columns"]:
-        """Return the pair features of all edges of some targets, computed anew."""
-        around = Near.of(self.tables.extended, near.nodes)
-        found = self._tables(around)
-        target, neighbour = (
-            torch.searchsorted(around.nodes, end) for end in (near.target, near.rows.neighbour)
-        )
-        return pairs_of_edges(found, target, neighbour)[0][:, :COLUMNS]
+    def of(self, near: Near, changed: Nodes) -> Float[Tensor, "_ columns"]:
+        """Return the pair features of all edges of some targets, which are touched nodes and neighbours of such.
+
+        Given all of these, they change for edges between two of them: a touched node changes as an end of an edge,
+        and as a neighbour that both ends have.
+        """
+        anew = place_in(changed, near.rows.neighbour) >= 0
+        ends = near.target[anew], near.rows.neighbour[anew]
+        around = Near.of(self.tables.extended, torch.unique(torch.cat(ends)))
+        target, neighbour = (torch.searchsorted(around.nodes, end) for end in ends)
+        computed = pairs_of_edges(self._tables(around), target, neighbour)[0][:, :COLUMNS]
+        found = computed.new_empty(anew.numel(), computed.shape[1])
+        found[anew], found[~anew] = computed, self._stored(near, ~anew)
+        return found
+
+    def _stored(self, near: Near, edges: Bool[Tensor, "edges"]) -> Float[Tensor, "_ columns"]:
+        return self.tables.job.files.edge_rows("pairs", near.rows.place[edges])
 
     def _tables(self, around: Near) -> PairTables:
         state, links = self.tables.job.state, (around.row_ptr, around.place)
@@ -70,5 +79,5 @@ class NearPairs:
         found = pairs.new_empty(mine.numel(), pairs.shape[1])
         neighbour = near.rows.neighbour[mine]
         found[mine] = pairs[find_in_rows(context.offsets, context.rows.neighbour, row[mine], neighbour)]
-        found[~mine] = self.tables.job.files.edge_rows("pairs", near.rows.place[~mine])
+        found[~mine] = self._stored(near, ~mine)
         return found

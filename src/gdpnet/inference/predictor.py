@@ -24,7 +24,7 @@ from gdpnet.inference.denoised import Denoised, clean_graph
 from gdpnet.inference.explain import Explainer, Explanation
 from gdpnet.inference.genuine import evidence_in, genuine_of
 from gdpnet.inference.model import TrainedModel
-from gdpnet.inference.select import Selected, select, with_neighbours
+from gdpnet.inference.select import PartDecisions, Selected, select, with_neighbours
 from gdpnet.inference.unsupervised import (
     cluster_scores,
     embed_links,
@@ -193,16 +193,18 @@ class LabelPredictor(Predictor):
         selected, mode = self._select_around(asked), self.model.config.inference.mode
         return self.model.ensemble.probabilities(selected, asked, mode)
 
-    def probabilities_with(
-        self, asked: Int[Tensor, "asked"], known: dict[str, Float[Tensor, "asked classes"]]
-    ) -> np.ndarray:
-        """Return the class probabilities of some nodes, given those by heads that read the cleaned graph."""
-        mode = self.model.config.inference.mode
-        return self.model.ensemble.probabilities(self.select(asked), asked, mode, known).cpu().numpy()
+    def probabilities_with(self, asked: Int[Tensor, "asked"], decided: PartDecisions) -> np.ndarray:
+        """Return the class probabilities of some nodes, given what is decided on the edges around them."""
+        ensemble, mode = self.model.ensemble, self.model.config.inference.mode
+        selected = decided.on(self.prepared)
+        known = {"gcn": ensemble.gcn_of(selected.prepared, decided.cleaned)[asked]}
+        return ensemble.probabilities(selected, asked, mode, known).cpu().numpy()
 
-    def cleaned_weight(self, asked: Int[Tensor, "asked"]) -> Float[Tensor, "edges"]:
-        """Return the weight of each edge in the cleaned graph, right where it matters for predicting some nodes."""
-        return self.model.ensemble.cleaned_weight(self._select_around(asked))
+    def decided(self, asked: Int[Tensor, "asked"]) -> PartDecisions:
+        """Return what is decided on all edges, right where it matters for predicting some nodes."""
+        ensemble, selected = self.model.ensemble, self._select_around(asked)
+        weight = selected.weight(self.model.config.inference.mode)
+        return PartDecisions(ensemble.cleaned_weight(selected), weight, selected.prepared.mean_weight)
 
     def predict(self, nodes: Any = None) -> np.ndarray:
         """Return the most probable class of some nodes, or their labels joined by ``|``."""

@@ -13,6 +13,9 @@ from gdpnet.representation.all_edges import SharedNetwork
 _DECISION = 2
 """Hops that one decision looks at: the candidates, and the neighbourhoods of these."""
 
+_MEANS = 2
+"""Hops that the aggregator and the hop-wise head look at: neighbours, and their means over their neighbours."""
+
 _STRUCTURE = 3
 """Further hops that structural features are computed from."""
 
@@ -31,36 +34,50 @@ class Reach(NamedTuple):
     deciding: int
 
 
-def reach_of(model: TrainedModel, question: str, *, gcn: bool = True) -> Reach:
+def reach_of(model: TrainedModel, question: str) -> Reach:
     """Return how far the answer to a question looks.
 
     Questions are ``predict``, ``embed``, ``denoise``, ``explain``, and ``explore``: all nodes within two hops, what
-    is predicted for them, and what is decided on the edges between them. Without ``gcn`` the GCN head, which looks
-    farthest, is left out.
+    is predicted for them, and what is decided on the edges between them.
     """
-    config, networks, ensemble = model.config, model.networks, model.ensemble
+    config, networks = model.config, model.networks
     context = (config.representation.hops == 2) + config.inference.symmetrise if networks.policy else 0
     selected = further = _FURTHER.get(question, 0)
     hops = 0
     if question in ("predict", "explain", "explore"):
-        if gcn and networks.gcn is not None and ensemble.uses_gcn:
-            hops = len(networks.gcn.weights) + 1  # messages are scaled by the degree, one hop more
-            if networks.policy is not None and ensemble.threshold != KEEP_ALL:
-                selected += hops
-        if networks.all_edges is not None and ensemble.weights.all_edges > 0:
-            hops = max(hops, 4 if isinstance(networks.all_edges, SharedNetwork) else 3)
-        hops += further
+        selected += _gcn_hops(model) if reads_decisions(model) else 0
+        hops = _heads_hops(model) + further
     deciding = selected + context
     if further and networks.evidence is not None:
         deciding = max(deciding, further + _EVIDENCE - 1)
-    hops = max(hops, deciding + _DECISION)
-    return Reach(hops + (_STRUCTURE if model.columns.kind == STRUCTURAL else 0), deciding)
+    return Reach(max(hops, deciding + _DECISION) + _structure(model), deciding)
 
 
-def gcn_hops(model: TrainedModel) -> int:
-    """Return how far the GCN head looks, given the cleaned graph."""
-    assert model.networks.gcn is not None
-    return len(model.networks.gcn.weights) + 1 + (_STRUCTURE if model.columns.kind == STRUCTURAL else 0)
+def hops_of_heads(model: TrainedModel) -> int:
+    """Return how far a prediction looks, given what was decided."""
+    return _heads_hops(model) + _structure(model)
+
+
+def reads_decisions(model: TrainedModel) -> bool:
+    """Return whether predictions depend on decisions on other nodes' edges: the GCN head reads the cleaned graph."""
+    return _gcn_hops(model) > 0 and model.networks.policy is not None and model.ensemble.threshold != KEEP_ALL
+
+
+def _heads_hops(model: TrainedModel) -> int:
+    hops, network = max(_MEANS, _gcn_hops(model)), model.networks.all_edges
+    if network is not None and model.ensemble.weights.all_edges > 0:
+        hops = max(hops, 4 if isinstance(network, SharedNetwork) else 3)
+    return hops
+
+
+def _gcn_hops(model: TrainedModel) -> int:
+    """Return how far the GCN head looks: one hop per layer, and one more, as messages are scaled by the degree."""
+    gcn = model.networks.gcn
+    return 0 if gcn is None or not model.ensemble.uses_gcn else len(gcn.weights) + 1
+
+
+def _structure(model: TrainedModel) -> int:
+    return _STRUCTURE if model.columns.kind == STRUCTURAL else 0
 
 
 def check_local(model: TrainedModel) -> None:

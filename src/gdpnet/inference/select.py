@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,7 +16,7 @@ from gdpnet._core.csr import ranges
 from gdpnet._core.progress import advance, part
 from gdpnet._core.random import Key
 from gdpnet.config import Config
-from gdpnet.data.prepare import Prepared, with_neighbourhoods
+from gdpnet.data.prepare import Prepared, with_mean_weight, with_neighbourhoods
 from gdpnet.inference.observation import NodeRows, make_view
 from gdpnet.representation.aggregator import Aggregators
 from gdpnet.selection.engines.triton_engine import can_share, play_shared
@@ -134,6 +134,27 @@ class Selected:
         mean = (self.probability + first[reverse_edge.clamp(min=0)]) / 2
         has_reverse = self.decided & (reverse_edge >= 0)
         return replace(self, probability=torch.where(has_reverse, mean, self.probability))
+
+
+class PartDecisions(NamedTuple):
+    """What was decided on the edges of a part of a graph, right where it matters for predicting some nodes."""
+
+    cleaned: Float[Tensor, "edges"]
+    """The weight of each edge in the cleaned graph."""
+    share: Float[Tensor, "edges"]
+    """The share of each edge that is kept by its target."""
+    mean_weight: Float[Tensor, "edges"] | None
+    """As in `Prepared`, after the context decisions."""
+
+    def at(self, edges: Int[Tensor, "some"]) -> PartDecisions:
+        """Return the decisions on some edges."""
+        return PartDecisions._make(None if one is None else one[edges] for one in self)
+
+    def on(self, prepared: Prepared) -> Selected:
+        """Return these as the decisions on a part that was prepared."""
+        if self.mean_weight is not None:
+            prepared = with_mean_weight(prepared, self.mean_weight)
+        return Selected(self.share, self.share > 0, torch.ones_like(self.share, dtype=torch.bool), prepared)
 
 
 def select(

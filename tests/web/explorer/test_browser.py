@@ -16,7 +16,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.web.explorer.page import render_page
 from gdpnet.web.explorer.payload import build_payload
-from helpers.pages import HOSTILE
+from helpers.pages import HOSTILE, unpacked
 from helpers.small import FAST, fitted, noisy_graph
 
 pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed (extra dev)")
@@ -409,6 +409,25 @@ def test_pages_of_other_tasks_and_graphs_open_too(make_reader, tmp_path, predict
     page.keyboard.press("j")
     page.wait_for_selector("#judge .card")
     assert page.evaluate(UNNAMED) == []
+
+
+def test_the_page_opens_with_a_node_that_is_no_hub_unless_the_address_names_one(make_reader, model, tmp_path):
+    """Node 79 gets 40 neighbours, of which most are removed at this threshold."""
+    graph = noisy_graph()
+    star = torch.stack([torch.full((40,), 79), torch.arange(40)])
+    found = build_payload(
+        model, replace(Graph.build(torch.cat([graph.edge_index, star], dim=1), graph.features), truth=None)
+    )
+    removed = next(one["rows"] for one in found["lists"] if one["key"] == "removed")
+    assert removed[0]["id"] == "79"
+    degree = dict(zip(found["nodes"]["id"], unpacked(found["nodes"]["degree"]).tolist(), strict=True))
+    small = next(row["id"] for row in removed if degree[row["id"]] <= 20)
+    path = tmp_path / "hub.html"
+    path.write_text(render_page(found), encoding="utf-8")
+    reader = make_reader(address=path.as_uri())
+    assert reader.open().text_content("#see h2 bdi") == small
+    page = make_reader(address=path.as_uri()).open("node=79")
+    assert page.text_content("#see h2 bdi") == "79"
 
 
 def test_data_that_is_no_payload_is_a_sentence_and_not_a_blank_page(chromium, tmp_path):

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from gdpnet.benchmark.evaluation import evaluate
+from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
+from gdpnet.web.explorer.lists import first_node
 from gdpnet.web.explorer.page import json_text
 from gdpnet.web.explorer.payload import build_payload, build_summary, neighbourhood, search_nodes
 from helpers.pages import unpacked
@@ -129,6 +131,18 @@ def test_a_summary_without_decisions_has_neither_judge_nor_lists_but_hubs(predic
     summary = build_summary(predictor, decided=False)
     assert (summary["judge"], [one["key"] for one in summary["lists"]]) == (None, ["hubs"])
     assert json.loads(json_text(build_summary(predictor)))["judge"]["thresholds"]
+
+
+def test_a_page_with_a_server_begins_with_a_node_of_several_neighbours_that_is_no_hub():
+    """Node 0 is a hub of 300, 301 to 303 are a path, 304 has five neighbours, one of which is the hub."""
+    hub = [(0, other) for other in range(1, 301)]
+    path = [(301, 302), (302, 303)]
+    near = [(304, other) for other in (0, 1, 2, 3, 4)]
+    graph = Graph.build(torch.tensor([*hub, *path, *near]).T, torch.eye(305))
+    assert first_node(graph) == "302"
+    star = Graph.build(torch.tensor(hub).T, torch.eye(301))
+    assert first_node(star) == "1"
+    assert first_node(Graph.build(torch.zeros(2, 0, dtype=torch.long), torch.eye(3))) == "0"
 
 
 def test_search_ranks_equal_ids_before_those_that_begin_with_the_text():

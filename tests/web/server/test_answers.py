@@ -1,6 +1,8 @@
 """Answers of the server: bit for bit those of the command line, whatever else is asked."""
 
+import gc
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -12,7 +14,7 @@ import torch
 from gdpnet.cli import main
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.npz import write_npz
-from gdpnet.data.io.store import open_store
+from gdpnet.data.io.store import open_store, write_store
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.ensemble import HeadWeights
 from gdpnet.inference.threshold import Choice
@@ -21,6 +23,8 @@ from helpers.commands import last_record, succeed
 from helpers.server import ServerProcess, need_server
 
 need_server()
+
+from gdpnet.web.server.served import OTHERS_STAY, Place, Served  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -202,6 +206,50 @@ def test_stored_decisions_give_the_bits_of_the_command_line_and_are_made_once(de
     assert made[0] == made[1]
     found = [list(one["probabilities"].values()) for one in answers[0]]
     assert found == [list(row.values())[2:] for row in written]
+
+
+def table_folders(folder):
+    """Return the names of the folders of tables."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_tables_of_what_the_store_was_before_are_deleted_and_those_of_other_models_named(deep, tmp_path):
+    store, tables = tmp_path / "store", tmp_path / "store.tables"
+    graph = open_store(deep / "store")
+    shutil.copytree(deep / "store", store)
+    other = GDPNet.load(deep / "deep", device="cpu").trained_
+    (tmp_path / "other").mkdir()
+    replace(other, threshold=Choice(0.6)).save(tmp_path / "other" / "model.safetensors")
+    first = Served.load(Place(deep / "deep", store, tables=tables))
+    Served.load(Place(tmp_path / "other", store, tables=tables))
+    gc.collect()  # the second is not in use any more
+    before = table_folders(tables)
+    assert len(before) == 2
+    (tables / "notes").mkdir()
+    (tables / f"{'0' * 16}-{'0' * 16}").mkdir()  # not tables, whatever its name says
+    shutil.rmtree(store)
+    write_store(graph.induced(torch.arange(graph.num_nodes - 1)), store)
+    running = ServerProcess(deep / "deep", store, tmp_path / "log")
+    told = running.wait_for(OTHERS_STAY)
+    assert first.stored.folder.name in told  # it is in use
+    assert running.stop() == 0
+    after = table_folders(tables)
+    assert first.stored.folder.name in after
+    assert len(set(before) & set(after)) == 1
+    del first
+    gc.collect()
+    Served.load(Place(deep / "deep", store, tables=tables))
+    assert not set(before) & set(table_folders(tables))
+    assert {"notes", f"{'0' * 16}-{'0' * 16}"} < set(table_folders(tables))
+
+
+def test_tables_in_a_folder_that_was_named_are_never_deleted(deep, tmp_path):
+    tables, cut = tmp_path / "tables", tmp_path / "store"
+    graph = open_store(deep / "store")
+    write_store(graph.induced(torch.arange(graph.num_nodes - 1)), cut)
+    for store in (deep / "store", cut):
+        Served.load(Place(deep / "deep", store, tables=tables))
+    assert len(table_folders(tables)) == 2
 
 
 def test_tables_that_cannot_be_written_are_refused_in_one_sentence(deep, tmp_path, capsys):

@@ -60,6 +60,10 @@ def test_the_served_explorer_judges_the_model_when_it_is_asked_to(server):
         page.on("pageerror", lambda one: complaints.append(str(one)))
         page.goto(server.url + "/")
         page.wait_for_selector("body[data-ready]", timeout=60_000)
+        first = server.ask("GET", "/v1/explorer/summary")[1]["first"]
+        page.wait_for_function(
+            "(id) => document.querySelector('#see h2 bdi')?.textContent === id", arg=first, timeout=60_000
+        )
         assert not page.locator(".histogram svg").count()
         page.click("[data-go=judge]")
         page.wait_for_selector("#judge .tiles", timeout=60_000)

@@ -66,8 +66,10 @@ def test_features_of_a_table_are_given_by_its_columns_and_encoded_as_it_was():
     graph = Graph.build([[0, 1], [1, 2]], np.zeros((4, 1), dtype=np.float32)).with_table(fitted)
     wanted = fitted.encoding.transform(pa.table({"age": [40.0], "city": ["Rome"]}))
     assert np.allclose(node_rows([{"age": 40, "city": "Rome"}], graph).numpy(), wanted)
-    with pytest.raises(ProblemError, match="must have the column 'city'"):
+    with pytest.raises(ProblemError, match="found no 'city'"):
         node_rows([{"age": 40}], graph)
+    with pytest.raises(ProblemError, match="all columns of the stored graph's table, found no 'age', 'city'"):
+        node_rows([{"colour": 1}, {"age": 40}], graph)
     with pytest.raises(ProblemError, match=r"nodes\.1\.features"):
         node_rows([{"age": 40, "city": "Rome"}, {"age": "old", "city": "Rome"}], graph)
 

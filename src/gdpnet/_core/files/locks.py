@@ -24,3 +24,14 @@ def try_lock(descriptor: int, *, wait: bool = False) -> bool | None:
     except OSError as error:
         return False if error.errno in _HELD else None
     return True
+
+
+def share_lock(descriptor: int) -> bool | None:
+    """Lock an open file or folder together with others that share it; return as `try_lock` does."""
+    if sys.platform == "win32":
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return False if error.errno in _HELD else None
+    return True

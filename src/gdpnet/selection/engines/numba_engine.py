@@ -7,7 +7,6 @@ lock: no thread is alive when a process forks, and several callers do not interf
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gdpnet._core.device import has_numba
+from gdpnet._core.threads import Team, playing_threads
 from gdpnet.errors import WorkError
 from gdpnet.selection.episodes import Encoded, Episodes, View
 from gdpnet.selection.play import DIVERGED, Play, Slots, allocate_slots, neighbour_halves
@@ -97,13 +97,16 @@ def play_numba(policy: Policy, view: View, episodes: Episodes, encoded: Encoded,
     slots = allocate_slots(episodes)
     out = Slots(*[_array(column) for column in slots])  # the same memory
     inputs = _inputs(policy, view, episodes, encoded, play), out
-    cuts = _cuts(episodes, torch.get_num_threads())
-    if len(cuts) == 2:
-        finite = play_range(*cuts, *inputs)
-    else:
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            finite = all(list(pool.map(lambda *cut: play_range(*cut, *inputs), cuts[:-1], cuts[1:])))
-    if not finite:
+    threads = playing_threads()
+    cuts = _cuts(episodes, threads)
+    finite = list[bool]()
+
+    def play_cuts(first: int, last: int) -> None:
+        finite.extend(play_range(*cuts[cut : cut + 2], *inputs) for cut in range(first, last))
+
+    with Team(threads if len(cuts) > 2 else 1) as team:
+        team.run(play_cuts, 0, len(cuts) - 1)
+    if not all(finite):
         raise WorkError(DIVERGED)
     return slots
 

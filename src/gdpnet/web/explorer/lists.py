@@ -9,7 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gdpnet._core.csr import ranges
 from gdpnet._core.words import counted
+from gdpnet.data.graph import Graph
 from gdpnet.inference.explanation import Explanation
 from gdpnet.inference.naming import Naming, number_text
 from gdpnet.inference.predictor import Predictor
@@ -21,6 +23,15 @@ LONGEST = 50
 
 USUAL_THRESHOLD = 0.5
 """Threshold of the list of removed edges if the model's own keeps every edge."""
+
+_FEW = 20
+"""Neighbours of a node that is easily looked at."""
+
+_NEAR = 200
+"""Edges of its neighbours together."""
+
+_LOOKED_AT = 1 << 14
+"""Nodes among which one is looked for."""
 
 Row = dict[str, Any]
 
@@ -49,6 +60,26 @@ def make_lists(
 def hubs_alone(part: Part) -> list[dict[str, Any]]:
     """Return the one list that needs no decision."""
     return [{"key": "hubs", "title": "Hubs", "rows": _hubs(part)}]
+
+
+def first_node(graph: Graph) -> str | None:
+    """Return the id of a node to begin with: several neighbours, and not many nodes around these.
+
+    Only some nodes are looked at, so that it takes no longer on a large graph.
+    """
+    count = min(_LOOKED_AT, graph.num_nodes)
+    if not count:
+        return None
+    degree = graph.row_ptr[: count + 1].diff()
+    few = ((degree > 0) & (degree <= _FEW)).nonzero().flatten()
+    if not few.numel():
+        return str(graph.node_ids[int(degree.argmin())])
+    owner, edge = ranges(graph.row_ptr[few], degree[few])
+    neighbour = graph.neighbour[edge].long()
+    theirs = graph.row_ptr[neighbour + 1] - graph.row_ptr[neighbour]
+    around = torch.zeros_like(few).index_add_(0, owner, theirs)
+    found = torch.where(around <= _NEAR, degree[few], -around).argmax()
+    return str(graph.node_ids[int(few[found])])
 
 
 def _largest(value: np.ndarray) -> list[int]:

@@ -27,7 +27,7 @@ from gdpnet.inference.predictor import Predictor
 from gdpnet.inference.predictors import make_predictor
 from gdpnet.web.explorer.columns import class_probabilities, edge_columns, node_columns, step_columns
 from gdpnet.web.explorer.judge import make_judge, thresholds_of
-from gdpnet.web.explorer.lists import hubs_alone, make_lists
+from gdpnet.web.explorer.lists import first_node, hubs_alone, make_lists
 from gdpnet.web.explorer.part import MOST_EDGES, Part, part_of, part_of_all
 
 FORMAT = "gdpnet-explorer"
@@ -74,11 +74,12 @@ def build_summary(
 ) -> dict[str, Any]:
     """Return what a page with a server shows before a node is chosen: lists, and how good the decisions are.
 
-    Without ``decided`` nothing is computed that needs a decision on every edge: the page then has neither.
+    ``first`` is the node to begin with. Without ``decided`` nothing is computed that needs a decision on every edge:
+    the page then has neither lists, but for hubs, nor scores.
     """
     predictor = _predictor_of(source, graph)
     part = part_of_all(predictor.graph)
-    head = _head(predictor, part, title) | {"nodes": None}
+    head = _head(predictor, part, title) | {"nodes": None, "first": first_node(predictor.graph)}
     if not decided:
         return head | {"lists": hubs_alone(part), "judge": None}
     keep, found = predictor.keep_probability(), class_probabilities(predictor, part)

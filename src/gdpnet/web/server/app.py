@@ -36,6 +36,9 @@ from gdpnet.web.server.served import Place, Served
 _FRAMES = 8
 """Frames of a traceback that the log names."""
 
+_RULES = {"missing": "it must be given", "extra_forbidden": "there is no such field"}
+"""What the framework's errors say, by their types."""
+
 
 class Server:
     """What the routes share: what is served, the queue of questions, the limits and the metrics."""
@@ -43,7 +46,7 @@ class Server:
     def __init__(self, place: Place, served: Served, limits: Limits) -> None:
         self.place, self.served, self.limits = place, served, limits
         self.metrics = Metrics()
-        self.batcher = Batcher(self.metrics, limits.max_requests, limits.seconds)
+        self.batcher = Batcher(self.metrics, limits.max_requests, limits.seconds, place.threads)
         self.is_ready, self.reloading = False, asyncio.Lock()
         self._judged: tuple[Served, asyncio.Future[str]] | None = None
 
@@ -269,7 +272,8 @@ def _broken(error: dict[str, Any]) -> Broken:
     field = ".".join(map(_name_of, error["loc"][1:]))
     if not field and error["type"] == "model_attributes_type":
         return Broken("body", "it must be a JSON object, with the header Content-Type: application/json")
-    return Broken(field or "body", str(error["msg"]))
+    rule = _RULES.get(error["type"]) or str(error["msg"]).replace("Input should", "it should", 1)
+    return Broken(field or "body", rule)
 
 
 def _name_of(part: str | int) -> str:

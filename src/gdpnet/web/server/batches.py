@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from gdpnet._core.threads import play_with
 from gdpnet.web.server.metrics import Metrics
 from gdpnet.web.server.problems import ProblemError, too_many
 
@@ -45,13 +46,13 @@ class Job:
 
 
 class Batcher:
-    """Computes questions in one thread, in batches of what waits."""
+    """Computes questions in one thread, in batches of what waits; further threads play episodes."""
 
-    def __init__(self, metrics: Metrics, most: int, seconds: float) -> None:
+    def __init__(self, metrics: Metrics, most: int, seconds: float, threads: int) -> None:
         self.metrics, self.most, self.seconds = metrics, most, seconds
         self.waiting: deque[Job] = deque()
         self.in_flight, self.wake = 0, asyncio.Event()
-        self.pool = ThreadPoolExecutor(1, thread_name_prefix="compute")
+        self.pool = ThreadPoolExecutor(1, "compute", initializer=play_with, initargs=(threads,))
         self.worker: asyncio.Task[None] | None = None
 
     async def ask(self, compute: Compute, keys: list[Any]) -> Rows:

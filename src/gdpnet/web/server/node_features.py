@@ -18,6 +18,9 @@ from gdpnet.web.server.payload import Features
 from gdpnet.web.server.problems import unusable
 from gdpnet.web.server.served import Served
 
+_NAMED = 5
+"""Missing columns that an error names."""
+
 
 def node_rows(given: Sequence[Features], graph: Graph) -> Float[Tensor, "nodes columns"]:
     """Return one row per new node, in the columns of the stored graph."""
@@ -46,9 +49,8 @@ def _row(given: Features, graph: Graph, where: str) -> np.ndarray:
         return np.asarray(given, dtype=np.float64)
     if graph.table is not None:
         needed = [one.name for one in graph.table.encoding.used if one.name not in given]
-        raise unusable(
-            where, f"it must have the column '{needed[0] if needed else ''}' of the stored graph's table"
-        )
+        said = ", ".join(f"'{name}'" for name in needed[:_NAMED]) + (", ..." if len(needed) > _NAMED else "")
+        raise unusable(where, f"it must have all columns of the stored graph's table, found no {said}")
     if names is None:
         raise unusable(where, f"columns have no names: give a list of {width:,} numbers")
     return _by_name(given, names, where, sparse=isinstance(graph.features, SparseRows))

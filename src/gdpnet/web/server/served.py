@@ -19,6 +19,7 @@ from gdpnet.data.io.store import is_store, open_store
 from gdpnet.data.validation import UNKNOWN, id_text
 from gdpnet.errors import ConfigError
 from gdpnet.estimator import GDPNet
+from gdpnet.inference.kept_tables import Kept, kept_beside, remove_unused, tables_beside
 from gdpnet.inference.local import LocalPredictor
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.reach import check_local, reach_of
@@ -28,6 +29,8 @@ from gdpnet.web.explorer.payload import build_summary, neighbourhood
 from gdpnet.web.server.log import tell
 
 _TITLE = "served graph"
+
+OTHERS_STAY = "tables of other models or stores are kept: delete those that no server needs"
 
 QUESTIONS = ("predict", "embed", "denoise", "explain")
 
@@ -41,6 +44,13 @@ class Place:
     device: str = "cpu"
     tables: Path | None = None
     """The folder for tables of stored decisions; None to keep none."""
+    threads: int = 1
+    """Threads that compute a request; the answer does not depend on it."""
+
+    @property
+    def keeps_tables_beside(self) -> bool:
+        """Return whether the folder for tables has those of this store alone: it is not named, and beside it."""
+        return self.tables == tables_beside(self.store) and not self.store.is_symlink()
 
 
 class NodeIndex:
@@ -95,8 +105,8 @@ class Served:
         if tables is not None and can_store(model, graph, directed=self.directed):
             start = time.monotonic()
             self.stored = StoredDecisions.open(model, graph, tables)
-            place, seconds = self.stored.job.folder, round(time.monotonic() - start, 3)
-            tell("tables of the stored graph", folder=str(place), seconds=seconds)
+            seconds = round(time.monotonic() - start, 3)
+            tell("tables of the stored graph", folder=str(self.stored.folder), seconds=seconds)
 
     @classmethod
     def load(cls, place: Place) -> Served:
@@ -106,6 +116,8 @@ class Served:
         model, graph = GDPNet.load(place.run, device=place.device).trained_, open_store(place.store)
         served = cls(model, graph, place.tables)
         served.try_out()
+        if served.stored is not None:
+            _tidy(served.stored.folder, is_ours=place.keeps_tables_beside)
         return served
 
     def try_out(self) -> None:
@@ -189,3 +201,23 @@ class Served:
             "degree": row.stop - row.start,
             "neighbours": [str(one) for one in graph.node_ids[near]],
         }
+
+
+def _tidy(own: Path, *, is_ours: bool) -> None:
+    """Delete tables of what the store was before, if only its own lie there; tell of those of other models."""
+    stays = list[Kept]()
+    for kept in kept_beside(own):
+        if is_ours and not kept.is_of_store and remove_unused(kept):
+            tell(
+                "deleted tables of what the store was before",
+                folder=str(kept.path),
+                mebibytes=_mebibytes(kept),
+            )
+        else:
+            stays.append(kept)
+    if stays:
+        tell(OTHERS_STAY, folders=[str(one.path) for one in stays], mebibytes=_mebibytes(*stays))
+
+
+def _mebibytes(*kept: Kept) -> float:
+    return round(sum(one.bytes for one in kept) / 2**20, 1)

@@ -21,6 +21,8 @@ const KEYS = [
   ["?", "these keys"],
 ];
 
+const FEW = 20;
+
 // What the views ask: the page's own data, or a server.
 class Source {
   constructor(payload, api) {
@@ -76,8 +78,13 @@ class Source {
     return this.payload.judge;
   }
 
+  // The node that the page opens with: the first of the first list that is explained and has few neighbours.
   first() {
-    return this.lists()[0]?.rows[0]?.id ?? this.store?.ids[0] ?? null;
+    if (!this.store) return this.payload.first ?? this.lists()[0]?.rows[0]?.id ?? null;
+    const rows = (this.lists()[0]?.rows ?? []).map((row) => this.store.place.get(row.id));
+    const explained = rows.filter((place) => this.store.hasEpisode(place));
+    const small = explained.find((place) => this.store.node("degree")[place] <= FEW);
+    return this.store.ids[small ?? explained[0] ?? rows[0] ?? 0] ?? null;
   }
 }
 
