@@ -6,7 +6,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from itertools import pairwise
 from types import TracebackType
 from typing import TypeVar
@@ -27,19 +28,44 @@ def threads_here() -> int:
 
 
 @contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """Let torch compute in the calling thread alone, so that sums do not depend on the number of cores."""
+def torch_threads(count: int) -> Iterator[None]:
+    """Let torch compute with so many threads, the calling one among them."""
     import torch
 
     before = torch.get_num_threads()
-    if before == 1:
+    if before == count:
         yield
         return
-    torch.set_num_threads(1)
+    torch.set_num_threads(count)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def one_torch_thread() -> AbstractContextManager[None]:
+    """Let torch compute in the calling thread alone, so that sums do not depend on the number of cores."""
+    return torch_threads(1)
+
+
+_LOOPS: ContextVar[int | None] = ContextVar("loops", default=None)
+
+
+@contextmanager
+def keep_loop_threads() -> Iterator[None]:
+    """Let compiled loops use as many threads as now within the block, even if torch gets fewer there."""
+    token = _LOOPS.set(loop_threads())
+    try:
+        yield
+    finally:
+        _LOOPS.reset(token)
+
+
+def loop_threads() -> int:
+    """Return how many threads compiled loops use: as many as torch, unless `keep_loop_threads` says otherwise."""
+    import torch
+
+    return _LOOPS.get() or torch.get_num_threads()
 
 
 class Background:

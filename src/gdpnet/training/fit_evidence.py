@@ -35,6 +35,10 @@ _TINY = 20
 _MOST_SHIFT, _HALVINGS = 8.0, 40
 
 
+FittedEvidence = tuple[EvidenceModel, float] | None
+"""The model and the largest share of noise that it allows; None if there is nothing to learn from."""
+
+
 class Perturbed(NamedTuple):
     """A graph with injected edges, and which edges are its own; the tensors are where the links are."""
 
@@ -89,7 +93,7 @@ def perturb(links: Links, rate: float, seed: int) -> Perturbed | None:
     return Perturbed.of(after, links)
 
 
-def fit_evidence(prepared: Prepared, config: Config, key: Key) -> tuple[EvidenceModel, float] | None:
+def fit_evidence(prepared: Prepared, config: Config, key: Key) -> FittedEvidence:
     """Fit both passes to a graph and calibrate them; return the model and the largest share of noise it allows.
 
     There is none if the graph has few edges, or nearly all there can be.

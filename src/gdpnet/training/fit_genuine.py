@@ -6,6 +6,7 @@ regression of evidence, keep probability and agreement of predicted classes tell
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +27,7 @@ from gdpnet.inference.unsupervised import reduce_features
 from gdpnet.representation.evidence import Calibration, logit
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.fit_evidence import (
+    FittedEvidence,
     Perturbed,
     believed_share,
     calibrate,
@@ -40,17 +42,24 @@ NOTHING_TO_LEARN = (
 
 
 def fit_genuine(
-    networks: Networks, graph: Graph, whole: Prepared, config: Config, key: Key, steps: Steps
+    networks: Networks,
+    graph: Graph,
+    whole: Prepared,
+    config: Config,
+    key: Key,
+    steps: Steps,
+    begun: Callable[[], FittedEvidence] | None = None,
 ) -> None:
     """Fit the evidence model to a graph and combine it with the policy; the networks hold the result.
 
-    ``whole`` is the prepared graph. Without a policy nothing is fitted.
+    ``whole`` is the prepared graph. Without a policy nothing is fitted. If the evidence model is being fitted
+    already, ``begun`` waits for it.
     """
     about = "evidence", "learning which edges are genuine"
     if not config.evidence.use or networks.policy is None or steps.skips(*about):
         return
     with steps.run(*about, share=0.3) as step:
-        fitted = fit_evidence(whole, config, key.fold_in("evidence"))
+        fitted = fit_evidence(whole, config, key.fold_in("evidence")) if begun is None else begun()
         if fitted is None:
             step.result = NOTHING_TO_LEARN
             return

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gdpnet._core.device import has_numba
+from gdpnet._core.threads import loop_threads
 from gdpnet.errors import WorkError
 from gdpnet.selection.episodes import Encoded, Episodes, View
 from gdpnet.selection.play import DIVERGED, Play, Slots, allocate_slots, neighbour_halves
@@ -97,11 +98,12 @@ def play_numba(policy: Policy, view: View, episodes: Episodes, encoded: Encoded,
     slots = allocate_slots(episodes)
     out = Slots(*[_array(column) for column in slots])  # the same memory
     inputs = _inputs(policy, view, episodes, encoded, play), out
-    cuts = _cuts(episodes, torch.get_num_threads())
+    threads = loop_threads()
+    cuts = _cuts(episodes, threads)
     if len(cuts) == 2:
         finite = play_range(*cuts, *inputs)
     else:
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             finite = all(list(pool.map(lambda *cut: play_range(*cut, *inputs), cuts[:-1], cuts[1:])))
     if not finite:
         raise WorkError(DIVERGED)

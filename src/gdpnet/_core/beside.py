@@ -1,0 +1,78 @@
+"""Run jobs beside the caller, each in a thread of its own.
+
+Steps of a fit that do not need each other share the cores better than the threads of torch within one step: most
+products are so small that threads wait for each other longer than they compute. What a job finds depends neither on
+when it runs nor in which thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, ExitStack
+from types import TracebackType
+from typing import Any, TypeVar
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from gdpnet._core.profiling import phase_beside
+from gdpnet._core.progress import Limit, limit_by
+from gdpnet._core.threads import keep_loop_threads, torch_threads
+
+T = TypeVar("T")
+
+
+class Beside:
+    """Starts jobs, if it is ``enabled`` and torch has threads for it; else each runs when its result is asked for.
+
+    Leaving the block waits for all jobs, which are ended early after an error, and gives torch its threads back.
+    """
+
+    def __init__(self, enabled: bool = True) -> None:
+        self.enabled = enabled and torch.get_num_threads() > 1
+        self._jobs: list[Future[Any]] = []
+        self._limits: list[Limit] = []
+        self._settings = ExitStack()
+        self._settings.enter_context(keep_loop_threads())
+
+    def give_torch_one_thread(self) -> None:
+        """Let torch compute with one thread from now on, in the caller and in jobs."""
+        self._settings.enter_context(torch_threads(1))
+
+    def halve_torch_threads(self) -> None:
+        """Let torch compute with half of its threads from now on, in the caller and in every job, if jobs run."""
+        if self.enabled:
+            self._settings.enter_context(torch_threads(max(1, torch.get_num_threads() // 2)))
+
+    def start(self, name: str, job: Callable[[], T]) -> Callable[[], T]:
+        """Begin a job; return the function that waits for its result."""
+        if not self.enabled:
+            return job
+        timed, own = phase_beside(name), Limit()
+        with ExitStack() as ending:
+            pool = ThreadPoolExecutor(1)
+            ending.callback(pool.shutdown, wait=False)  # the thread ends with the job
+            found = pool.submit(_run, job, torch.get_num_threads(), timed, own)
+        self._jobs.append(found)
+        self._limits.append(own)
+        return found.result
+
+    def __enter__(self) -> Beside:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._settings:
+            if error is not None:
+                for one in self._limits:
+                    one.moment = -math.inf
+            wait(self._jobs)
+
+
+def _run(job: Callable[[], T], threads: int, timed: AbstractContextManager[None], own: Limit) -> T:
+    """Run a job with so many threads of torch and of OpenMP, until it ends or its limit says so."""
+    with torch_threads(threads), threadpool_limits(threads, user_api="openmp"), limit_by(own), timed:
+        return job()
