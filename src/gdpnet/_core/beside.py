@@ -32,8 +32,7 @@ class Beside:
 
     def __init__(self, enabled: bool = True) -> None:
         self.enabled = enabled and torch.get_num_threads() > 1
-        self._jobs: list[Future[Any]] = []
-        self._limits: list[Limit] = []
+        self._jobs: list[tuple[Future[Any], Limit]] = []
         self._settings = ExitStack()
         self._settings.enter_context(keep_loop_threads())
 
@@ -46,17 +45,21 @@ class Beside:
         if self.enabled:
             self._settings.enter_context(torch_threads(max(1, torch.get_num_threads() // 2)))
 
+    def start_short(self, name: str, job: Callable[[], T]) -> Callable[[], T]:
+        """Begin a job as `start` does if torch computes with one thread; else it runs in the caller with all."""
+        return self.start(name, job) if torch.get_num_threads() == 1 else job
+
     def start(self, name: str, job: Callable[[], T]) -> Callable[[], T]:
         """Begin a job; return the function that waits for its result."""
         if not self.enabled:
             return job
+        self._jobs = [one for one in self._jobs if not one[0].done()]
         timed, own = phase_beside(name), Limit()
         with ExitStack() as ending:
             pool = ThreadPoolExecutor(1)
             ending.callback(pool.shutdown, wait=False)  # the thread ends with the job
             found = pool.submit(_run, job, torch.get_num_threads(), timed, own)
-        self._jobs.append(found)
-        self._limits.append(own)
+        self._jobs.append((found, own))
         return found.result
 
     def __enter__(self) -> Beside:
@@ -67,9 +70,9 @@ class Beside:
     ) -> None:
         with self._settings:
             if error is not None:
-                for one in self._limits:
-                    one.moment = -math.inf
-            wait(self._jobs)
+                for _, own in self._jobs:
+                    own.moment = -math.inf
+            wait([found for found, _ in self._jobs])
 
 
 def _run(job: Callable[[], T], threads: int, timed: AbstractContextManager[None], own: Limit) -> T:

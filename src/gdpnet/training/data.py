@@ -247,10 +247,9 @@ def after_epochs(data: TrainingData) -> TrainingData:
     return replace(data, train=replace(data.train), injected=(), held_out_graph=None)
 
 
-def is_small(prepared: Prepared) -> bool:
+def is_small(graph: Graph) -> bool:
     """Return whether products of a graph's features are so small that threads of torch would mostly wait."""
-    on_cpu = prepared.device.type == "cpu"
-    return on_cpu and stored_values(prepared.features).numel() + prepared.neighbour.numel() <= _SMALL_VALUES
+    return stored_values(graph.features).numel() + graph.num_edges <= _SMALL_VALUES
 
 
 def folds_asked(config: Config) -> int:

@@ -22,7 +22,7 @@ from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected, select
 from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Steps
-from gdpnet.training.data import TrainingData, after_epochs, is_small
+from gdpnet.training.data import TrainingData, after_epochs
 from gdpnet.training.fit_evidence import FittedEvidence, fit_evidence
 from gdpnet.training.fit_genuine import fit_genuine, match_genuine
 from gdpnet.training.label_noise import suspect_labels, without_suspected
@@ -46,8 +46,10 @@ class TrainingTask(ABC):
     """The processes that train the model together."""
     beside: Beside = field(default_factory=lambda: Beside(enabled=False))
     """Runs what need not wait for the other steps."""
-    evidence: Callable[[], FittedEvidence] | None = field(init=False, default=None)
+    evidence: Callable[[], FittedEvidence | None] | None = field(init=False, default=None)
     """Waits for the evidence model that is fitted beside the epochs; None if it is fitted after them."""
+    score: Float[Tensor, "edges"] | None = field(init=False, default=None)
+    """The evidence score of every edge of the whole graph, once it is known."""
     basis: Tensor | None = field(init=False, default=None)
     """What features are projected on before anything is learned, if they are."""
 
@@ -69,10 +71,7 @@ class TrainingTask(ABC):
         """Return a name for each output of the aggregators."""
 
     def look_ahead(self, key: Key) -> None:
-        """Begin what needs no epoch; torch computes with one thread in a fit to a small graph."""
-        if not is_small(self.data.whole):
-            return
-        self.beside.give_torch_one_thread()
+        """Begin what needs no epoch."""
         if self.config.evidence.use and self.config.training.selection:
             job = partial(fit_evidence, self.data.whole, self.config, key.fold_in("evidence"))
             self.evidence = self.beside.start("evidence", job)
@@ -102,7 +101,7 @@ class TrainingTask(ABC):
 
     def complete(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
         """Learn which edges are genuine, and finalise the networks."""
-        fit_genuine(networks, self.graph, data.whole, self.config, key, steps, self.evidence)
+        self.score = fit_genuine(networks, self.graph, data.whole, self.config, key, steps, self.evidence)
         return self.finalise(networks, data, key, steps)
 
     @abstractmethod
@@ -122,4 +121,4 @@ class TrainingTask(ABC):
 
     def genuine_in(self, networks: Networks, selected: Selected) -> Float[Tensor, "edges"] | None:
         """Return the genuine probability of every edge that was decided on; None if it is not learned."""
-        return match_genuine(networks, selected, self.config)
+        return match_genuine(networks, selected, self.config, self.score)
