@@ -21,6 +21,7 @@ def four_threads():
 def test_a_job_runs_while_the_caller_goes_on():
     told = threading.Event()
     with Beside() as beside:
+        beside.give_torch_one_thread()
         found = beside.start("waiting", lambda: told.wait(60))
         told.set()  # a job that ran in the caller would have waited for this in vain
         assert found() is True
@@ -29,6 +30,7 @@ def test_a_job_runs_while_the_caller_goes_on():
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_job_runs_in_the_caller_when_its_result_is_asked_for_if_there_is_no_other_thread(threads):
     with torch_threads(threads), Beside(enabled=threads == 1) as beside:
+        beside.give_torch_one_thread()
         ran_in: list[threading.Thread] = []
         found = beside.start("alone", lambda: ran_in.append(threading.current_thread()))
         assert not ran_in
@@ -41,6 +43,7 @@ def test_the_error_of_a_job_is_raised_where_its_result_is_asked_for():
         raise ValueError("no room")
 
     with Beside() as beside:
+        beside.give_torch_one_thread()
         found = beside.start("failing", fail)
         with pytest.raises(ValueError, match="no room"):
             found()
@@ -49,6 +52,7 @@ def test_the_error_of_a_job_is_raised_where_its_result_is_asked_for():
 def test_leaving_waits_for_jobs_that_nobody_asked_for():
     done = []
     with Beside() as beside:
+        beside.give_torch_one_thread()
         beside.start("slow", lambda: (time.sleep(0.1), done.append(1)))
     assert done == [1]
 
@@ -63,6 +67,7 @@ def test_jobs_end_early_after_an_error_of_the_caller():
 
     def begin_and_fail() -> None:
         with Beside() as beside:
+            beside.give_torch_one_thread()
             beside.start("long", long)
             raise KeyError("caller")
 
@@ -71,29 +76,24 @@ def test_jobs_end_early_after_an_error_of_the_caller():
     assert ended == [1]
 
 
-def test_torch_shares_its_threads_with_jobs_and_gets_them_back_while_loops_keep_theirs():
+def test_torch_gets_its_threads_back_while_loops_keep_theirs():
     with Beside() as beside:
-        beside.halve_torch_threads()
-        found = beside.start("asking", lambda: (torch.get_num_threads(), loop_threads()))
-        assert (torch.get_num_threads(), loop_threads()) == (2, 4)
-        assert found() == (2, 2)
         beside.give_torch_one_thread()
         assert (torch.get_num_threads(), loop_threads()) == (1, 4)
-        assert beside.start("asking", torch.get_num_threads)() == 1
+        found = beside.start("asking", lambda: (torch.get_num_threads(), loop_threads()))
+        assert found() == (1, 1)
     assert (torch.get_num_threads(), loop_threads()) == (4, 4)
 
 
-def test_without_jobs_torch_keeps_its_threads_unless_it_is_to_have_one():
-    with Beside(enabled=False) as beside:
-        beside.halve_torch_threads()
-        assert torch.get_num_threads() == 4
-        beside.give_torch_one_thread()
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == 4
+def test_while_torch_has_several_threads_jobs_run_in_the_caller_with_all_of_them():
+    with Beside() as beside:
+        found = beside.start("asking", lambda: (threading.current_thread(), torch.get_num_threads()))
+        assert found() == (threading.main_thread(), 4)
 
 
 def test_a_profile_has_the_time_of_jobs_beside_the_phases_of_the_caller():
     with Profile().measure() as profile, phase("fit"), Beside() as beside:
+        beside.give_torch_one_thread()
         found = beside.start("waiting", lambda: time.sleep(0.05))
         with phase("caller"):
             found()

@@ -19,14 +19,15 @@ from threadpoolctl import threadpool_limits
 
 from gdpnet._core.profiling import phase_beside
 from gdpnet._core.progress import Limit, limit_by
-from gdpnet._core.threads import keep_loop_threads, torch_threads
+from gdpnet._core.threads import keep_loop_threads, one_torch_thread
 
 T = TypeVar("T")
 
 
 class Beside:
-    """Starts jobs, if it is ``enabled`` and torch has threads for it; else each runs when its result is asked for.
+    """Starts jobs, if it is ``enabled`` and torch has given threads up for them; else each runs when asked for.
 
+    With larger products the threads of torch are of use, and tables of several jobs would take too much memory.
     Leaving the block waits for all jobs, which are ended early after an error, and gives torch its threads back.
     """
 
@@ -38,27 +39,18 @@ class Beside:
 
     def give_torch_one_thread(self) -> None:
         """Let torch compute with one thread from now on, in the caller and in jobs."""
-        self._settings.enter_context(torch_threads(1))
-
-    def halve_torch_threads(self) -> None:
-        """Let torch compute with half of its threads from now on, in the caller and in every job, if jobs run."""
-        if self.enabled:
-            self._settings.enter_context(torch_threads(max(1, torch.get_num_threads() // 2)))
-
-    def start_short(self, name: str, job: Callable[[], T]) -> Callable[[], T]:
-        """Begin a job as `start` does if torch computes with one thread; else it runs in the caller with all."""
-        return self.start(name, job) if torch.get_num_threads() == 1 else job
+        self._settings.enter_context(one_torch_thread())
 
     def start(self, name: str, job: Callable[[], T]) -> Callable[[], T]:
-        """Begin a job; return the function that waits for its result."""
-        if not self.enabled:
+        """Begin a job, if torch has one thread; return the function that waits for its result, or runs the job."""
+        if not self.enabled or torch.get_num_threads() > 1:
             return job
         self._jobs = [one for one in self._jobs if not one[0].done()]
         timed, own = phase_beside(name), Limit()
         with ExitStack() as ending:
             pool = ThreadPoolExecutor(1)
             ending.callback(pool.shutdown, wait=False)  # the thread ends with the job
-            found = pool.submit(_run, job, torch.get_num_threads(), timed, own)
+            found = pool.submit(_run, job, timed, own)
         self._jobs.append((found, own))
         return found.result
 
@@ -75,7 +67,7 @@ class Beside:
             wait([found for found, _ in self._jobs])
 
 
-def _run(job: Callable[[], T], threads: int, timed: AbstractContextManager[None], own: Limit) -> T:
-    """Run a job with so many threads of torch and of OpenMP, until it ends or its limit says so."""
-    with torch_threads(threads), threadpool_limits(threads, user_api="openmp"), limit_by(own), timed:
+def _run(job: Callable[[], T], timed: AbstractContextManager[None], own: Limit) -> T:
+    """Run a job with one thread of torch and of OpenMP, until it ends or its limit says so."""
+    with one_torch_thread(), threadpool_limits(1, user_api="openmp"), limit_by(own), timed:
         return job()

@@ -91,7 +91,6 @@ class LabelTask(TrainingTask):
 
     def finalise(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
         """Choose the threshold of the cleaned graph; fit the heads, and add those that help to the ensemble."""
-        self.beside.halve_torch_threads()
         all_edges = begin_all_edges(networks, data, self.config, key, self.beside)
         stream = key.fold_in("finalise")
         with steps.run("decisions", "deciding on every edge"):
