@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from gdpnet._core.threads import Background, Team, in_order, play_with, playing_threads
+from gdpnet._core.threads import Background, Team, in_order, loop_threads, use_loop_threads
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -36,10 +36,10 @@ def test_an_error_of_a_job_is_raised_and_running_jobs_are_finished(threads):
     assert finished.is_set()
 
 
-def test_a_thread_may_play_with_other_threads_than_torch_computes_with():
-    with ThreadPoolExecutor(1, initializer=play_with, initargs=(3,)) as pool:
-        assert pool.submit(playing_threads).result() == 3
-    assert playing_threads() == torch.get_num_threads()
+def test_compiled_loops_may_use_other_threads_than_torch():
+    with ThreadPoolExecutor(1, initializer=use_loop_threads, initargs=(3,)) as pool:
+        assert pool.submit(loop_threads).result() == 3
+    assert loop_threads() == torch.get_num_threads()
 
 
 def test_results_come_in_order():

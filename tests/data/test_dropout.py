@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gdpnet.data import dropout
-from gdpnet.data.dropout import drop_inputs, drop_values, kept_factor, take_and_drop
+from gdpnet.data.dropout import draw_kept, drop_inputs, drop_values, kept_factor, take_and_drop
 from gdpnet.data.features import SparseRows, take_rows, to_dense, to_sparse
 
 CPU = torch.device("cpu")
@@ -46,6 +46,12 @@ def test_what_is_dropped_of_sparse_rows_is_no_longer_stored():
     factor = kept_factor(rows().value.shape, 0.5, generator(), CPU)
     assert dropped.value.numel() == int((factor > 0).sum())
     assert torch.equal(to_dense(dropped), to_dense(rows().with_value(rows().value * factor)))
+
+
+def test_values_are_kept_whose_factor_is_not_zero():
+    shape = torch.Size([7, 11])
+    kept, factor = (draw(shape, 0.3, generator(), CPU) for draw in (draw_kept, kept_factor))
+    assert torch.equal(kept, factor > 0)
 
 
 @pytest.mark.parametrize("with_numba", [False, True])

@@ -27,6 +27,18 @@ def test_a_transpose_of_nothing_is_nothing():
     assert table.transposed().row_ptr.tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("with_numba", [False, True])
+@pytest.mark.parametrize("chosen", ["some", "none", "all"])
+def test_a_thinned_matrix_has_the_chosen_values_times_a_number(with_numba, chosen, monkeypatch):
+    monkeypatch.setattr(features, "has_numba", lambda: with_numba)
+    table = rows(9, 0)
+    kept = torch.rand(table.value.numel(), generator=torch.Generator().manual_seed(1)) < 0.5
+    kept = kept if chosen == "some" else torch.full_like(kept, chosen == "all")
+    found = table.thinned(kept, 1.25)
+    assert torch.equal(to_dense(found), to_dense(table.with_value(table.value * kept * 1.25)))
+    assert found.value.numel() == found.column.numel() == int(found.row_ptr[-1]) == int(kept.sum())
+
+
 def test_tables_beside_each_other_keep_their_rows():
     parts = [rows(5, 0), rows(3, 1), rows(7, 2)]
     found = beside(parts)

@@ -25,7 +25,7 @@ from gdpnet.inference.threshold import Choice
 from gdpnet.representation.all_edges import SharedNetwork
 from gdpnet.representation.gcn import NormalisedAdjacency
 from gdpnet.training import heads
-from gdpnet.training.fit_gcn_head import fit_gcn
+from gdpnet.training.fit_gcn_head import weigh_gcn
 from gdpnet.training.fit_hopwise_head import HeadScore, fit_hopwise
 from helpers.small import FAST, fitted, noisy_graph
 
@@ -63,11 +63,11 @@ def with_all_heads(graph: Graph, config: Config = HEADS, threshold: float = 0.5)
         return replace(fit_hopwise(*arguments), scores=(HeadScore(0.5, 9, 0, 0.5, margin=1.0),))
 
     def gcn(*arguments):
-        return replace(fit_gcn(*arguments), gains=1, losses=0, quality_before=-1.0)
+        return replace(weigh_gcn(*arguments), gains=1, losses=0, quality_before=-1.0)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(heads, "fit_hopwise", hopwise)
-        patch.setattr(heads, "fit_gcn", gcn)
+        patch.setattr(heads, "weigh_gcn", gcn)
         patch.setattr(heads, "choose_threshold", lambda *_, **__: Choice(threshold))
         model = fitted(graph, config)
     assert min(model.trained_.weights[:3]) > 0

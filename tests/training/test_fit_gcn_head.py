@@ -20,7 +20,7 @@ from gdpnet.representation.gcn import GCN, NormalisedAdjacency
 from gdpnet.representation.sparse import table_of
 from gdpnet.training import heads
 from gdpnet.training.data import make_training_data
-from gdpnet.training.fit_gcn_head import FittedGCN, fit_gcn, is_worth_gcn
+from gdpnet.training.fit_gcn_head import FittedGCN, fit_convolutions, is_worth_gcn, weigh_gcn
 from gdpnet.training.fit_hopwise_head import HeadScore, fit_hopwise
 from helpers.small import FAST, fitted, noisy_graph, same_weights
 
@@ -46,11 +46,11 @@ def always_accepted(monkeypatch, accepted: bool = True) -> list[FittedGCN]:
     """Accept the head, or not, whatever its validation score; return the list that fitted heads are added to."""
     every = []
 
-    def fit(*arguments) -> FittedGCN:
-        every.append(fit_gcn(*arguments))
+    def weigh(*arguments) -> FittedGCN:
+        every.append(weigh_gcn(*arguments))
         return replace(every[-1], gains=int(accepted), losses=int(not accepted), quality_before=-1.0)
 
-    monkeypatch.setattr(heads, "fit_gcn", fit)
+    monkeypatch.setattr(heads, "weigh_gcn", weigh)
     return every
 
 
@@ -182,7 +182,7 @@ def test_the_head_joins_the_ensemble_if_it_does_not_get_worse_and_the_new_score_
 def fit_all(data, before: torch.Tensor, config: Config = HEADS) -> FittedGCN:
     """Fit the head to all edges."""
     chosen = [keep_all(one) for one in (data.train, data.whole)]
-    return fit_gcn(data, *chosen, 0.0, before, config, KEY)
+    return weigh_gcn(fit_convolutions(data, *chosen, 0.0, before.shape[1], config, KEY), before, data, config)
 
 
 def test_gains_and_losses_count_nodes_that_only_one_ensemble_predicts_right():
@@ -238,7 +238,7 @@ def test_edges_below_the_threshold_are_used_neither_in_training_nor_in_evaluatio
         for one, chance in zip((data.train, data.whole), low, strict=True):
             all_of_it = torch.full((one.neighbour.numel(),), chance)
             chosen.append(Selected(all_of_it, all_of_it > 0.5, all_of_it > 0, one))
-        return fit_gcn(data, *chosen, 0.5, before, longer, KEY)
+        return weigh_gcn(fit_convolutions(data, *chosen, 0.5, 3, longer, KEY), before, data, longer)
 
     kept, cut_in_training, cut_in_evaluation = fit((1.0, 1.0)), fit((0.1, 1.0)), fit((1.0, 0.1))
     assert not torch.equal(kept.network.weights[0], cut_in_training.network.weights[0])
@@ -250,18 +250,23 @@ def test_the_head_is_compared_with_the_ensemble_of_the_other_heads(monkeypatch, 
     def accepted(*arguments):
         return replace(fit_hopwise(*arguments), scores=(HeadScore(share, 9, 0, 0.5, margin=0.0),))
 
-    asked = []
+    seen, asked = [], []
 
-    def recorded(data, train, whole, threshold, before, config, key, weigh):
-        asked.append((data, whole, before))
+    def recorded(data, train, whole, *others):
+        seen.append(whole)
+        return fit_convolutions(data, train, whole, *others)
+
+    def compared(fitted, before, data, config, weigh):
+        asked.append((data, before))
         assert not weigh  # there is no other head
-        return fit_gcn(data, train, whole, threshold, before, config, key, weigh)
+        return weigh_gcn(fitted, before, data, config, weigh)
 
     monkeypatch.setattr(heads, "fit_hopwise", accepted)
-    monkeypatch.setattr(heads, "fit_gcn", recorded)
+    monkeypatch.setattr(heads, "fit_convolutions", recorded)
+    monkeypatch.setattr(heads, "weigh_gcn", compared)
     model = fitted(noisy_graph(), HEADS)
     assert model.networks_.hopwise is not None
-    ((data, whole, before),) = asked
+    ((data, before),), (whole,) = asked, seen
     both = Ensemble(model.networks_, HeadWeights(1.0 - share, share), 0.5)
     expected = both.local(whole.prepared, data.validation, whole.weight("sampled"))[1]
     torch.testing.assert_close(before, expected)

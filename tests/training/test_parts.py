@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from gdpnet._core.beside import Beside
 from gdpnet._core.ranks import Ranks
 from gdpnet.config import Config
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
@@ -172,7 +173,8 @@ def test_pseudo_labels_and_suspected_labels_are_found_anew_for_every_part():
             sizes.append(state.pseudo.numel())
 
     steps = Steps([Watch()])
-    done = run_epochs(few_labels(), config, 0, CPU, steps, None, None, Ranks())
+    with Beside() as beside:
+        done = run_epochs(few_labels(), config, 0, CPU, steps, None, None, Ranks(), beside)
     assert parts == [0, 0, 1, 1, 2, 2]
     drawn = done.task.parts
     assert sizes[2] == drawn.draw(1).numel()

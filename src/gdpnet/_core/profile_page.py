@@ -98,8 +98,9 @@ def page_of(title: str, events: Sequence[Event], rows: Sequence[Row]) -> str:
     """Return the page; nothing in it can leave its place, whatever the phases are called."""
     names = sorted({event.path[-1] for event in events})
     number = {name: place for place, name in enumerate(names)}
+    deepest = max((len(event.path) for event in events if not event.is_beside), default=0)
     shown = [
-        [len(event.path) - 1, round(event.start, 6), round(event.seconds, 6), number[event.path[-1]]]
+        [_level(event, deepest), round(event.start, 6), round(event.seconds, 6), number[event.path[-1]]]
         for event in sorted(events, key=lambda event: (event.start, -event.seconds))
     ]
     total = max((event.start + event.seconds for event in events), default=1.0)
@@ -114,6 +115,11 @@ def page_of(title: str, events: Sequence[Event], rows: Sequence[Row]) -> str:
 <div class=wide>{_table(rows)}</div>
 <script type="application/json" id=data>{data}</script><script>{_SCRIPT}</script></html>
 """
+
+
+def _level(event: Event, deepest: int) -> int:
+    """Return the line of an event in the timeline; other threads are below the caller's phases."""
+    return deepest if event.is_beside else len(event.path) - 1
 
 
 def _table(rows: Sequence[Row]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,8 @@ class Event(NamedTuple):
     path: tuple[str, ...]
     start: float
     seconds: float
+    is_beside: bool = False
+    """Whether it ran in another thread, beside the phases of the caller."""
 
 
 class Row(NamedTuple):
@@ -81,12 +83,21 @@ class Profile:
             self.events.append(Event(tuple(self._open), start, self._now() - start))
             self._open.pop()
 
+    @contextmanager
+    def beside(self, name: str) -> Iterator[None]:
+        """Time a phase that runs in another thread."""
+        start = self._now()
+        try:
+            yield
+        finally:
+            self.events.append(Event((f"beside: {name}",), start, self._now() - start, is_beside=True))
+
     def rows(self) -> list[Row]:
         """Return calls and seconds per phase, phases within others after them, in the order of their first start."""
         calls: dict[tuple[str, ...], int] = {}
         seconds: dict[tuple[str, ...], float] = {}
         first: dict[tuple[str, ...], float] = {}
-        for path, start, took in self.events:
+        for path, start, took, _ in self.events:
             calls[path] = calls.get(path, 0) + 1
             seconds[path] = seconds.get(path, 0.0) + took
             first[path] = min(first.get(path, start), start)
@@ -110,8 +121,10 @@ class Profile:
     def trace(self) -> str:
         """Return the phases in the Trace Event Format, which browsers show (chrome://tracing, ui.perfetto.dev)."""
         events = [
-            {"name": path[-1], "ph": "X", "ts": start * 1e6, "dur": took * 1e6, "pid": 0, "tid": 0}
-            for path, start, took in sorted(self.events, key=lambda event: (event.start, -event.seconds))
+            {"name": path[-1], "ph": "X", "ts": start * 1e6, "dur": took * 1e6, "pid": 0, "tid": int(beside)}
+            for path, start, took, beside in sorted(
+                self.events, key=lambda event: (event.start, -event.seconds)
+            )
         ]
         return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
 
@@ -149,3 +162,9 @@ def phase(name: str) -> Iterator[None]:
     else:
         with profile.phase(name):
             yield
+
+
+def phase_beside(name: str) -> AbstractContextManager[None]:
+    """Return what times a job of another thread as a phase of the profile that is being measured here, if any."""
+    profile = _ACTIVE.get()
+    return nullcontext() if profile is None else profile.beside(name)

@@ -57,7 +57,13 @@ def advance(done: float, total: float) -> None:
 def limit(seconds: float) -> Iterator[Limit]:
     """Let the work within the block end after some seconds, or earlier if a limit around it says so."""
     outer, moment = _LIMIT.get(), time.perf_counter() + seconds
-    own = Limit(moment if outer is None else min(moment, outer.moment), outer)
+    with limit_by(Limit(moment if outer is None else min(moment, outer.moment), outer)) as own:
+        yield own
+
+
+@contextmanager
+def limit_by(own: Limit) -> Iterator[Limit]:
+    """Let the work within the block end when a limit says so, which may be changed meanwhile."""
     token = _LIMIT.set(own)
     try:
         yield own

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from itertools import pairwise
 from types import TracebackType
@@ -28,37 +28,52 @@ def threads_here() -> int:
 
 
 @contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """Let torch compute in the calling thread alone, so that sums do not depend on the number of cores."""
+def torch_threads(count: int) -> Iterator[None]:
+    """Let torch compute with so many threads, the calling one among them."""
     import torch
 
     before = torch.get_num_threads()
-    if before == 1:
+    if before == count:
         yield
         return
-    torch.set_num_threads(1)
+    torch.set_num_threads(count)
     try:
         yield
     finally:
         torch.set_num_threads(before)
 
 
-_PLAYING: ContextVar[int | None] = ContextVar("threads that play episodes", default=None)
+def one_torch_thread() -> AbstractContextManager[None]:
+    """Let torch compute in the calling thread alone, so that sums do not depend on the number of cores."""
+    return torch_threads(1)
 
 
-def play_with(threads: int) -> None:
-    """Let this many threads play the episodes that the calling thread asks for, however many torch uses.
+_LOOPS: ContextVar[int | None] = ContextVar("loops", default=None)
 
-    What an episode decides does not depend on it.
+
+def use_loop_threads(count: int) -> None:
+    """Let the compiled loops of the calling thread use this many threads, however many torch uses.
+
+    What they compute does not depend on it.
     """
-    _PLAYING.set(threads)
+    _LOOPS.set(count)
 
 
-def playing_threads() -> int:
-    """Return how many threads play episodes: as many as torch uses, but for `play_with`."""
+@contextmanager
+def keep_loop_threads() -> Iterator[None]:
+    """Let compiled loops use as many threads as now within the block, even if torch gets fewer there."""
+    token = _LOOPS.set(loop_threads())
+    try:
+        yield
+    finally:
+        _LOOPS.reset(token)
+
+
+def loop_threads() -> int:
+    """Return how many threads compiled loops use: as many as torch, unless told otherwise."""
     import torch
 
-    return _PLAYING.get() or torch.get_num_threads()
+    return _LOOPS.get() or torch.get_num_threads()
 
 
 class Background:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.device import has_numba
@@ -67,6 +67,22 @@ def kept_factor(
     """
     if device.type != "cpu":
         return torch.rand(shape, generator=generator, device=device).ge_(share).div_(1.0 - share)
+    drawn, least = _draw(shape, share, generator)
+    return torch.ge(drawn, least, out=torch.empty(shape)).div_(1.0 - share)
+
+
+def draw_kept(
+    shape: torch.Size, share: float, generator: torch.Generator, device: torch.device
+) -> Bool[Tensor, "*n"]:
+    """Return which values dropout keeps: those whose `kept_factor` would not be zero."""
+    if device.type != "cpu":
+        return torch.rand(shape, generator=generator, device=device) >= share
+    drawn, least = _draw(shape, share, generator)
+    return drawn >= least
+
+
+def _draw(shape: torch.Size, share: float, generator: torch.Generator) -> tuple[Int[Tensor, "*n"], int]:
+    """Return sixteen random bits per value as a number, and the least number that keeps a value."""
     four = torch.empty(-(-shape.numel() // 4), dtype=torch.int64)
     drawn = four.random_(*_WHOLE_RANGE, generator=generator).view(torch.int16)[: shape.numel()].view(shape)
-    return torch.ge(drawn, round(share * _DRAWS) - _DRAWS // 2, out=torch.empty(shape)).div_(1.0 - share)
+    return drawn, round(share * _DRAWS) - _DRAWS // 2

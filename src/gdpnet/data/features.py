@@ -68,8 +68,21 @@ class SparseRows:
 
     def thinned(self, kept: Bool[Tensor, "values"], scale: float = 1.0) -> SparseRows:
         """Return the same matrix with some of the values alone, times a number."""
+        if self.device.type == "cpu" and has_numba():
+            return self._thinned_in_loops(kept, scale)
         before = F.pad(kept.cumsum(0), (1, 0))  # values kept before each place
         return type(self)(before[self.row_ptr], self.column[kept], self.value[kept] * scale, self.width)
+
+    def _thinned_in_loops(self, kept: Bool[Tensor, "values"], scale: float) -> SparseRows:
+        from gdpnet.data.row_kernel import thin
+
+        most = int(kept.sum()) + 1
+        row_ptr, column = torch.zeros_like(self.row_ptr), self.column.new_empty(most)
+        value = self.value.new_empty(most)
+        given = (self.row_ptr, self.column, self.value, kept)
+        scaled, out = self.value.numpy().dtype.type(scale), (row_ptr, column, value)
+        filled = thin(*(part.numpy() for part in given), scaled, *(part.numpy() for part in out))
+        return type(self)(row_ptr, column[:filled], value[:filled], self.width)
 
     def take(self, rows: Int[Tensor, "taken"]) -> SparseRows:
         """Return some rows, in the order given."""

@@ -147,3 +147,19 @@ def take_kept(row_ptr, column, value, rows, factor, out_ptr, out_column, out_val
             read += 1
         out_ptr[number + 1] = filled
     return filled
+
+
+@compiled
+def thin(row_ptr, column, value, kept, scale, out_ptr, out_column, out_value):
+    """Write a sparse matrix without some of its values, the others times a number; return how many there are.
+
+    Every value is written, and the next one over it unless it is kept: a branch that nothing predicts takes longer.
+    So the arrays must have room for one value more than are kept.
+    """
+    filled = 0
+    for row in range(row_ptr.size - 1):
+        for place in range(row_ptr[row], row_ptr[row + 1]):
+            out_column[filled], out_value[filled] = column[place], value[place] * scale
+            filled += kept[place]
+        out_ptr[row + 1] = filled
+    return filled

@@ -22,7 +22,7 @@ MOST_LAID_OUT = 1 << 25
 """Sparse rows of up to this many values, zeros included, are also kept dense: a value is then found by one read."""
 
 
-LEAST_IN_LOOPS = 1 << 14
+LEAST_IN_LOOPS = 1 << 11
 """Pairs from which on compiled loops are used; for fewer, loading them takes longer than they save."""
 
 

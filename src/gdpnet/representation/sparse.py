@@ -25,7 +25,8 @@ class Matrix:
 
     rows: SparseRows
     transpose: SparseRows
-    order: Int[Tensor, "values"]
+    order: Int[Tensor, "values"] | None
+    """None if the values are never changed."""
     is_changed: bool = False
     """Whether the rows have other values than the transpose."""
 
@@ -41,14 +42,14 @@ class Matrix:
 
     def with_value(self, value: Float[Tensor, "values"]) -> Matrix:
         """Return the same pattern with other values."""
+        assert self.order is not None
         return replace(self, rows=self.rows.with_value(value), is_changed=True)
 
     def thinned(self, kept: Bool[Tensor, "values"], scale: float = 1.0) -> Matrix:
         """Return a matrix with some of the values alone, times a number; zeros would cost as much as before."""
-        among = kept[self.order]
-        place = (kept.cumsum(0) - 1)[self.order[among]]
-        rows = self.rows.thinned(kept, scale)
-        return Matrix(rows, self.transpose.thinned(among, scale), place)
+        assert self.order is not None
+        among = kept.index_select(0, self.order)
+        return Matrix(self.rows.thinned(kept, scale), self.transpose.thinned(among, scale), None)
 
     @classmethod
     def of(cls, rows: SparseRows, device: torch.device) -> Matrix:
@@ -90,8 +91,8 @@ def drop_values(
         return value if isinstance(table, Tensor) else table.with_value(value)
     if not isinstance(table, Matrix):
         return dropout.drop_inputs(table, share, generator)
-    factor = dropout.kept_factor(table.value.shape, share, generator, table.value.device)
-    return table.thinned(factor > 0, 1.0 / (1.0 - share))
+    kept = dropout.draw_kept(table.value.shape, share, generator, table.value.device)
+    return table.thinned(kept, 1.0 / (1.0 - share))
 
 
 class _Product(torch.autograd.Function):
@@ -107,6 +108,7 @@ class _Product(torch.autograd.Function):
         matrix = ctx.matrix
         transpose = matrix.transpose
         if matrix.is_changed:
+            assert matrix.order is not None
             transpose = transpose.with_value(matrix.value.index_select(0, matrix.order))
         return _multiply(transpose, gradients[0].contiguous()), None
 

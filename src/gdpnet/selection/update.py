@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gdpnet._core.ranks import Ranks
 from gdpnet._core.replay import Replays
-from gdpnet._core.threads import Team
+from gdpnet._core.threads import Team, loop_threads
 from gdpnet.config import PPOSettings
 from gdpnet.selection.buffer import (
     Batch,
@@ -75,7 +75,7 @@ def update_policy(
         if found is not None:
             return Update(*found)
     if can_compile(policy, settings):
-        with Team(torch.get_num_threads()) as team:
+        with Team(loop_threads()) as team:
             gathered = gather_decisions(policy, rollout, view, advantage, shuffled, settings.clip, team)
             compiled = CompiledSteps(policy, optimiser, gathered, settings, team, ranks)
             return _run(policy, compiled, settings, generator, ranks)

@@ -14,6 +14,7 @@ from gdpnet._core.memory import release_freed
 from gdpnet._core.random import Key, mix64
 from gdpnet._core.threads import in_order
 from gdpnet.config import Config
+from gdpnet.data.features import stored_values
 from gdpnet.data.graph import Graph
 from gdpnet.data.labels import check_classes
 from gdpnet.data.noise.registry import corrupt
@@ -22,6 +23,9 @@ from gdpnet.data.schema import as_read
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError
 from gdpnet.representation.tasks import CLASSIFICATION, Task
+
+_SMALL_VALUES = 1 << 18
+"""A graph with at most so many values of features and edges is small."""
 
 
 @dataclass(frozen=True)
@@ -241,6 +245,11 @@ def after_epochs(data: TrainingData) -> TrainingData:
     """Return the data without what only epochs need: perturbed graphs, and means over all neighbours."""
     release_freed()
     return replace(data, train=replace(data.train), injected=(), held_out_graph=None)
+
+
+def is_small(graph: Graph) -> bool:
+    """Return whether products of a graph's features are so small that threads of torch would mostly wait."""
+    return stored_values(graph.features).numel() + graph.num_edges <= _SMALL_VALUES
 
 
 def folds_asked(config: Config) -> int:

@@ -27,6 +27,9 @@ from gdpnet.representation.tasks import compare, may_learn
 from gdpnet.training.data import TrainingData
 from gdpnet.training.held_out import HeldOutNodes, quality_and_likelihood
 
+FittedAllEdges = tuple[AllEdgesNetwork | SharedNetwork, Float[Tensor, "held classes"]]
+"""The head, and its probabilities of the held-out nodes."""
+
 
 def is_worth_all_edges(data: TrainingData, held_out: HeldOutNodes, config: Config) -> bool:
     """Return whether the head is wanted, can be evaluated, and is not too costly."""
@@ -46,7 +49,7 @@ def own_features(data: TrainingData) -> Features:
 
 def fit_all_edges(
     data: TrainingData, held_out: HeldOutNodes, outputs: int, config: Config, key: Key
-) -> tuple[AllEdgesNetwork | SharedNetwork, Float[Tensor, "held classes"]]:
+) -> FittedAllEdges:
     """Fit the head to the training graph; return it and its probabilities of the held-out nodes.
 
     Convolutions of sparse features take a node for one of its neighbours, which is wrong where neighbours are of
@@ -70,7 +73,7 @@ def _fit_one(
     outputs: int,
     config: Config,
     key: Key,
-) -> tuple[AllEdgesNetwork | SharedNetwork, Float[Tensor, "held classes"]]:
+) -> FittedAllEdges:
     """Fit one kind of network; the epoch of the largest likelihood of held-out nodes counts.
 
     By that the head gets its weight.

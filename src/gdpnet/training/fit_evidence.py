@@ -25,7 +25,7 @@ from gdpnet.data.pair_features import pairs_between, pairs_of
 from gdpnet.data.prepare import Prepared
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import GraphError
-from gdpnet.inference.evidence import EvidencePasses, Links
+from gdpnet.inference.evidence import EvidencePasses, Links, evidence_of
 from gdpnet.representation.evidence import Calibration, EvidenceModel, estimate_noise_share, logit
 from gdpnet.representation.trees import BoostedTrees, trees_of
 
@@ -33,6 +33,16 @@ _TINY = 20
 """A graph with fewer edges than this is too small to learn from."""
 
 _MOST_SHIFT, _HALVINGS = 8.0, 40
+
+
+class FittedEvidence(NamedTuple):
+    """What was learned of a graph from its own edges and injected ones."""
+
+    model: EvidenceModel
+    bound: float
+    """The largest share of noise that it allows."""
+    score: Float[Tensor, "edges"]
+    """The evidence score of every edge of the graph."""
 
 
 class Perturbed(NamedTuple):
@@ -89,8 +99,8 @@ def perturb(links: Links, rate: float, seed: int) -> Perturbed | None:
     return Perturbed.of(after, links)
 
 
-def fit_evidence(prepared: Prepared, config: Config, key: Key) -> tuple[EvidenceModel, float] | None:
-    """Fit both passes to a graph and calibrate them; return the model and the largest share of noise it allows.
+def fit_evidence(prepared: Prepared, config: Config, key: Key) -> FittedEvidence | None:
+    """Fit both passes to a graph and calibrate them.
 
     There is none if the graph has few edges, or nearly all there can be.
     Each pass has perturbed graphs of its own: the first one would find the injected edges that it has learned too
@@ -113,7 +123,7 @@ def fit_evidence(prepared: Prepared, config: Config, key: Key) -> tuple[Evidence
     score = model.second.to_probabilities(rows.to(model.device))[:, 0].to(rows.device)
     score = _mean_of_directions(drawn[-1], some, score)
     bound = calibrate(model.second_calibration, logit(score)[:, None], drawn[-1].own[some], settings)
-    return model, bound
+    return FittedEvidence(model, bound, evidence_of(model, prepared, config))
 
 
 def _fit_first(graphs: Sequence[Perturbed], settings: EvidenceSettings, key: Key) -> BoostedTrees:

@@ -9,6 +9,7 @@ this choice: their neighbours' decisions about them come from fold models that k
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -53,6 +54,14 @@ class FittedGCN:
         return lead.difference >= 0 and self.validation_f1 >= self.quality_before
 
 
+class Convolutions(NamedTuple):
+    """A fitted head that no other head was compared with."""
+
+    network: GCN
+    found: Float[Tensor, "validation classes"]
+    """Its class probabilities of the validation nodes."""
+
+
 def is_worth_gcn(data: TrainingData, config: Config) -> bool:
     """Return whether the head is wanted, can be evaluated on validation nodes, and is not too costly."""
     settings, features = config.gcn, data.train.features.shape[1]
@@ -61,21 +70,18 @@ def is_worth_gcn(data: TrainingData, config: Config) -> bool:
     return settings.use and data.validation.numel() >= settings.min_validation and fits
 
 
-def fit_gcn(
+def fit_convolutions(
     data: TrainingData,
     train: Selected,
     whole: Selected,
     threshold: float,
-    before: Float[Tensor, "validation classes"],
+    outputs: int,
     config: Config,
     key: Key,
-    weigh: bool = False,
-) -> FittedGCN:
+) -> Convolutions:
     """Fit convolutions to the cleaned training graph; the best epoch on validation nodes counts.
 
-    ``train`` and ``whole`` are decisions on all edges, ``threshold`` is that of the cleaned graph, and ``before``
-    are class probabilities of the validation nodes by the other heads. The head has the weight of the settings or, if
-    ``weigh``, less where validation nodes say so.
+    ``train`` and ``whole`` are decisions on all edges, and ``threshold`` is that of the cleaned graph.
     """
     settings, device, task = config.gcn, data.targets.device, data.task
     rows, adjacency = table_of(train.prepared.features, device), cleaned_adjacency(train, threshold)
@@ -83,7 +89,7 @@ def fit_gcn(
     network = GCN(
         train.prepared.features.shape[1],
         config.representation.width,
-        before.shape[1],
+        outputs,
         layers=settings.layers,
         exclusive=task.exclusive,
     )
@@ -115,8 +121,22 @@ def fit_gcn(
         check_every=settings.evaluate_every,
     )
     with torch.no_grad():
-        found = predict()
-    weight = _weight(before, found, data, config) if weigh else settings.weight
+        return Convolutions(network, predict())
+
+
+def weigh_gcn(
+    fitted: Convolutions,
+    before: Float[Tensor, "validation classes"],
+    data: TrainingData,
+    config: Config,
+    weigh: bool = False,
+) -> FittedGCN:
+    """Compare the ensemble with the head and without it; ``before`` are the probabilities by the other heads.
+
+    The head has the weight of the settings or, if ``weigh``, less where validation nodes say so.
+    """
+    task, (network, found) = data.task, fitted
+    weight = _weight(before, found, data, config) if weigh else config.gcn.weight
     after = torch.lerp(before, found, weight)
     hits, hits_before = (task.score(one, data.validation_labels, "hit") for one in (after, before))
     quality_before, quality = (task.quality(one, data.validation_labels) for one in (before, after))

@@ -6,6 +6,7 @@ regression of evidence, keep probability and agreement of predicted classes tell
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +27,7 @@ from gdpnet.inference.unsupervised import reduce_features
 from gdpnet.representation.evidence import Calibration, logit
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.fit_evidence import (
+    FittedEvidence,
     Perturbed,
     believed_share,
     calibrate,
@@ -40,40 +42,48 @@ NOTHING_TO_LEARN = (
 
 
 def fit_genuine(
-    networks: Networks, graph: Graph, whole: Prepared, config: Config, key: Key, steps: Steps
-) -> None:
+    networks: Networks,
+    graph: Graph,
+    whole: Prepared,
+    config: Config,
+    key: Key,
+    steps: Steps,
+    begun: Callable[[], FittedEvidence | None] | None = None,
+) -> Float[Tensor, "edges"] | None:
     """Fit the evidence model to a graph and combine it with the policy; the networks hold the result.
 
-    ``whole`` is the prepared graph. Without a policy nothing is fitted.
+    ``whole`` is the prepared graph. Without a policy nothing is fitted. If the evidence model is being fitted
+    already, ``begun`` waits for it. Returns the evidence score of every edge, if there is a model.
     """
     about = "evidence", "learning which edges are genuine"
     if not config.evidence.use or networks.policy is None or steps.skips(*about):
-        return
+        return None
     with steps.run(*about, share=0.3) as step:
-        fitted = fit_evidence(whole, config, key.fold_in("evidence"))
+        fitted = fit_evidence(whole, config, key.fold_in("evidence")) if begun is None else begun()
         if fitted is None:
             step.result = NOTHING_TO_LEARN
-            return
-        networks.evidence, bound = fitted
-        score = evidence_of(networks.evidence, whole, config)
+            return None
+        networks.evidence, bound, score = fitted
         match_share(networks.evidence.second_calibration, logit(score)[:, None])
         found = _decide_on_injected(networks, graph, whole, config, key.fold_in("genuine"))
         if found is None:
             step.result = "evidence alone: no edges can be injected for the policy to decide on"
-            return
+            return score
         networks.genuine, step.result = _combine(found, bound, config.evidence)
+    return score
 
 
 @torch.no_grad()
-def match_genuine(networks: Networks, selected: Selected, config: Config) -> Float[Tensor, "edges"] | None:
+def match_genuine(
+    networks: Networks, selected: Selected, config: Config, score: Float[Tensor, "edges"] | None
+) -> Float[Tensor, "edges"] | None:
     """Return the genuine probability of every edge of the graph that was decided on, and match their mean to it.
 
-    There is none without an evidence model.
+    There is none without an evidence model, and so without evidence scores.
     """
-    if networks.evidence is None:
+    if networks.evidence is None or score is None:
         return None
     prepared = selected.prepared
-    score = evidence_of(networks.evidence, prepared, config)
     if networks.genuine is None:
         return networks.evidence.genuine(score)
     keep = prepared.on_edges(prepared.symmetrise(selected.probability))

@@ -8,6 +8,7 @@ from math import isfinite
 import numpy as np
 import torch
 
+from gdpnet._core.beside import Beside
 from gdpnet._core.random import Key
 from gdpnet._core.ranks import Ranks
 from gdpnet.config import Config
@@ -42,8 +43,12 @@ def fit_model(
     `gdpnet.training.run_epochs.help_fit`.
     """
     steps = Steps([one if isinstance(one, Callback) else OnEpoch(one) for one in callbacks])
-    fit = run_epochs(graph, config, seed, device, steps, objective, held_out, ranks or Ranks())
-    return _finish(fit, seed, device, steps)
+    ranks = ranks or Ranks()
+    # a fit that must end in time does one thing after the other, so that each can have its share
+    alone = device.type == "cpu" and ranks.size == 1 and not config.training.seconds
+    with Beside(enabled=alone) as beside:
+        fit = run_epochs(graph, config, seed, device, steps, objective, held_out, ranks, beside)
+        return _finish(fit, seed, device, steps)
 
 
 def _finish(fit: EpochsDone, seed: int, device: torch.device, steps: Steps) -> TrainedModel:

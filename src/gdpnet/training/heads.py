@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from gdpnet._core.beside import Beside
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.inference.ensemble import Ensemble, HeadWeights, embed_fold_models, hop_features
@@ -16,7 +19,8 @@ from gdpnet.inference.threshold import Choice
 from gdpnet.training.callbacks import Steps, change_text, score_text
 from gdpnet.training.choose_threshold import choose_threshold
 from gdpnet.training.data import TrainingData
-from gdpnet.training.fit_gcn_head import fit_gcn, is_worth_gcn
+from gdpnet.training.fit_all_edges_head import FittedAllEdges
+from gdpnet.training.fit_gcn_head import Convolutions, fit_convolutions, is_worth_gcn, weigh_gcn
 from gdpnet.training.fit_hopwise_head import fit_hopwise, is_worth_hopwise
 from gdpnet.training.fit_without_decisions import fit_without_decisions
 from gdpnet.training.held_out import HeldOutNodes
@@ -42,10 +46,16 @@ class Heads:
     steps: Steps
     genuine: Tensor | None = None
     """The genuine probability of every edge of the whole graph; None if it is not known."""
+    beside: Beside = field(default_factory=lambda: Beside(enabled=False))
+    """Runs what need not wait for the other heads."""
+    all_edges: Callable[[], FittedAllEdges] | None = None
+    """Waits for the all-edges head; None if it is not wanted."""
 
     def finalise(self) -> Finalised:
         """Choose the threshold of the cleaned graph; fit the heads, and add those that help to the ensemble."""
-        return self._add_gcn(self._weigh(self._add_hopwise(Finalised(self._choose_threshold()))))
+        done = Finalised(self._choose_threshold())
+        convolutions = self._begin_gcn(done.threshold.threshold)
+        return self._add_gcn(self._weigh(self._add_hopwise(done)), convolutions)
 
     def _choose_threshold(self) -> Choice:
         with self.steps.run("threshold", "choosing the threshold of the cleaned graph", share=0.3) as step:
@@ -81,7 +91,7 @@ class Heads:
     def _weigh(self, done: Finalised) -> Finalised:
         """Fit the heads that no decision has a part in, and find the weights of all on held-out nodes."""
         networks, data, held_out = self.networks, self.data, HeldOutNodes.of(self.data)
-        given = (networks, data, held_out, self.config, self.key, self.steps)
+        given = (networks, data, held_out, self.config, self.key, self.steps, self.all_edges)
         new, prior = fit_without_decisions(*given), done.weights
         if not new:
             return done
@@ -114,18 +124,24 @@ class Heads:
             found["hopwise"] = held_out.probabilities(torch.cat(given))
         return found
 
-    def _add_gcn(self, done: Finalised) -> Finalised:
-        """Fit the GCN head to the cleaned graph, and give it a weight if the ensemble gets no worse."""
+    def _begin_gcn(self, threshold: float) -> Callable[[], Convolutions] | None:
+        """Begin to fit the GCN head to the cleaned graph, if it is wanted; return what waits for it."""
+        if not is_worth_gcn(self.data, self.config):
+            return None
+        given = (self.data, self.train, self.whole, threshold, self.networks.aggregators.classes, self.config)
+        return self.beside.start("GCN head", partial(fit_convolutions, *given, self.key.fold_in("gcn")))
+
+    def _add_gcn(self, done: Finalised, convolutions: Callable[[], Convolutions] | None) -> Finalised:
+        """Give the GCN head a weight if the ensemble gets no worse."""
         data, config, threshold = self.data, self.config, done.threshold.threshold
         about = "GCN head", "fitting the GCN head"
-        if not is_worth_gcn(data, config) or self.steps.skips(*about):
+        if convolutions is None or self.steps.skips(*about):
             return done
         with self.steps.run(*about) as step:
             ensemble, mode = Ensemble(self.networks, done.weights, threshold), config.inference.mode
             before = ensemble.probabilities(self.whole, data.validation, mode)
-            key = self.key.fold_in("gcn")
             weigh = sum(done.weights[3:]) > 0  # beside heads that no decision changes
-            found = fit_gcn(data, self.train, self.whole, threshold, before, config, key, weigh)
+            found = weigh_gcn(convolutions(), before, data, config, weigh)
             step.result = (
                 f"{'joins' if found.is_accepted else 'left out'}: with a weight of {found.weight:.2g}, "
                 f"{change_text(found.gains, found.losses, 'validation')}; "

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from gdpnet._core.beside import Beside
 from gdpnet._core.random import Key
 from gdpnet._core.ranks import Ranks
 from gdpnet.config import Config
@@ -17,7 +18,7 @@ from gdpnet.errors import ConfigError
 from gdpnet.representation.tasks import Task
 from gdpnet.training.budget import Budget, train_in_time
 from gdpnet.training.callbacks import Steps
-from gdpnet.training.data import split_for_training
+from gdpnet.training.data import is_small, split_for_training
 from gdpnet.training.registry import TASKS
 from gdpnet.training.state import TrainingState, begin_training
 from gdpnet.training.strategy import TrainingTask
@@ -36,7 +37,8 @@ class EpochsDone:
 
 def help_fit(graph: Graph, config: Config, seed: int, device: torch.device, ranks: Ranks) -> None:
     """Take part in the epochs of a fit whose first rank calls `fit_model`."""
-    run_epochs(graph, config, seed, device, Steps([]), None, None, ranks)
+    with Beside(enabled=False) as beside:
+        run_epochs(graph, config, seed, device, Steps([]), None, None, ranks, beside)
 
 
 def run_epochs(
@@ -48,17 +50,23 @@ def run_epochs(
     objective: Task | None,
     held_out: Pairs | None,
     ranks: Ranks,
+    beside: Beside,
 ) -> EpochsDone:
-    """Prepare the data and run all epochs."""
+    """Prepare the data and run all epochs; what needs none of them begins beside them."""
     check_ranks(ranks.size, config.task.kind if objective is None else "")
     budget, key = Budget(config), Key.of(seed)
     edges = EdgeColumns.of(graph) if config.training.selection else None
     graph = read_edges(fit_columns(graph, split_for_training(graph, seed)), edges)
+    works_ahead = device.type == "cpu" and is_small(graph)
+    if works_ahead:
+        beside.give_torch_one_thread()
     with steps.run("data", "preparing the graph") as step:
-        task = TASKS[config.task.kind](graph, config, seed, device, objective, held_out, ranks)
+        task = TASKS[config.task.kind](graph, config, seed, device, objective, held_out, ranks, beside)
         targets, validation = task.data.targets.numel(), task.data.validation.numel()
         step.result = f"{targets:,} training and {validation:,} validation nodes"
     del graph  # a part of it may be all that is needed
+    if works_ahead:
+        task.look_ahead(key)
     pseudo = task.first_pseudo_labels(key, steps)
     if pseudo is not None:
         settle = max(config.training.settle, config.self_training.settle)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from gdpnet._core.beside import Beside
 from gdpnet._core.random import Key
 from gdpnet._core.ranks import Ranks
 from gdpnet.config import Config
@@ -20,6 +23,7 @@ from gdpnet.inference.select import Selected, select
 from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData, after_epochs
+from gdpnet.training.fit_evidence import FittedEvidence, fit_evidence
 from gdpnet.training.fit_genuine import fit_genuine, match_genuine
 from gdpnet.training.label_noise import suspect_labels, without_suspected
 from gdpnet.training.state import Finalised, TrainingState
@@ -40,6 +44,12 @@ class TrainingTask(ABC):
     """Pairs that validate link prediction."""
     ranks: Ranks = field(default_factory=Ranks)
     """The processes that train the model together."""
+    beside: Beside = field(default_factory=lambda: Beside(enabled=False))
+    """Runs what need not wait for the other steps."""
+    evidence: Callable[[], FittedEvidence | None] | None = field(init=False, default=None)
+    """Waits for the evidence model that is fitted beside the epochs; None if it is fitted after them."""
+    score: Float[Tensor, "edges"] | None = field(init=False, default=None)
+    """The evidence score of every edge of the whole graph, once it is known."""
     basis: Tensor | None = field(init=False, default=None)
     """What features are projected on before anything is learned, if they are."""
 
@@ -59,6 +69,12 @@ class TrainingTask(ABC):
     @abstractmethod
     def class_names(self) -> list[str]:
         """Return a name for each output of the aggregators."""
+
+    def look_ahead(self, key: Key) -> None:
+        """Begin what needs no epoch."""
+        if self.config.evidence.use and self.config.training.selection:
+            job = partial(fit_evidence, self.data.whole, self.config, key.fold_in("evidence"))
+            self.evidence = self.beside.start("evidence", job)
 
     def data_of_epoch(self, state: TrainingState) -> TrainingData:
         """Return the data of the epoch that begins, which may be another part of a large graph than before."""
@@ -85,7 +101,7 @@ class TrainingTask(ABC):
 
     def complete(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
         """Learn which edges are genuine, and finalise the networks."""
-        fit_genuine(networks, self.graph, data.whole, self.config, key, steps)
+        self.score = fit_genuine(networks, self.graph, data.whole, self.config, key, steps, self.evidence)
         return self.finalise(networks, data, key, steps)
 
     @abstractmethod
@@ -105,4 +121,4 @@ class TrainingTask(ABC):
 
     def genuine_in(self, networks: Networks, selected: Selected) -> Float[Tensor, "edges"] | None:
         """Return the genuine probability of every edge that was decided on; None if it is not learned."""
-        return match_genuine(networks, selected, self.config)
+        return match_genuine(networks, selected, self.config, self.score)

@@ -14,6 +14,7 @@ from gdpnet.representation.regression import Regression
 from gdpnet.representation.tasks import MultiLabel
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData, make_training_data
+from gdpnet.training.fit_without_decisions import begin_all_edges
 from gdpnet.training.heads import Heads
 from gdpnet.training.objective import learned_task
 from gdpnet.training.parts import Parts, checked_labels, draw_first, is_too_large, part_for_training
@@ -90,6 +91,7 @@ class LabelTask(TrainingTask):
 
     def finalise(self, networks: Networks, data: TrainingData, key: Key, steps: Steps) -> Finalised:
         """Choose the threshold of the cleaned graph; fit the heads, and add those that help to the ensemble."""
+        all_edges = begin_all_edges(networks, data, self.config, key, self.beside)
         stream = key.fold_in("finalise")
         with steps.run("decisions", "deciding on every edge"):
             with part(0, 2):
@@ -97,4 +99,5 @@ class LabelTask(TrainingTask):
             with part(1, 2):
                 whole = self.decide_all(networks, data.whole, stream, data.fold_model_in_whole)
         genuine = self.genuine_in(networks, whole)
-        return Heads(networks, data, train, whole, self.config, key, steps, genuine).finalise()
+        given = (networks, data, train, whole, self.config, key, steps, genuine)
+        return Heads(*given, self.beside, all_edges).finalise()

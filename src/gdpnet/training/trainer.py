@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from gdpnet._core.beside import Beside
 from gdpnet._core.profiling import phase
 from gdpnet._core.random import Key
 from gdpnet._core.ranks import Ranks
@@ -53,6 +55,7 @@ def train_epochs(
     without validation nodes. The task says on which part of a large graph an epoch is trained; tasks without labels
     update their labels every few epochs.
     """
+    beside = Beside(enabled=False) if task is None else task.beside
     for callback in callbacks:
         callback.on_train_begin(state)
     ranks = state.ranks
@@ -71,7 +74,7 @@ def train_epochs(
         trusted = data_of_epoch(state, data, config, task)
         targets = ranks.least(trusted.targets.numel())
         with phase("epochs" if state.epoch > config.training.warmup else "warm-up"):
-            epoch = _one_epoch(state, *own_share(state, trusted, config), key)
+            epoch = _one_epoch(state, *own_share(state, trusted, config), key, beside)
         del trusted  # a part whose memory the next one needs
         state.history.append(asdict(epoch))
         if state.epoch > settled(config) and (not has_validation or is_best(state.history, config)):
@@ -85,7 +88,7 @@ def train_epochs(
         callback.on_train_end(state)
 
 
-def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Key) -> Epoch:
+def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Key, beside: Beside) -> Epoch:
     """Run both phases once and evaluate on the validation nodes."""
     stream = key.fold_in("epoch", state.epoch)
     selecting = config.training.selection and state.epoch > config.training.warmup
@@ -106,10 +109,12 @@ def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Ke
     with phase("representation"):
         loss, share = representation_phase(state, data, config, stream, selecting)
     evaluation = key.fold_in("validation")  # the same random numbers in every epoch
+    measure = partial(measure_injected_auc, state, data, config, evaluation)
+    measured = beside.start("injected-edge AUC", measure) if selecting else None
     with phase("validation"):
         score = validate(state, data, config, evaluation, selecting=selecting)
     with phase("injected-edge AUC"):
-        auc = measure_injected_auc(state, data, config, evaluation) if selecting else None
+        auc = None if measured is None else measured()
     metric = getattr(data.task, "metric", "score")
     told = _numbers(loss, reward, share, float("nan") if auc is None else auc)
     is_known = auc is not None

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gdpnet._core import device
 from gdpnet._core.random import gumbels, uniforms
-from gdpnet._core.threads import play_with
+from gdpnet._core.threads import use_loop_threads
 from gdpnet.config import Config
 from gdpnet.errors import GDPNetError
 from gdpnet.inference.observation import make_view
@@ -107,7 +107,11 @@ def kept_by(number):
 
 def test_threads_of_the_caller_s_own_number_decide_alike():
     policy, view, episodes = make_setup(SHIPPED, graph=random_graph(1, 40, 400))
-    with torch.no_grad(), threads(1), ThreadPoolExecutor(1, initializer=play_with, initargs=(3,)) as pool:
+    with (
+        torch.no_grad(),
+        threads(1),
+        ThreadPoolExecutor(1, initializer=use_loop_threads, initargs=(3,)) as pool,
+    ):
         given = (policy, view, episodes, view.encode(episodes), Play())
         alone, together = play_numba(*given), pool.submit(play_numba, *given).result()
     for name, column in alone._asdict().items():

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gdpnet._core.device import has_numba
-from gdpnet._core.threads import Team, playing_threads
+from gdpnet._core.threads import Team, loop_threads
 from gdpnet.errors import WorkError
 from gdpnet.selection.episodes import Encoded, Episodes, View
 from gdpnet.selection.play import DIVERGED, Play, Slots, allocate_slots, neighbour_halves
@@ -97,7 +97,7 @@ def play_numba(policy: Policy, view: View, episodes: Episodes, encoded: Encoded,
     slots = allocate_slots(episodes)
     out = Slots(*[_array(column) for column in slots])  # the same memory
     inputs = _inputs(policy, view, episodes, encoded, play), out
-    threads = playing_threads()
+    threads = loop_threads()
     cuts = _cuts(episodes, threads)
     finite = list[bool]()
 

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from gdpnet._core.threads import play_with
+from gdpnet._core.threads import use_loop_threads
 from gdpnet.web.server.metrics import Metrics
 from gdpnet.web.server.problems import ProblemError, too_many
 
@@ -52,7 +52,7 @@ class Batcher:
         self.metrics, self.most, self.seconds = metrics, most, seconds
         self.waiting: deque[Job] = deque()
         self.in_flight, self.wake = 0, asyncio.Event()
-        self.pool = ThreadPoolExecutor(1, "compute", initializer=play_with, initargs=(threads,))
+        self.pool = ThreadPoolExecutor(1, "compute", initializer=use_loop_threads, initargs=(threads,))
         self.worker: asyncio.Task[None] | None = None
 
     async def ask(self, compute: Compute, keys: list[Any]) -> Rows:
