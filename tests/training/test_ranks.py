@@ -10,7 +10,7 @@ from gdpnet.cli import main
 from gdpnet.data.io.store import write_store
 from gdpnet.errors import ConfigError
 from gdpnet.inference.model_file import read_tensors
-from gdpnet.training.run_epochs import check_ranks
+from gdpnet.training.registry import check_ranks
 from helpers.rank_script import FITS, LARGE, PARTS, few_labels, train
 from helpers.ranks import run_ranks, torchrun
 

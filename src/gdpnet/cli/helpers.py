@@ -23,8 +23,8 @@ from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.errors import GraphError
 from gdpnet.training.parts import is_too_large, part_for_scoring
-from gdpnet.training.registry import TASKS
-from gdpnet.training.run_epochs import check_ranks, help_fit
+from gdpnet.training.registry import TASKS, check_ranks
+from gdpnet.training.run_epochs import help_fit
 from gdpnet.training.run_folder import open_run
 
 

@@ -19,7 +19,8 @@ from gdpnet._core.fit import fit
 from gdpnet._core.random import Key
 from gdpnet._core.significance import Lead, gains_and_losses, lead_of_counts
 from gdpnet.config import Config
-from gdpnet.inference.ensemble import cleaned_adjacency
+from gdpnet.inference.ensemble import Ensemble, HeadWeights, cleaned_adjacency
+from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected
 from gdpnet.representation.gcn import GCN
 from gdpnet.representation.sparse import table_of
@@ -122,6 +123,18 @@ def fit_convolutions(
     )
     with torch.no_grad():
         return Convolutions(network, predict())
+
+
+def predict_without_gcn(
+    networks: Networks,
+    weights: HeadWeights,
+    threshold: float,
+    whole: Selected,
+    data: TrainingData,
+    config: Config,
+) -> Float[Tensor, "validation classes"]:
+    """Return the probabilities of validation nodes by the ensemble of the other heads."""
+    return Ensemble(networks, weights, threshold).probabilities(whole, data.validation, config.inference.mode)
 
 
 def weigh_gcn(

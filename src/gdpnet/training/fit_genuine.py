@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from gdpnet._core.beside import Beside
 from gdpnet._core.random import Key
 from gdpnet._core.roc import roc_auc
 from gdpnet.config import Config, EvidenceSettings
@@ -41,6 +44,15 @@ NOTHING_TO_LEARN = (
 )
 
 
+EvidenceBegun: TypeAlias = Callable[[], FittedEvidence | None]
+"""Waits for an evidence model that is being fitted."""
+
+
+def begin_evidence(whole: Prepared, config: Config, key: Key, beside: Beside) -> EvidenceBegun:
+    """Begin to fit the evidence model to a prepared graph; return what waits for it."""
+    return beside.start("evidence", partial(fit_evidence, whole, config, key.fold_in("evidence")))
+
+
 def fit_genuine(
     networks: Networks,
     graph: Graph,
@@ -48,7 +60,7 @@ def fit_genuine(
     config: Config,
     key: Key,
     steps: Steps,
-    begun: Callable[[], FittedEvidence | None] | None = None,
+    begun: EvidenceBegun | None = None,
 ) -> Float[Tensor, "edges"] | None:
     """Fit the evidence model to a graph and combine it with the policy; the networks hold the result.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
 from jaxtyping import Float
 from torch import Tensor
@@ -19,10 +20,13 @@ from gdpnet.training.fit_linear_head import fit_linear, is_worth_linear
 from gdpnet.training.fit_trees_head import fit_trees, is_worth_trees
 from gdpnet.training.held_out import HeldOutNodes
 
+AllEdgesBegun: TypeAlias = Callable[[], FittedAllEdges]
+"""Waits for an all-edges head that is being fitted."""
+
 
 def begin_all_edges(
     networks: Networks, data: TrainingData, config: Config, key: Key, beside: Beside
-) -> Callable[[], FittedAllEdges] | None:
+) -> AllEdgesBegun | None:
     """Begin to fit the all-edges head, if it is wanted; return what waits for it."""
     held_out, outputs = HeldOutNodes.of(data), networks.aggregators.classes
     if not is_worth_all_edges(data, held_out, config):
@@ -38,7 +42,7 @@ def fit_without_decisions(
     config: Config,
     key: Key,
     steps: Steps,
-    all_edges: Callable[[], FittedAllEdges] | None,
+    all_edges: AllEdgesBegun | None,
 ) -> dict[str, Float[Tensor, "held classes"]]:
     """Fit the trees and the linear head, and wait for the all-edges head; return their probabilities by name.
 

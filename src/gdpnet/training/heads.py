@@ -6,28 +6,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import torch
 from torch import Tensor
 
 from gdpnet._core.beside import Beside
 from gdpnet._core.random import Key
 from gdpnet.config import Config
-from gdpnet.inference.ensemble import Ensemble, HeadWeights, embed_fold_models, hop_features
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected
 from gdpnet.inference.threshold import Choice
 from gdpnet.training.callbacks import Steps, change_text, score_text
 from gdpnet.training.choose_threshold import choose_threshold
 from gdpnet.training.data import TrainingData
-from gdpnet.training.fit_all_edges_head import FittedAllEdges
-from gdpnet.training.fit_gcn_head import Convolutions, fit_convolutions, is_worth_gcn, weigh_gcn
+from gdpnet.training.fit_gcn_head import (
+    Convolutions,
+    fit_convolutions,
+    is_worth_gcn,
+    predict_without_gcn,
+    weigh_gcn,
+)
 from gdpnet.training.fit_hopwise_head import fit_hopwise, is_worth_hopwise
-from gdpnet.training.fit_without_decisions import fit_without_decisions
+from gdpnet.training.fit_without_decisions import AllEdgesBegun, fit_without_decisions
 from gdpnet.training.held_out import HeldOutNodes
 from gdpnet.training.state import Finalised
 from gdpnet.training.weigh_heads import mixed, weigh_heads
-
-_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Heads:
     """The genuine probability of every edge of the whole graph; None if it is not known."""
     beside: Beside = field(default_factory=lambda: Beside(enabled=False))
     """Runs what need not wait for the other heads."""
-    all_edges: Callable[[], FittedAllEdges] | None = None
+    all_edges: AllEdgesBegun | None = None
     """Waits for the all-edges head; None if it is not wanted."""
 
     def finalise(self) -> Finalised:
@@ -97,7 +98,7 @@ class Heads:
             return done
         for name in new:
             prior = prior.with_head(name, getattr(self.config, name).prior)
-        heads = self._of_selected(held_out, done.weights) | new
+        heads = held_out.by_selected(networks, self.whole, done.weights, self.config.inference.mode) | new
         asked = (heads, held_out.labels, done.weights, prior, data.task)
         weights = weigh_heads(*asked, self.config.ensemble)
         for name in [name for name in new if getattr(weights, name) == 0]:
@@ -105,24 +106,6 @@ class Heads:
         validation = slice(0, data.validation.numel())
         score = data.task.quality(mixed(heads, weights)[validation], held_out.labels[validation])
         return replace(done, weights=weights, score=score if data.validation.numel() else done.score)
-
-    @torch.no_grad()
-    def _of_selected(self, held_out: HeldOutNodes, weights: HeadWeights) -> dict[str, Tensor]:
-        """Return the probabilities of held-out nodes by the heads that see selected neighbours."""
-        networks, whole, found = self.networks, self.whole, {}
-        edge_weight, hopwise = whole.weight(self.config.inference.mode), networks.hopwise
-        parts = held_out.nodes.split(_AT_ONCE)
-        if weights.aggregator > 0:
-            given = [
-                embed_fold_models(networks.aggregators, whole.prepared, part, edge_weight)[1]
-                for part in parts
-            ]
-            found["aggregator"] = held_out.probabilities(torch.cat(given))
-        if weights.hopwise > 0 and hopwise is not None:
-            hops = [hop_features(whole.prepared, part, edge_weight) for part in parts]
-            given = [hopwise.fold_probabilities(hopwise.embed(part)) for part in hops]
-            found["hopwise"] = held_out.probabilities(torch.cat(given))
-        return found
 
     def _begin_gcn(self, threshold: float) -> Callable[[], Convolutions] | None:
         """Begin to fit the GCN head to the cleaned graph, if it is wanted; return what waits for it."""
@@ -138,8 +121,7 @@ class Heads:
         if convolutions is None or self.steps.skips(*about):
             return done
         with self.steps.run(*about) as step:
-            ensemble, mode = Ensemble(self.networks, done.weights, threshold), config.inference.mode
-            before = ensemble.probabilities(self.whole, data.validation, mode)
+            before = predict_without_gcn(self.networks, done.weights, threshold, self.whole, data, config)
             weigh = sum(done.weights[3:]) > 0  # beside heads that no decision changes
             found = weigh_gcn(convolutions(), before, data, config, weigh)
             step.result = (

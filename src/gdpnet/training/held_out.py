@@ -8,8 +8,13 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from gdpnet.inference.ensemble import HeadWeights, embed_fold_models, hop_features
+from gdpnet.inference.networks import Networks
+from gdpnet.inference.select import Selected
 from gdpnet.representation.tasks import Task
 from gdpnet.training.data import TrainingData
+
+_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,25 @@ class HeldOutNodes:
         node = torch.arange(self.nodes.numel(), device=fold_probabilities.device)
         own = fold_probabilities[node, self.fold_model.clamp(min=0)]
         return torch.where(self.fold_model[:, None] >= 0, own, fold_probabilities.mean(dim=1))
+
+    @torch.no_grad()
+    def by_selected(
+        self, networks: Networks, whole: Selected, weights: HeadWeights, mode: str
+    ) -> dict[str, Float[Tensor, "held classes"]]:
+        """Return the class probabilities by the heads that see selected neighbours and have a weight, by name."""
+        edge_weight, found = whole.weight(mode), {}
+        parts = self.nodes.split(_AT_ONCE)
+        if weights.aggregator > 0:
+            given = [
+                embed_fold_models(networks.aggregators, whole.prepared, part, edge_weight)[1]
+                for part in parts
+            ]
+            found["aggregator"] = self.probabilities(torch.cat(given))
+        if weights.hopwise > 0 and networks.hopwise is not None:
+            hops = [hop_features(whole.prepared, part, edge_weight) for part in parts]
+            given = [networks.hopwise.fold_probabilities(networks.hopwise.embed(part)) for part in hops]
+            found["hopwise"] = self.probabilities(torch.cat(given))
+        return found
 
 
 def quality_and_likelihood(

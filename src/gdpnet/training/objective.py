@@ -11,7 +11,7 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.validation import SPLITS
 from gdpnet.errors import GraphError
 from gdpnet.inference.objective import classification_by
-from gdpnet.representation.regression import bins_of
+from gdpnet.representation.regression import Regression, bins_of
 from gdpnet.representation.tasks import CLASSIFICATION, MultiLabel, Task, label_names
 from gdpnet.training.data import split_for_training
 
@@ -36,6 +36,15 @@ def learned_task(graph: Graph, config: Config, seed: int) -> Task:
         return CLASSIFICATION
     weights = balanced_weights(graph.labels[train], graph.num_classes) if balanced else None
     return classification_by(metric, weights)
+
+
+def names_of_outputs(task: Task, graph: Graph) -> list[str]:
+    """Return the names of the classes or labels, the centres of bins, or numbers for outputs of another kind."""
+    if isinstance(task, Regression):
+        return [repr(centre) for centre in task.centres]
+    names = task.names if isinstance(task, MultiLabel) else graph.class_names
+    outputs = task.outputs(graph)
+    return list(names) if outputs == len(names) else [str(number) for number in range(outputs)]
 
 
 def balanced_weights(labels: Int[Tensor, "n"], classes: int) -> tuple[float, ...]:

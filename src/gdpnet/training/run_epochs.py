@@ -14,12 +14,11 @@ from gdpnet.data.graph import Graph
 from gdpnet.data.link_split import Pairs
 from gdpnet.data.schema import EdgeColumns, read_edges
 from gdpnet.data.splits import fit_columns
-from gdpnet.errors import ConfigError
 from gdpnet.representation.tasks import Task
 from gdpnet.training.budget import Budget, train_in_time
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import is_small, split_for_training
-from gdpnet.training.registry import TASKS
+from gdpnet.training.registry import TASKS, check_ranks
 from gdpnet.training.state import TrainingState, begin_training
 from gdpnet.training.strategy import TrainingTask
 
@@ -78,10 +77,3 @@ def run_epochs(
     task.end_epochs(state)
     ranks.leave()
     return EpochsDone(task, state, config, budget, edges)
-
-
-def check_ranks(ranks: int, kind: str) -> None:
-    """Refuse a kind of task that several processes cannot learn together; a task of the user's own has no kind."""
-    if ranks > 1 and kind in ("links", "clusters", ""):
-        what = f"the task {kind}" if kind else "a task of your own"
-        raise ConfigError(f"{what} must be trained in one process, found {ranks}: start it without torchrun")

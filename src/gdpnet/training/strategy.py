@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -23,8 +21,7 @@ from gdpnet.inference.select import Selected, select
 from gdpnet.representation.tasks import Task
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData, after_epochs
-from gdpnet.training.fit_evidence import FittedEvidence, fit_evidence
-from gdpnet.training.fit_genuine import fit_genuine, match_genuine
+from gdpnet.training.fit_genuine import EvidenceBegun, begin_evidence, fit_genuine, match_genuine
 from gdpnet.training.label_noise import suspect_labels, without_suspected
 from gdpnet.training.state import Finalised, TrainingState
 
@@ -46,7 +43,7 @@ class TrainingTask(ABC):
     """The processes that train the model together."""
     beside: Beside = field(default_factory=lambda: Beside(enabled=False))
     """Runs what need not wait for the other steps."""
-    evidence: Callable[[], FittedEvidence | None] | None = field(init=False, default=None)
+    evidence: EvidenceBegun | None = field(init=False, default=None)
     """Waits for the evidence model that is fitted beside the epochs; None if it is fitted after them."""
     score: Float[Tensor, "edges"] | None = field(init=False, default=None)
     """The evidence score of every edge of the whole graph, once it is known."""
@@ -73,8 +70,7 @@ class TrainingTask(ABC):
     def look_ahead(self, key: Key) -> None:
         """Begin what needs no epoch."""
         if self.config.evidence.use and self.config.training.selection:
-            job = partial(fit_evidence, self.data.whole, self.config, key.fold_in("evidence"))
-            self.evidence = self.beside.start("evidence", job)
+            self.evidence = begin_evidence(self.data.whole, self.config, key, self.beside)
 
     def data_of_epoch(self, state: TrainingState) -> TrainingData:
         """Return the data of the epoch that begins, which may be another part of a large graph than before."""

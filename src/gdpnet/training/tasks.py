@@ -10,13 +10,11 @@ from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.inference.networks import Networks
-from gdpnet.representation.regression import Regression
-from gdpnet.representation.tasks import MultiLabel
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData, make_training_data
 from gdpnet.training.fit_without_decisions import begin_all_edges
 from gdpnet.training.heads import Heads
-from gdpnet.training.objective import learned_task
+from gdpnet.training.objective import learned_task, names_of_outputs
 from gdpnet.training.parts import Parts, checked_labels, draw_first, is_too_large, part_for_training
 from gdpnet.training.self_training import SelfTraining
 from gdpnet.training.state import Finalised, TrainingState
@@ -60,12 +58,7 @@ class LabelTask(TrainingTask):
     @property
     def class_names(self) -> list[str]:
         """Return the names of the classes or labels, the centres of bins, or numbers for outputs of another kind."""
-        task = self.data.task
-        if isinstance(task, Regression):
-            return [repr(centre) for centre in task.centres]
-        names = task.names if isinstance(task, MultiLabel) else self.graph.class_names
-        outputs = task.outputs(self.graph)
-        return list(names) if outputs == len(names) else [str(number) for number in range(outputs)]
+        return names_of_outputs(self.data.task, self.graph)
 
     def first_pseudo_labels(self, key: Key, steps: Steps) -> Int[Tensor, "nodes"] | None:
         """Return the confident predictions of a teacher, if labels are few; unlabelled nodes get folds, too."""
