@@ -3,12 +3,14 @@
 import threading
 import time
 
+import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from gdpnet._core.beside import Beside
 from gdpnet._core.profiling import Profile, phase
-from gdpnet._core.progress import is_time_up
+from gdpnet._core.progress import is_time_up, limit, stop_if_abandoned
 from gdpnet._core.threads import loop_threads, torch_threads
 
 
@@ -76,6 +78,72 @@ def test_jobs_end_early_after_an_error_of_the_caller():
     assert ended == [1]
 
 
+def test_jobs_that_nobody_asked_for_may_end_when_the_block_ends(caplog):
+    done = []
+
+    def long() -> None:
+        while True:
+            stop_if_abandoned()
+            time.sleep(0.01)
+
+    with Beside() as beside, caplog.at_level("DEBUG"):
+        beside.give_torch_one_thread()
+        beside.start("long", long)
+        asked = beside.start("asked", lambda: (stop_if_abandoned(), done.append(1)))
+        asked()
+    assert done == [1]
+    assert not caplog.records
+
+
+def test_work_that_must_end_soon_is_not_abandoned():
+    with limit(-1.0):
+        assert is_time_up()
+        stop_if_abandoned()
+
+
+def test_the_error_of_a_job_that_nobody_asked_for_is_logged(caplog):
+    def fail() -> None:
+        raise ValueError("no room")
+
+    with caplog.at_level("DEBUG"), Beside() as beside:
+        beside.give_torch_one_thread()
+        beside.start("failing", fail)
+    assert "no room" in caplog.text
+
+
+def test_a_job_runs_once_however_often_it_is_asked_for():
+    ran = []
+    for enabled in (False, True):
+        with Beside(enabled) as beside:
+            beside.give_torch_one_thread()
+            found = beside.start("once", lambda enabled=enabled: ran.append(enabled))
+            found()
+            found()
+    assert ran == [False, True]
+
+
+def test_an_object_that_is_not_entered_changes_no_number_of_threads():
+    kept = [Beside(), Beside(enabled=False)]
+    with torch_threads(1):
+        assert loop_threads() == 1
+    del kept
+    assert loop_threads() == 4
+
+
+def test_openmp_and_blas_compute_with_one_thread_too_and_get_theirs_back():
+    np.ones((2, 2)) @ np.ones((2, 2))
+
+    def most() -> int:
+        return max(one["num_threads"] for one in threadpool_info())
+
+    with threadpool_limits(2), Beside(enabled=False) as beside:
+        assert most() == 2
+        with beside:
+            beside.give_torch_one_thread()
+            assert most() == 1
+        assert most() == 2
+
+
 def test_torch_gets_its_threads_back_while_loops_keep_theirs():
     with Beside() as beside:
         beside.give_torch_one_thread()
@@ -101,3 +169,24 @@ def test_a_profile_has_the_time_of_jobs_beside_the_phases_of_the_caller():
     assert set(seconds) == {"fit", "fit / caller", "beside: waiting"}
     assert 0.05 <= seconds["beside: waiting"] <= seconds["fit"]
     assert '"tid": 1' in profile.trace()
+
+
+def test_jobs_at_the_same_time_have_lines_of_their_own_in_a_profile():
+    meeting = threading.Barrier(2, timeout=60)
+    with Profile().measure() as profile, Beside() as beside:
+        beside.give_torch_one_thread()
+        for found in [beside.start(name, meeting.wait) for name in ("one", "other")]:
+            found()
+        beside.start("later", lambda: None)()
+    lanes = {event.path[0]: event.lane for event in profile.events}
+    assert {lanes["beside: one"], lanes["beside: other"]} == {1, 2}
+    assert lanes["beside: later"] == 1
+
+
+def test_shares_of_a_profile_are_of_the_phases_of_the_caller():
+    with Profile().measure() as profile, Beside() as beside:
+        beside.give_torch_one_thread()
+        found = beside.start("waiting", lambda: time.sleep(0.05))
+        with phase("caller"):
+            found()
+    assert {row.phase: row.share for row in profile.rows()}["caller"] == 1.0

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from gdpnet._core.threads import Background, Team, in_order, loop_threads, use_loop_threads
+from gdpnet._core.threads import Background, Team, in_order, loop_threads, torch_threads, use_loop_threads
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -40,6 +40,20 @@ def test_compiled_loops_may_use_other_threads_than_torch():
     with ThreadPoolExecutor(1, initializer=use_loop_threads, initargs=(3,)) as pool:
         assert pool.submit(loop_threads).result() == 3
     assert loop_threads() == torch.get_num_threads()
+
+
+def test_threads_of_torch_are_set_for_the_calling_thread_alone():
+    """Torch itself gives a number to all threads that compute for the first time later."""
+    with ThreadPoolExecutor(1) as within, ThreadPoolExecutor(1) as after:
+        usual = ThreadPoolExecutor(1).submit(torch.get_num_threads).result()
+        with torch_threads(usual + 3):
+            assert torch.get_num_threads() == usual + 3
+            assert within.submit(torch.get_num_threads).result() == usual
+            with torch_threads(usual + 1):
+                assert torch.get_num_threads() == usual + 1
+            assert torch.get_num_threads() == usual + 3
+        assert within.submit(torch.get_num_threads).result() == usual
+        assert after.submit(torch.get_num_threads).result() == usual
 
 
 def test_results_come_in_order():

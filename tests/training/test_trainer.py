@@ -2,15 +2,19 @@
 
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
+from threadpoolctl import threadpool_limits
 
+from gdpnet._core.beside import Beside
 from gdpnet._core.random import Key
+from gdpnet._core.threads import torch_threads
 from gdpnet.config import Config
 from gdpnet.data.datasets.synthetic import SyntheticSettings, synthetic_graph
 from gdpnet.data.features import SparseRows
@@ -22,7 +26,9 @@ from gdpnet.inference.select import select
 from gdpnet.training import data as training_data
 from gdpnet.training import selection_phase, trainer, validation
 from gdpnet.training.callbacks import Callback, OnEpoch
-from gdpnet.training.data import TrainingData, make_training_data, split_for_training
+from gdpnet.training.checkpoint import Checkpoint
+from gdpnet.training.data import TrainingData, is_small, make_training_data, split_for_training
+from gdpnet.training.run_folder import create_run
 from gdpnet.training.state import Epoch, TrainingState, begin_training
 from gdpnet.training.tasks import LabelTask
 from gdpnet.training.trainer import train_epochs
@@ -624,17 +630,29 @@ def test_the_best_epoch_comes_after_the_settling_epochs() -> None:
     assert model.best_epoch_ > 1 + 3
 
 
-def fitted_with(threads: int, graph: Graph, config: Config) -> GDPNet:
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        return GDPNet.from_config(config, seed=0, device="cpu").fit(graph)
-    finally:
-        torch.set_num_threads(before)
+def fitted_with(
+    threads: int, graph: Graph, config: Config, callbacks: Sequence[Callback | Callable] = ()
+) -> GDPNet:
+    with torch_threads(threads), threadpool_limits(threads):
+        return GDPNet.from_config(config, seed=0, device="cpu").fit(graph, callbacks=callbacks)
+
+
+@pytest.fixture
+def jobs_beside(monkeypatch) -> dict[str, bool]:
+    """Return a table that says of each job of a fit whether it had a thread of its own."""
+    found, start = {}, Beside.start
+
+    def told(self: Beside, name: str, job: Callable) -> Callable:
+        waiting = start(self, name, job)
+        found[name] = isinstance(getattr(waiting, "__self__", None), Future)
+        return waiting
+
+    monkeypatch.setattr(Beside, "start", told)
+    return found
 
 
 @pytest.mark.slow
-def test_a_fit_to_a_small_graph_does_not_depend_on_the_number_of_threads():
+def test_a_fit_to_a_small_graph_does_not_depend_on_the_number_of_threads(jobs_beside):
     """With two threads, evidence and heads are fitted beside other steps."""
     graph = synthetic_graph(SyntheticSettings(nodes=600, words=300), seed=0)
     config = Config().with_values(
@@ -644,6 +662,54 @@ def test_a_fit_to_a_small_graph_does_not_depend_on_the_number_of_threads():
     assert models[0].networks_.evidence is not None
     assert models[0].networks_.hopwise is not None or models[0].networks_.gcn is not None
     assert all(same_models(models[0], other) for other in models[1:])
+    assert jobs_beside == dict.fromkeys(("evidence", "injected-edge AUC", "all-edges head", "GCN head"), True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["clusters", "links"])
+def test_no_task_on_a_small_graph_depends_on_the_number_of_threads(kind):
+    graph = synthetic_graph(SyntheticSettings(nodes=300, words=200), seed=0)
+    config = Config().with_values({"task": {"kind": kind}, "training": {"warmup": 2, "epochs": 2}})
+    models = [fitted_with(threads, graph, config) for threads in (1, 2)]
+    assert same_models(*models)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epoch", [1, 4])
+def test_a_fit_with_steps_beside_others_is_resumed_to_the_same_weights(epoch, tmp_path, jobs_beside):
+    graph = synthetic_graph(SyntheticSettings(nodes=300, words=200), seed=0)
+    config = Config().with_values(
+        {"training": {"warmup": 2, "epochs": 3}, "gcn": {"min_validation": 1, "epochs": 20}}
+    )
+    whole = fitted_with(2, graph, config)
+    run = create_run(tmp_path / "run", config, "mine", graph, seed=0)
+
+    def stop(told: Epoch) -> None:
+        if told.epoch == epoch:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fitted_with(2, graph, config, [Checkpoint(run), stop])
+    assert torch.get_num_threads() == 1
+    resumed = fitted_with(2, graph, config, [Checkpoint(run)])
+    assert all(jobs_beside.values())
+    assert same_models(whole, resumed)
+    assert whole.history_ == resumed.history_
+
+
+def test_graphs_with_many_columns_are_not_small():
+    graph = synthetic_graph(SyntheticSettings(nodes=300, words=200), seed=0)
+    assert is_small(graph, Config())
+    bare = Graph.build(
+        torch.stack([torch.arange(39_999), torch.arange(1, 40_000)]),
+        SparseRows.identity(40_000),
+        torch.zeros(40_000).long(),
+    )
+    assert not is_small(bare, Config())  # as many columns as nodes
+    structural = Config().with_values({"features": {"missing": "structural"}})
+    assert not is_small(bare, structural)
+    few = Graph.build([[0], [1]], SparseRows.identity(2_000), torch.zeros(2_000).long())
+    assert is_small(few, structural)
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ def page_of(title: str, events: Sequence[Event], rows: Sequence[Row]) -> str:
 
 def _level(event: Event, deepest: int) -> int:
     """Return the line of an event in the timeline; other threads are below the caller's phases."""
-    return deepest if event.is_beside else len(event.path) - 1
+    return deepest + event.lane - 1 if event.is_beside else len(event.path) - 1
 
 
 def _table(rows: Sequence[Row]) -> str:

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 import torch
@@ -29,8 +31,13 @@ class Event(NamedTuple):
     path: tuple[str, ...]
     start: float
     seconds: float
-    is_beside: bool = False
-    """Whether it ran in another thread, beside the phases of the caller."""
+    lane: int = 0
+    """Zero for phases of the caller; those of other threads have numbers so that none overlap."""
+
+    @property
+    def is_beside(self) -> bool:
+        """Return whether it ran in another thread, beside the phases of the caller."""
+        return self.lane > 0
 
 
 class Row(NamedTuple):
@@ -62,6 +69,8 @@ class Profile:
     events: list[Event] = field(default_factory=list)
     _open: list[str] = field(default_factory=list)
     _began: float = field(default_factory=time.perf_counter)
+    _lanes: set[int] = field(default_factory=set)
+    _lock: Lock = field(default_factory=Lock)
 
     @contextmanager
     def measure(self) -> Iterator[Profile]:
@@ -86,17 +95,23 @@ class Profile:
     @contextmanager
     def beside(self, name: str) -> Iterator[None]:
         """Time a phase that runs in another thread."""
+        with self._lock:
+            lane = next(lane for lane in count(1) if lane not in self._lanes)
+            self._lanes.add(lane)
         start = self._now()
         try:
             yield
         finally:
-            self.events.append(Event((f"beside: {name}",), start, self._now() - start, is_beside=True))
+            self.events.append(Event((f"beside: {name}",), start, self._now() - start, lane))
+            with self._lock:
+                self._lanes.discard(lane)
 
     def rows(self) -> list[Row]:
         """Return calls and seconds per phase, phases within others after them, in the order of their first start."""
         calls: dict[tuple[str, ...], int] = {}
         seconds: dict[tuple[str, ...], float] = {}
         first: dict[tuple[str, ...], float] = {}
+        beside = {event.path for event in self.events if event.is_beside}
         for path, start, took, _ in self.events:
             calls[path] = calls.get(path, 0) + 1
             seconds[path] = seconds.get(path, 0.0) + took
@@ -105,7 +120,8 @@ class Profile:
         for path, took in seconds.items():
             if path[:-1] in within:
                 within[path[:-1]] += took
-        total = seconds.get(("fit",)) or sum(took for path, took in seconds.items() if len(path) == 1) or 1.0
+        outermost = (took for path, took in seconds.items() if len(path) == 1 and path not in beside)
+        total = seconds.get(("fit",)) or sum(outermost) or 1.0
         order = sorted(seconds, key=lambda path: [first[path[: end + 1]] for end in range(len(path))])
         return [
             Row(
@@ -121,8 +137,8 @@ class Profile:
     def trace(self) -> str:
         """Return the phases in the Trace Event Format, which browsers show (chrome://tracing, ui.perfetto.dev)."""
         events = [
-            {"name": path[-1], "ph": "X", "ts": start * 1e6, "dur": took * 1e6, "pid": 0, "tid": int(beside)}
-            for path, start, took, beside in sorted(
+            {"name": path[-1], "ph": "X", "ts": start * 1e6, "dur": took * 1e6, "pid": 0, "tid": lane}
+            for path, start, took, lane in sorted(
                 self.events, key=lambda event: (event.start, -event.seconds)
             )
         ]

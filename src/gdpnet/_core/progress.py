@@ -87,6 +87,22 @@ def is_time_up() -> bool:
     return True
 
 
+class AbandonedError(Exception):
+    """Nobody waits for some work any more."""
+
+
+def abandon(work: Limit) -> None:
+    """Let work end early that nobody waits for any more."""
+    work.moment = -math.inf
+
+
+def stop_if_abandoned() -> None:
+    """End work that nobody waits for any more, and no other, with an error that nobody sees."""
+    innermost = _LIMIT.get()
+    if innermost is not None and innermost.moment == -math.inf:
+        raise AbandonedError
+
+
 @contextmanager
 def part(number: int, parts: int) -> Iterator[None]:
     """Run one of some parts, numbered from 0: it advances the whole by its share, and shares the time left."""

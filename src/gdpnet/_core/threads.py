@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from itertools import pairwise
+from threading import Lock, Thread
 from types import TracebackType
 from typing import TypeVar
 
@@ -29,18 +30,42 @@ def threads_here() -> int:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Let torch compute with so many threads, the calling one among them."""
+    """Let torch compute with so many threads in the calling thread, that one among them; others keep theirs."""
     import torch
 
     before = torch.get_num_threads()
     if before == count:
         yield
         return
-    torch.set_num_threads(count)
+    _set_torch_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        _set_torch_threads(before)
+
+
+_SETTING = Lock()
+
+
+def _set_torch_threads(count: int) -> None:
+    """Set the number for the calling thread.
+
+    Torch also gives it to every thread that computes for the first time later, which is undone: the number that
+    such a thread gets is read and written by threads that end at once.
+    """
+    import torch
+
+    usual: list[int] = []
+    with _SETTING:
+        _run_alone(lambda: usual.append(torch.get_num_threads()))
+        torch.set_num_threads(count)
+        _run_alone(lambda: torch.set_num_threads(usual[0]))
+
+
+def _run_alone(job: Callable[[], object]) -> None:
+    thread = Thread(target=job)
+    thread.start()
+    thread.join()
 
 
 def one_torch_thread() -> AbstractContextManager[None]:
@@ -115,7 +140,7 @@ class Background:
 class Team:
     """Threads that share the ranges of a job with the caller; they end on leaving.
 
-    So no thread is alive when a process forks. The job should release the interpreter lock.
+    So none of them is alive when the process forks later. The job should release the interpreter lock.
     """
 
     def __init__(self, threads: int) -> None:

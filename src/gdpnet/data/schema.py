@@ -17,7 +17,7 @@ from jaxtyping import Float
 from gdpnet._core.words import counted
 from gdpnet.config import Config
 from gdpnet.data.edge_features import column_of_feature, is_binary, without_edge_features
-from gdpnet.data.features import Features, SparseRows, to_numpy
+from gdpnet.data.features import Features, SparseRows, stored_values, to_numpy
 from gdpnet.data.graph import Graph, with_features
 from gdpnet.data.structural_features import WIDTH, StructuralRows, structural_rows
 from gdpnet.data.tables.decoding import decoded
@@ -38,6 +38,13 @@ def as_read(graph: Graph, config: Config) -> Graph:
     if not _is_structural(graph, config):
         return graph
     return replace(graph, features=structural_rows(graph), feature_names=None)
+
+
+def size_as_read(graph: Graph, config: Config) -> tuple[int, int]:
+    """Return how many feature values a model reads of a graph, without the zeros of sparse rows, and columns."""
+    if _is_structural(graph, config):
+        return graph.num_nodes * WIDTH, WIDTH
+    return stored_values(graph.features).numel(), graph.num_features
 
 
 def _is_structural(graph: Graph, config: Config) -> bool:

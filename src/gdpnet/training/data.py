@@ -12,20 +12,22 @@ from torch import Tensor
 
 from gdpnet._core.memory import release_freed
 from gdpnet._core.random import Key, mix64
-from gdpnet._core.threads import in_order
+from gdpnet._core.threads import in_order, torch_threads
 from gdpnet.config import Config
-from gdpnet.data.features import stored_values
 from gdpnet.data.graph import Graph
 from gdpnet.data.labels import check_classes
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.prepare import Prepared, prepare
-from gdpnet.data.schema import as_read
+from gdpnet.data.schema import as_read, size_as_read
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError
 from gdpnet.representation.tasks import CLASSIFICATION, Task
 
 _SMALL_VALUES = 1 << 18
-"""A graph with at most so many values of features and edges is small."""
+"""A graph with at most so many values of features and edges is small, if its columns are few, too."""
+
+_SMALL_COLUMNS = 1 << 13
+"""Weights of more feature columns than this take longer to update than the values of a small graph to multiply."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,13 @@ def perturbed_copies(
 ) -> tuple[Prepared, ...]:
     """Return copies of a training graph with injected edges, on a device."""
     graphs = _injected(inner, config, [key.fold_in("perturbed", number) for number in range(count)])
-    return tuple(in_order(lambda one: _beside(train, inner, one, config, device), graphs))
+    threads = torch.get_num_threads()
+
+    def prepared(one: Graph) -> Prepared:
+        with torch_threads(threads):  # as many as the caller has
+            return _beside(train, inner, one, config, device)
+
+    return tuple(in_order(prepared, graphs))
 
 
 def after_epochs(data: TrainingData) -> TrainingData:
@@ -247,9 +255,10 @@ def after_epochs(data: TrainingData) -> TrainingData:
     return replace(data, train=replace(data.train), injected=(), held_out_graph=None)
 
 
-def is_small(graph: Graph) -> bool:
+def is_small(graph: Graph, config: Config) -> bool:
     """Return whether products of a graph's features are so small that threads of torch would mostly wait."""
-    return stored_values(graph.features).numel() + graph.num_edges <= _SMALL_VALUES
+    values, columns = size_as_read(graph, config)
+    return values + graph.num_edges <= _SMALL_VALUES and columns <= _SMALL_COLUMNS
 
 
 def folds_asked(config: Config) -> int:

@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from gdpnet._core.csr import find_in_rows
+from gdpnet._core.progress import stop_if_abandoned
 from gdpnet._core.random import Key
 from gdpnet.config import Config, EvidenceSettings
 from gdpnet.data.graph import Graph
@@ -92,6 +93,7 @@ def perturb(links: Links, rate: float, seed: int) -> Perturbed | None:
     unknown, bare = torch.full((nodes,), UNKNOWN), torch.zeros(nodes, 0)
     edges = links.row_ptr.to(host), links.neighbour.to(host)
     graph = Graph(*edges, bare, unknown, torch.zeros_like(unknown), np.arange(nodes), ())
+    stop_if_abandoned()
     noisy = inject(graph, rate, seed)
     if noisy is None:
         return None
@@ -228,6 +230,7 @@ def _fit_trees(
     settings: EvidenceSettings,
     key: Key,
 ) -> BoostedTrees:
+    stop_if_abandoned()
     model = HistGradientBoostingClassifier(
         max_iter=settings.trees_per_pass,
         learning_rate=settings.learning_rate,

@@ -44,9 +44,9 @@ def fit_model(
     """
     steps = Steps([one if isinstance(one, Callback) else OnEpoch(one) for one in callbacks])
     ranks = ranks or Ranks()
-    # a fit that must end in time does one thing after the other, so that each can have its share
-    alone = device.type == "cpu" and ranks.size == 1 and not config.training.seconds
-    with Beside(enabled=alone) as beside:
+    # steps of a fit that must end in time run one after the other, so that each has its share
+    may_run_beside = device.type == "cpu" and ranks.size == 1 and not config.training.seconds
+    with Beside(enabled=may_run_beside) as beside:
         fit = run_epochs(graph, config, seed, device, steps, objective, held_out, ranks, beside)
         return _finish(fit, seed, device, steps)
 

@@ -56,16 +56,16 @@ def run_epochs(
     budget, key = Budget(config), Key.of(seed)
     edges = EdgeColumns.of(graph) if config.training.selection else None
     graph = read_edges(fit_columns(graph, split_for_training(graph, seed)), edges)
-    works_ahead = device.type == "cpu" and is_small(graph)
-    if works_ahead:
+    is_small_on_cpu = device.type == "cpu" and is_small(graph, config)
+    if is_small_on_cpu:
         beside.give_torch_one_thread()
     with steps.run("data", "preparing the graph") as step:
         task = TASKS[config.task.kind](graph, config, seed, device, objective, held_out, ranks, beside)
         targets, validation = task.data.targets.numel(), task.data.validation.numel()
         step.result = f"{targets:,} training and {validation:,} validation nodes"
     del graph  # a part of it may be all that is needed
-    if works_ahead:
-        task.look_ahead(key)
+    if is_small_on_cpu:
+        task.begin_without_epochs(key)
     pseudo = task.first_pseudo_labels(key, steps)
     if pseudo is not None:
         settle = max(config.training.settle, config.self_training.settle)

@@ -67,7 +67,7 @@ class TrainingTask(ABC):
     def class_names(self) -> list[str]:
         """Return a name for each output of the aggregators."""
 
-    def look_ahead(self, key: Key) -> None:
+    def begin_without_epochs(self, key: Key) -> None:
         """Begin what needs no epoch."""
         if self.config.evidence.use and self.config.training.selection:
             self.evidence = begin_evidence(self.data.whole, self.config, key, self.beside)

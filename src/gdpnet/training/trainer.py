@@ -110,6 +110,7 @@ def _one_epoch(state: TrainingState, data: TrainingData, config: Config, key: Ke
         loss, share = representation_phase(state, data, config, stream, selecting)
     evaluation = key.fold_in("validation")  # the same random numbers in every epoch
     measure = partial(measure_injected_auc, state, data, config, evaluation)
+    # it projects features of its own, and validation does not call `TrainingState.project_alone`
     measured = beside.start("injected-edge AUC", measure) if selecting else None
     with phase("validation"):
         score = validate(state, data, config, evaluation, selecting=selecting)

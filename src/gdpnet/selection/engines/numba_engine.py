@@ -2,7 +2,7 @@
 
 The function is in `numba_kernel.py`, which imports numba and is imported only when episodes are played with it.
 The threads are Python's own, started and ended with each batch, since the compiled function releases the interpreter
-lock: no thread is alive when a process forks, and several callers do not interfere.
+lock: none of them is alive when the process forks later, and several callers do not interfere.
 """
 
 from __future__ import annotations
