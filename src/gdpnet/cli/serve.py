@@ -94,6 +94,6 @@ def serve(
         print(f"serving {run} on {url}", flush=True)
 
     kept = None if no_tables else tables or tables_beside(graph)
-    place = Place(run, graph, device, kept, threads or threads_here())
+    place = Place(run, graph, device, kept, threads or threads_here(), tables_named=tables is not None)
     serve_model(place, access, port, limits, say)
     return {"run": str(run), "graph": str(graph)}

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import re
 import sys
-import weakref
+import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from gdpnet._core.files import Place, remove_folder
-from gdpnet._core.files.folders import LOCK
+from gdpnet._core.files import Place, disk, locked_folder, remove_folder
 from gdpnet._core.files.locks import share_lock, try_lock
 from gdpnet._core.json_file import read_json
-from gdpnet.errors import GDPNetError, RunFolderError
+from gdpnet.errors import GDPNetError, RunFolderError, WorkError
 from gdpnet.inference.engines.engine import store_sum
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.shards import ABOUT
@@ -24,6 +23,9 @@ KIND = "tables"
 
 _NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
 _LETTERS = 16
+
+_WAIT, _LONGEST_WAIT = 0.2, 600.0
+"""Seconds between tries, and in all, to hold tables that another process is deleting."""
 
 
 class Kept(NamedTuple):
@@ -37,7 +39,8 @@ class Kept(NamedTuple):
 
 def tables_beside(store: Path) -> Path:
     """Return the folder for the tables of a store where none is named."""
-    return store.with_name(f"{store.resolve().name}.tables")
+    place = store.resolve() if store.name in ("", "..") else store
+    return Path(f"{place}.tables")
 
 
 def own_folder(folder: Path, model: TrainedModel, store: Place) -> Path:
@@ -45,13 +48,46 @@ def own_folder(folder: Path, model: TrainedModel, store: Place) -> Path:
     return folder / f"{model.fingerprint()}-{store_sum(store)[:_LETTERS]}"
 
 
-def hold(owner: object, place: Path) -> None:
-    """Keep a folder of tables from being deleted by other processes while an object is there."""
+@contextmanager
+def held(place: Path) -> Iterator[None]:
+    """Keep other processes from deleting a folder of tables, which is made if need be; wait while one deletes it."""
     if sys.platform == "win32":  # folders are not opened there, and nothing is deleted
+        yield
         return
-    descriptor = os.open(place, os.O_RDONLY)
-    share_lock(descriptor)
-    weakref.finalize(owner, os.close, descriptor)
+    until = time.monotonic() + _LONGEST_WAIT
+    while (descriptor := _share(place)) is None:
+        if time.monotonic() >= until:
+            raise RunFolderError(
+                f"another process is deleting {place}; wait until it ends, or choose another folder"
+            )
+        time.sleep(_WAIT)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _share(place: Path) -> int | None:
+    """Return the descriptor of a folder, locked together with others; None if a process is deleting the folder."""
+    try:
+        disk.make_folder(place)
+        descriptor = os.open(place, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise WorkError(f"cannot write {place}: {disk.reason_of(error, place)}") from error
+    if share_lock(descriptor) is not False and _is_there(place, descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _is_there(place: Path, descriptor: int) -> bool:
+    """Return whether a place has the folder that was opened, and not another one of that name or none."""
+    try:
+        return os.path.samestat(place.stat(), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 def kept_beside(own: Path) -> Iterator[Kept]:
@@ -69,13 +105,14 @@ def kept_beside(own: Path) -> Iterator[Kept]:
 def remove_unused(kept: Kept) -> bool:
     """Delete tables unless a process reads or writes them; return whether they were deleted."""
     try:
-        descriptor = os.open(kept.path, os.O_RDONLY)
+        descriptor = os.open(kept.path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     except OSError:
         return False
     try:
-        if try_lock(descriptor) is not True or (kept.path / LOCK).exists():
+        if try_lock(descriptor) is not True or not _is_there(kept.path, descriptor):
             return False
-        remove_folder(kept.path)
+        with suppress(GDPNetError), locked_folder(kept.path):  # refused while another process writes
+            remove_folder(kept.path)
         return not kept.path.exists()
     finally:
         os.close(descriptor)

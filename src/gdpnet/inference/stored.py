@@ -14,6 +14,8 @@ the passes over the larger graph. All else is read from what the passes wrote.
 
 from __future__ import annotations
 
+import weakref
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 
@@ -28,7 +30,7 @@ from gdpnet.data.io.store import store_of
 from gdpnet.data.schema import STRUCTURAL
 from gdpnet.errors import ConfigError
 from gdpnet.inference.by_blocks import make_tables
-from gdpnet.inference.kept_tables import hold, own_folder
+from gdpnet.inference.kept_tables import held, own_folder
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.near import Near, NearTables
 from gdpnet.inference.near_pairs import NearPairs
@@ -74,8 +76,10 @@ class StoredDecisions:
         if store is None:
             raise ConfigError("decisions are stored for a graph in a store: write one with 'gdpnet store'")
         place = own_folder(folder, model, store)
-        found = cls(make_tables(model, graph, place), graph)
-        hold(found, place)
+        with ExitStack() as stack:
+            stack.enter_context(held(place))
+            found = cls(make_tables(model, graph, place), graph)
+            weakref.finalize(found, stack.pop_all().close)
         return found
 
     def around(

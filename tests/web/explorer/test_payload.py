@@ -145,6 +145,13 @@ def test_a_page_with_a_server_begins_with_a_node_of_several_neighbours_that_is_n
     assert first_node(Graph.build(torch.zeros(2, 0, dtype=torch.long), torch.eye(3))) == "0"
 
 
+def test_a_page_with_a_server_begins_with_a_node_that_has_neighbours():
+    """Node 0 is isolated, 1 to 22 all have 21 neighbours or more."""
+    ends = [(a, b) for a in range(1, 23) for b in range(a + 1, 23)]
+    graph = Graph.build(torch.tensor(ends).T, torch.eye(23))
+    assert first_node(graph) != "0"
+
+
 def test_search_ranks_equal_ids_before_those_that_begin_with_the_text():
     graph = noisy_graph()
     assert [one["id"] for one in search_nodes(graph, "07", most=3)] == ["070", "071", "072"]

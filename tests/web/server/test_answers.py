@@ -220,8 +220,8 @@ def test_tables_of_what_the_store_was_before_are_deleted_and_those_of_other_mode
     other = GDPNet.load(deep / "deep", device="cpu").trained_
     (tmp_path / "other").mkdir()
     replace(other, threshold=Choice(0.6)).save(tmp_path / "other" / "model.safetensors")
-    first = Served.load(Place(deep / "deep", store, tables=tables))
-    Served.load(Place(tmp_path / "other", store, tables=tables))
+    first = Served.load(Place(deep / "deep", store, tables=tables, tables_named=False))
+    Served.load(Place(tmp_path / "other", store, tables=tables, tables_named=False))
     gc.collect()  # the second is not in use any more
     before = table_folders(tables)
     assert len(before) == 2
@@ -238,17 +238,22 @@ def test_tables_of_what_the_store_was_before_are_deleted_and_those_of_other_mode
     assert len(set(before) & set(after)) == 1
     del first
     gc.collect()
-    Served.load(Place(deep / "deep", store, tables=tables))
+    Served.load(Place(deep / "deep", store, tables=tables, tables_named=False))
     assert not set(before) & set(table_folders(tables))
     assert {"notes", f"{'0' * 16}-{'0' * 16}"} < set(table_folders(tables))
 
 
-def test_tables_in_a_folder_that_was_named_are_never_deleted(deep, tmp_path):
-    tables, cut = tmp_path / "tables", tmp_path / "store"
+@pytest.mark.parametrize("name", ["tables", "store.tables"])
+def test_tables_in_a_folder_that_was_named_are_never_deleted(deep, name, tmp_path):
+    store, tables = tmp_path / "store", tmp_path / name
     graph = open_store(deep / "store")
-    write_store(graph.induced(torch.arange(graph.num_nodes - 1)), cut)
-    for store in (deep / "store", cut):
-        Served.load(Place(deep / "deep", store, tables=tables))
+    shutil.copytree(deep / "store", store)
+    for number in range(2):
+        running = ServerProcess(deep / "deep", store, tmp_path / f"log{number}", "--tables", tables)
+        running.wait_for("tables of the stored graph")
+        assert running.stop() == 0
+        shutil.rmtree(store)
+        write_store(graph.induced(torch.arange(graph.num_nodes - 1)), store)
     assert len(table_folders(tables)) == 2
 
 

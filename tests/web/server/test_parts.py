@@ -48,6 +48,19 @@ def test_numbers_as_ids_are_found_without_an_index():
     assert index.beginning_with("x", 50) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "ours"), [((), True), (("--tables", "store.tables"), False), (("--tables", "other"), False)]
+)
+def test_a_folder_for_tables_is_the_users_own_if_the_command_names_it(words, ours, tmp_path, monkeypatch):
+    for name in ("run", "store"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    given = []
+    monkeypatch.setattr("gdpnet.web.server.process.serve", lambda place, *others: given.append(place))
+    assert main(["serve", "run", "--graph", "store", *words]) == 0
+    assert given[0].keeps_tables_beside is ours
+
+
 @given(
     st.lists(st.text(min_size=1, max_size=5).filter(lambda one: "\0" not in one), unique=True, min_size=1),
     st.text(),

@@ -73,7 +73,8 @@ def first_node(graph: Graph) -> str | None:
     degree = graph.row_ptr[: count + 1].diff()
     few = ((degree > 0) & (degree <= _FEW)).nonzero().flatten()
     if not few.numel():
-        return str(graph.node_ids[int(degree.argmin())])
+        fewest = torch.where(degree > 0, degree, degree.max() + 1).argmin()
+        return str(graph.node_ids[int(fewest)])
     owner, edge = ranges(graph.row_ptr[few], degree[few])
     neighbour = graph.neighbour[edge].long()
     theirs = graph.row_ptr[neighbour + 1] - graph.row_ptr[neighbour]

@@ -19,7 +19,7 @@ from gdpnet.data.io.store import is_store, open_store
 from gdpnet.data.validation import UNKNOWN, id_text
 from gdpnet.errors import ConfigError
 from gdpnet.estimator import GDPNet
-from gdpnet.inference.kept_tables import Kept, kept_beside, remove_unused, tables_beside
+from gdpnet.inference.kept_tables import Kept, kept_beside, remove_unused
 from gdpnet.inference.local import LocalPredictor
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.reach import check_local, reach_of
@@ -46,11 +46,13 @@ class Place:
     """The folder for tables of stored decisions; None to keep none."""
     threads: int = 1
     """Threads that compute a request; the answer does not depend on it."""
+    tables_named: bool = True
+    """Whether the user named the folder for tables; if not, it is the one beside the store."""
 
     @property
     def keeps_tables_beside(self) -> bool:
         """Return whether the folder for tables has those of this store alone: it is not named, and beside it."""
-        return self.tables == tables_beside(self.store) and not self.store.is_symlink()
+        return not self.tables_named and not self.store.is_symlink()
 
 
 class NodeIndex:
