@@ -81,3 +81,10 @@ def test_text_that_is_no_unicode_is_refused_and_both_halves_of_a_character_are_r
     with pytest.raises(GDPNetError, match=r"x cannot be read as JSON: .*surrogates not allowed"):
         parse_json('{"a": "\\ud800"}', "x")
     assert parse_json('{"a": "\\ud83d\\ude00"}', "x") == {"a": "\U0001f600"}
+
+
+@pytest.mark.parametrize("digits", [310, 5000])
+def test_a_whole_number_that_no_float_holds_is_refused(digits):
+    with pytest.raises(GDPNetError, match=f"x cannot be read as JSON: a whole number has {digits:,} digits"):
+        parse_json('{"a": ' + "9" * digits + "}", "x")
+    assert parse_json('{"a": 1' + "0" * 300 + "}", "x") == {"a": 10**300}

@@ -145,3 +145,14 @@ def test_a_line_of_text_that_is_no_unicode_is_named_and_stays(tmp_path):
     with pytest.raises(GDPNetError, match=r"line 1 of|trials\.jsonl"):
         read_records(path)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_a_last_line_with_a_huge_number_is_refused_and_not_cut_as_if_it_were_torn(digits, tmp_path):
+    path = tmp_path / "trials.jsonl"
+    path.write_text('{"seed": 0}\n{"seed": ' + "9" * digits + "}\n")
+    before = path.read_bytes()
+    with pytest.raises(GDPNetError, match=r"line 2 of .* is not a record"):
+        read_records(path)
+    append_record(path, {"seed": 1})
+    assert path.read_bytes() == before + b'{"seed": 1}\n'

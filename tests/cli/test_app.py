@@ -160,8 +160,9 @@ def test_public_names_are_imported_when_they_are_used():
         (["explain", ".", "synthetic"], "explain needs either --node, or --out"),
         (["robustness", "--dataset", "synthetic", "--seeds", "0"], "'--seeds'"),
         (["demo", "--set", "training.epoch=1"], "did you mean 'epochs'?"),
+        (["evaluate", "run\ud800"], "an argument cannot be read: "),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=lambda value: ascii(" ".join(value)) if isinstance(value, list) else "",
 )
 def test_a_usage_error_is_one_sentence_with_the_nearest_name(words, sentence, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)

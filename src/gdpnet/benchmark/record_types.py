@@ -16,7 +16,7 @@ _LISTS = ("reliability", "shares", "points", "labels", "candidates")
 _NOT_NUMBERS = ("error", "settings", "history", "counter_example", *_LISTS)
 """The metrics that are no number; those of a search are lists of numbers, too."""
 
-_WRONG = (TypeError, ValueError, KeyError, IndexError, AttributeError, ZeroDivisionError)
+_WRONG = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError)
 
 
 def check_types(record: Mapping[str, Any], kinds: tuple[str, ...], place: str) -> None:

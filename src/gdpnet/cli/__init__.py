@@ -119,6 +119,13 @@ def _run(words: list[str]) -> int:
     from typer.main import get_command
 
     from gdpnet.cli.app import app
+    from gdpnet.errors import GDPNetError, reason_of
+
+    for word in words:
+        try:
+            os.fsencode(word)
+        except UnicodeEncodeError as error:
+            raise GDPNetError(f"an argument cannot be read: {reason_of(error)}") from error
 
     code = get_command(app).main(words or ["--help"], prog_name="gdpnet", standalone_mode=False)
     return int(code or 0)

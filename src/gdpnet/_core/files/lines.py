@@ -16,7 +16,7 @@ from gdpnet._core.files.locks import try_lock
 from gdpnet._core.files.objects import ObjectPath
 from gdpnet._core.files.places import Place
 from gdpnet._core.limits import MOST_JSON_BYTES
-from gdpnet._core.strict_json import load_json
+from gdpnet._core.strict_json import HugeNumberError, load_json
 from gdpnet._core.threads import in_order
 from gdpnet.errors import GDPNetError, WorkError
 
@@ -90,7 +90,7 @@ def _is_torn(line: bytes) -> bool:
     text = line.strip()
     if len(line) > MOST_JSON_BYTES or not text.startswith((b"{", b"\0")):
         return False
-    return not isinstance(_parsed(text), dict | RecursionError | UnicodeEncodeError)
+    return not isinstance(_parsed(text), dict | RecursionError | UnicodeEncodeError | HugeNumberError)
 
 
 def _parsed(line: bytes) -> Any:
