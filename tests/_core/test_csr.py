@@ -86,13 +86,14 @@ def test_rows_are_split_into_ranges_and_a_long_row_is_its_own_range():
     assert cut_rows(row_ptr, 1) == [(number, number + 1) for number in range(6)]
     assert cut_rows(row_ptr, 100) == [(0, 6)]
     assert cut_rows(row_ptr, 2**63 - 1) == cut_rows(row_ptr, 2**64) == [(0, 6)]
-    assert cut_rows(torch.tensor([0]), 4) == []
+    assert cut_rows(torch.tensor([0]), 4) == cut_rows(torch.tensor([0]), 4, 0) == []
 
 
 @given(LENGTHS, st.integers(1, 9))
 def test_ranges_of_rows_cover_each_row_once_and_respect_the_bound(lengths, most):
     row_ptr = offsets_of(torch.tensor(lengths, dtype=torch.long))
     found = cut_rows(row_ptr, most)
+    assert cut_rows(row_ptr, most, sum(lengths)) == found
     assert [row for first, last in found for row in range(first, last)] == list(range(len(lengths)))
     for first, last in found:
         assert last - first <= most

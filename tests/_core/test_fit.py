@@ -145,3 +145,30 @@ def test_fits_one_after_the_other_share_progress_and_time():
         left = fit_each([seconds_left, seconds_left])
     assert left == [pytest.approx(5.0, abs=0.5), pytest.approx(10.0, abs=0.5)]
     assert told == [0.5, 1.0]
+
+
+def fit_on_gpu(inputs: Tensor, *, is_replayed: bool) -> Tensor:
+    """Fit a layer with batches and dropout that a generator draws; return its weights."""
+    module, draws = nn.Linear(8, 1).cuda(), torch.Generator("cuda").manual_seed(1)
+    nn.init.constant_(module.weight, 0.5)
+    nn.init.constant_(module.bias, 0.0)
+    optimiser = torch.optim.Adam(module.parameters(), lr=0.05, fused=True)
+
+    def loss() -> Tensor:
+        part = torch.randperm(64, generator=draws, device="cuda")[:16]
+        kept = torch.rand(16, 8, generator=draws, device="cuda") > 0.3
+        return (module(inputs[part] * kept) - inputs[part, :1]).square().mean()
+
+    evaluations = iter(range(20))
+    given = [draws] if is_replayed else None
+    fit(module, optimiser, loss, lambda: (next(evaluations),), steps=20, draws=given)
+    return torch.cat([module.weight.flatten(), module.bias]).detach()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_replayed_steps_lead_to_the_weights_of_single_steps():
+    inputs = torch.randn(64, 8, device="cuda")
+    single, replayed = (fit_on_gpu(inputs, is_replayed=choice) for choice in (False, True))
+    assert not torch.allclose(single[:8], torch.full_like(single[:8], 0.5), atol=1e-2)
+    torch.testing.assert_close(replayed, single, atol=1e-5, rtol=1e-4)

@@ -115,7 +115,7 @@ def test_scores_of_several_numbers_are_tables_and_sentences(base, tmp_path, caps
 @pytest.mark.parametrize(
     ("name", "value", "wanted"),
     [
-        ("loss", 10**400, "a number or null"),
+        ("loss", {}, "a number or null"),
         ("injected_auc", "high", "a number or null"),
         ("metric", [1], "a text"),
     ],

@@ -41,9 +41,14 @@ def ranges(
     return owner, torch.arange(owner.numel(), device=start.device) + shift[owner]
 
 
-def cut_rows(row_ptr: Int[Tensor, "offsets"], most: int) -> list[tuple[int, int]]:
-    """Split rows into ranges of at most ``most`` rows and values; a longer row is a range of its own."""
+def cut_rows(row_ptr: Int[Tensor, "offsets"], most: int, total: int | None = None) -> list[tuple[int, int]]:
+    """Split rows into ranges of at most ``most`` rows and values; a longer row is a range of its own.
+
+    As in `owners_of`, ``total`` is the number of values if it is known.
+    """
     rows, ranges_found, first = row_ptr.numel() - 1, [], 0
+    if total is not None and max(rows, total) <= most:
+        return [(0, rows)] if rows else []
     most = min(most, rows + int(row_ptr[-1]))  # a sum with any whole number would overflow
     while first < rows:
         end = torch.searchsorted(row_ptr, row_ptr[first : first + 1] + most, right=True)
@@ -97,8 +102,11 @@ def sum_by_owner(
 
 
 def sum_rows(values: Float[Tensor, "values"], row_ptr: Int[Tensor, "offsets"]) -> Float[Tensor, "rows"]:
-    """Add up the values of each row in bounded memory."""
-    total = values.new_zeros(row_ptr.numel() - 1)
+    """Add up the values of each row in bounded memory; every value is in a row."""
+    rows = row_ptr.numel() - 1
+    if max(rows, values.numel()) <= _SUM_CHUNK:
+        return sum_by_owner(values, owners_of(row_ptr.diff(), values.numel()), rows)
+    total = values.new_zeros(rows)
     for first, last in cut_rows(row_ptr, _SUM_CHUNK):
         bounds = row_ptr[first : last + 1]
         part = values[int(bounds[0]) : int(bounds[-1])]

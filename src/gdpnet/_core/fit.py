@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gdpnet._core.progress import advance, is_time_up, part
+from gdpnet._core.replay import Replayed, step_with, stream_of
 
 T = TypeVar("T")
 Score = tuple[float, ...]
@@ -35,6 +36,7 @@ def fit(
     evaluate_every: int = 1,
     patience: int | None = None,
     check_every: int = 1,
+    draws: Sequence[torch.Generator] | None = None,
 ) -> Fitted:
     """Minimise a loss, and leave the module with the weights of the best evaluation.
 
@@ -43,15 +45,15 @@ def fit(
     after the last one. The fit stops once ``patience`` steps passed without a better one, which is looked at every
     ``check_every`` steps; without a patience it never stops early. It also stops, after one step at least, when the
     time that it was given is up (`gdpnet._core.progress.limit`).
+
+    ``draws`` are all generators that a single loss draws from. If they are given, a GPU replays the steps as a CUDA
+    graph; the loss must then neither wait for the device nor copy from the host.
     """
+    take_step = _steps(module, optimiser, loss, draws)
     best: Score | None = None
     best_step, step, weights = 0, 0, _copy(module)
     for step in range(1, steps + 1):
-        found = loss()
-        for value in [found] if isinstance(found, Tensor) else found:
-            optimiser.zero_grad(set_to_none=True)
-            value.backward()
-            optimiser.step()
+        take_step()
         advance(step, steps)
         is_last = step == steps or is_time_up()
         if step % evaluate_every and not is_last:
@@ -65,6 +67,31 @@ def fit(
             break
     module.load_state_dict(weights)
     return Fitted(best or (), best_step, step)
+
+
+def _steps(
+    module: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    loss: Callable[[], Tensor | Iterable[Tensor]],
+    draws: Sequence[torch.Generator] | None,
+) -> Callable[[], None]:
+    """Return a function that takes a step, replayed on a GPU if it may be."""
+    weights = list(module.parameters())
+    stream = None if draws is None else stream_of(optimiser, weights[0].device)
+
+    def step() -> None:
+        found = loss()
+        for value in [found] if isinstance(found, Tensor) else found:
+            optimiser.zero_grad(set_to_none=True)
+            value.backward()
+            optimiser.step()
+
+    def captured_step() -> None:
+        value = loss()
+        assert isinstance(value, Tensor), "a step that is replayed has one loss"
+        step_with(optimiser, weights, torch.autograd.grad(value, weights, allow_unused=True))
+
+    return step if stream is None else Replayed(captured_step, stream, draws or ())
 
 
 def fit_each(fits: Sequence[Callable[[], T]]) -> list[T]:

@@ -75,6 +75,16 @@ def _capture(graph: torch.cuda.CUDAGraph, step: Callable[[], None]) -> None:
         graph.capture_end()
 
 
+def can_capture(optimiser: torch.optim.Optimizer, device: torch.device) -> bool:
+    """Return whether steps can be captured: on a GPU, by a fused optimiser; others count on the host."""
+    return device.type == "cuda" and all(group.get("fused") for group in optimiser.param_groups)
+
+
+def stream_of(optimiser: torch.optim.Optimizer, device: torch.device) -> torch.cuda.Stream | None:
+    """Return a stream on which steps can be captured; None if they cannot be."""
+    return torch.cuda.Stream(device) if can_capture(optimiser, device) else None
+
+
 def step_with(
     optimiser: torch.optim.Optimizer,
     weights: Sequence[Tensor],
@@ -117,13 +127,11 @@ class Replays:
     def stream_for(self, optimiser: torch.optim.Optimizer, device: torch.device) -> torch.cuda.Stream | None:
         """Return the stream on which steps are captured, one for all as each holds memory.
 
-        None if steps cannot be captured: without a GPU, or if the optimiser, not fused, counts on the host.
+        None if steps cannot be captured (`stream_of`).
         """
-        if device.type != "cuda" or not all(group.get("fused") for group in optimiser.param_groups):
-            return None
         if self._stream is None:
-            self._stream = torch.cuda.Stream(device)
-        return self._stream
+            self._stream = stream_of(optimiser, device)
+        return self._stream if can_capture(optimiser, device) else None
 
     def find(self, kind: type[T], fits: Callable[[T], bool], make: Callable[[], T]) -> T:
         """Return a step of a kind that fits, or a new one in place of the one that was not used for longest."""

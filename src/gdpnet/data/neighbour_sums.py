@@ -58,7 +58,7 @@ def mix_dense_rows(
     weight: Weights,
 ) -> Float[Tensor, "nodes width"]:
     """Write `mix_rows` of dense rows into ``mixed``, and return it."""
-    for nodes, edges, bounds in _blocks(rows, row_ptr):
+    for nodes, edges, bounds in _blocks(rows, row_ptr, neighbour):
         mixed[nodes] = mix_dense(rows[nodes], rows, bounds, neighbour[edges], weight[edges])
     return mixed
 
@@ -74,16 +74,23 @@ def add_rows(features: Features, row_ptr: Offsets, neighbour: Edges) -> Features
         product.sum_duplicates()  # in place, where `from_scipy` would copy first
         return SparseRows.from_scipy(product)
     total = torch.empty_like(features)
-    for nodes, edges, bounds in _blocks(features, row_ptr):
+    for nodes, edges, bounds in _blocks(features, row_ptr, neighbour):
         total[nodes] = add_up(features, bounds, neighbour[edges])
     return total
 
 
-def _blocks(features: Features, row_ptr: Offsets) -> Iterator[tuple[slice, slice, Offsets]]:
-    """Yield ranges of nodes with the range of their edges and their offsets in it."""
+def _blocks(features: Features, row_ptr: Offsets, neighbour: Edges) -> Iterator[tuple[slice, slice, Offsets]]:
+    """Yield ranges of nodes with the range of their edges and their offsets in it.
+
+    If one range has them all, as on a GPU it nearly always does, the host does not wait for the device.
+    """
     most = _EDGES if features.device.type == "cpu" else _EDGES_ON_DEVICE
     most = _EDGES_OF_SPARSE if isinstance(features, SparseRows) else most
-    for first, last in cut_rows(row_ptr, most):
+    rows, total = row_ptr.numel() - 1, neighbour.numel()
+    for first, last in cut_rows(row_ptr, most, total):
+        if (first, last) == (0, rows):
+            yield slice(0, rows), slice(0, total), row_ptr
+            return
         edges = slice(int(row_ptr[first]), int(row_ptr[last]))
         yield slice(first, last), edges, row_ptr[first : last + 1] - edges.start
 
@@ -160,7 +167,7 @@ def _mix_with_scipy(
 ) -> Iterator[Features]:
     """Yield the means of some targets at a time, sparse if both their own rows and the messages are."""
     messages = to_numpy(message)
-    for nodes, edges, bounds in _blocks(own, row_ptr):
+    for nodes, edges, bounds in _blocks(own, row_ptr, neighbour):
         mixing = _matrix(bounds, neighbour[edges], message, weight[edges])
         scale = sp.diags(_own_share(mixing))
         mixed = scale @ to_numpy(slice_rows(own, nodes)) + (scale @ mixing) @ messages
@@ -196,7 +203,7 @@ def _add_in_loops(
     from gdpnet.data.row_kernel import add_weighted
 
     scratch, length = torch.zeros(message.width), message.row_ptr.diff()
-    for nodes, edges, bounds in _blocks(own, row_ptr):
+    for nodes, edges, bounds in _blocks(own, row_ptr, neighbour):
         rows = own.slice(nodes)
         sums = offsets_of(length[neighbour[edges]])[bounds].diff()
         most = int((rows.row_ptr.diff() + sums).clamp(max=message.width).sum())
@@ -212,5 +219,5 @@ def _add_in_loops(
 def mix_dense(own: Tensor, message: Tensor, row_ptr: Tensor, neighbour: Tensor, weight: Tensor) -> Tensor:
     """Compute the mean of dense rows without leaving their device."""
     received = add_up(message, row_ptr, neighbour, weight)
-    total = 1.0 + sum_by_owner(weight, owners_of(row_ptr.diff()), row_ptr.numel() - 1)
+    total = 1.0 + sum_by_owner(weight, owners_of(row_ptr.diff(), neighbour.numel()), row_ptr.numel() - 1)
     return (own + received) / total[:, None]

@@ -140,6 +140,8 @@ class Prepared:
     @property
     def block_target(self) -> Int[Tensor, "block"]:
         """Return the target of each edge of the block."""
+        if self.reverse_edge.numel() == self.neighbour.numel():
+            return owners_of(self.row_ptr.diff(), self.neighbour.numel())
         ends = torch.tensor([self.block.start, self.block.stop], device=self.device)
         first, last = torch.searchsorted(self.row_ptr, ends).tolist()
         return owners_of(self.row_ptr[first : last + 1].diff()) + first

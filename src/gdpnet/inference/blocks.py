@@ -48,9 +48,9 @@ class Blockwise:
         self.policy, self.aggregators = model.networks.policy, model.networks.aggregators
         self.device, self.stopwatch = model.device, stopwatch or Stopwatch()
         graph = bring_dense(model.as_read(graph), self.device)
-        self._mark("read")
+        self.mark("read")
         self.prepared, self.tables = prepare_nodes(graph, self.config, self.device)
-        self._mark("node tables")
+        self.mark("node tables")
         self.rows: NodeRows | None = None
         self.first: Float[Tensor, "edges"] | None = None
 
@@ -65,9 +65,9 @@ class Blockwise:
         """Let the targets of a block decide while every neighbourhood still holds all neighbours."""
         if self.rows is None:
             self._project(with_full_neighbourhoods(self.prepared, self.config), keep_neighbourhoods=False)
-            self._mark("neighbourhoods")
+            self.mark("neighbourhoods")
         chosen = self._play(block, "context", self.config.inference.context_episodes)
-        self._mark("context")
+        self.mark("context")
         return chosen
 
     def finish_context(self, found: Float[Tensor, "rows edges"] | None, *, embeds: bool) -> None:
@@ -88,7 +88,7 @@ class Blockwise:
                 weight = torch.cat([self.symmetrise(weight, block) for block in blocks])
             prepared = with_neighbourhoods(prepared, weight)
         self._project(prepared, keep_neighbourhoods=embeds)
-        self._mark("neighbourhoods")
+        self.mark("neighbourhoods")
 
     def decide(self, block: Block) -> Selected:
         """Let the targets of a block make the final decisions."""
@@ -96,7 +96,7 @@ class Blockwise:
             return keep_all(self._block(block))
         chosen = self._play(block, "decide")
         chosen = chosen.averaged_with_reverse(self.first) if self.first is not None else chosen
-        self._mark("decide")
+        self.mark("decide")
         return chosen
 
     def embed(self, chosen: Selected, block: Block) -> Float[Tensor, "targets width"]:
@@ -128,6 +128,10 @@ class Blockwise:
         """Return the mean of the values of each edge of a block and of its reverse edge."""
         return symmetrise(value, self.tables.reverse_edges_of(*block), self.tables.edges_of(*block).start)
 
+    def mark(self, phase: str) -> None:
+        """End a phase of the stopwatch."""
+        self.stopwatch.mark(phase, self.device)
+
     def _play(self, block: Block, stream: str, most_episodes: int | None = None) -> Selected:
         assert self.policy is not None
         prepared, seed = self._block(block), self.key.fold_in(stream).seed32
@@ -135,13 +139,10 @@ class Blockwise:
         return decide(self.policy, self.aggregators, prepared, targets, self.config, seed, *given)
 
     def _block(self, block: Block) -> Prepared:
-        self._mark("write")  # the time since the last block
+        self.mark("write")  # the time since the last block
         prepared = with_block(self.prepared, self.tables, *block)
-        self._mark("pair features")
+        self.mark("pair features")
         return prepared
-
-    def _mark(self, phase: str) -> None:
-        self.stopwatch.mark(phase, self.device)
 
     def _project(self, prepared: Prepared, *, keep_neighbourhoods: bool) -> None:
         """Project all nodes; compute the neighbourhood means once if embedding needs them."""

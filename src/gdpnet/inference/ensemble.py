@@ -21,7 +21,7 @@ from gdpnet.representation.all_edges import adjacency_of
 from gdpnet.representation.gcn import NormalisedAdjacency
 from gdpnet.representation.sparse import times
 
-_EDGES_AT_ONCE = 1 << 17
+_EDGES_AT_ONCE, _EDGES_AT_ONCE_ON_DEVICE = 1 << 17, 1 << 20
 """Edges whose messages are added up at a time, which bounds the memory."""
 _TARGETS_AT_ONCE = 1 << 14
 
@@ -323,7 +323,8 @@ def embed_fold_models(
     own = aggregators.project_own(own_rows)
     single = own if aggregators.self_weight is None else aggregators.project_message(own_rows)
     total, whole = torch.zeros_like(own), own.new_zeros(targets.numel())
-    for some, of, by in zip(*(part.split(_EDGES_AT_ONCE) for part in (edge, owner, weight)), strict=True):
+    most = _EDGES_AT_ONCE if prepared.device.type == "cpu" else _EDGES_AT_ONCE_ON_DEVICE
+    for some, of, by in zip(*(part.split(most) for part in (edge, owner, weight)), strict=True):
         nodes, place = torch.unique(prepared.neighbour[some], return_inverse=True)
         neighbourhood = _project_neighbourhoods(aggregators, prepared, nodes).flatten(1)
         row_ptr = offsets_of(torch.bincount(of, minlength=targets.numel()))

@@ -22,8 +22,8 @@ from gdpnet.selection.policy import agreement
 NAMES = ("evidence", "the policy", "predicted classes")
 """The parts that the combination reads, in this order."""
 
-_EDGES_AT_ONCE = 1 << 15
-"""Edges whose targets are embedded at once, by every fold model."""
+_EDGES_AT_ONCE, _EDGES_AT_ONCE_ON_DEVICE = 1 << 15, 1 << 20
+"""Edges whose targets are embedded at once, by every fold model; more of them project fewer nodes twice."""
 
 _LEAST_AGREEMENT = 0.01
 
@@ -97,7 +97,8 @@ def local_classes(
 ) -> Float[Tensor, "targets classes"]:
     """Return the aggregators' class probabilities of the nodes from ``first`` up to ``last``, some at a time."""
     prepared, weight, parts = selected.prepared, selected.weight(mode), []
-    for low, high in cut_rows(prepared.row_ptr[first : last + 1], _EDGES_AT_ONCE):
+    most = _EDGES_AT_ONCE if prepared.device.type == "cpu" else _EDGES_AT_ONCE_ON_DEVICE
+    for low, high in cut_rows(prepared.row_ptr[first : last + 1], most):
         nodes = torch.arange(first + low, first + high, device=prepared.device)
         parts.append(aggregate(aggregators, prepared, nodes, weight)[1])
     return torch.cat(parts)

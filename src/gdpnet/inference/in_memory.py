@@ -156,7 +156,9 @@ class Work:
         with self.shards.saying_what_stays(), Background(_threads(self.blocks.device)) as writing:
             first = self._fill("evidence", lambda block: passes.first(block)[None], 1, writing)
             passes.clean(first[0], self.shards.blocks)
-            return self._fill("evidence-cleaned", lambda block: passes.second(block)[None], 1, writing)[0]
+            score = self._fill("evidence-cleaned", lambda block: passes.second(block)[None], 1, writing)[0]
+        self.blocks.mark("evidence")
+        return score
 
     @property
     def needs_classes(self) -> bool:
@@ -183,6 +185,7 @@ class Work:
             chosen = self.blocks.decide(block)
             found = self.blocks.classes(chosen, block)
             classes[slice(*block)] = found
+            self.blocks.mark("classes")
             writing.do(partial(self.shards.save, _name("classes", places[block]), found.cpu().numpy()))
             return chosen
 

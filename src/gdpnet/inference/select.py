@@ -72,8 +72,10 @@ def _batches(
 ) -> Iterator[Episodes]:
     """Begin the episodes of some targets, in batches of about ``most`` candidates."""
     degree = prepared.row_ptr[targets + 1] - prepared.row_ptr[targets]
-    part = (degree.cumsum(0) - 1).clamp(min=0) // most
-    sizes = torch.unique_consecutive(part, return_counts=True)[1].tolist() if targets.numel() else []
+    sizes = [targets.numel()] if targets.numel() else []
+    if targets.numel() and int(degree.sum()) > most:
+        part = (degree.cumsum(0) - 1).clamp(min=0) // most
+        sizes = torch.unique_consecutive(part, return_counts=True)[1].tolist()
     for number, some in enumerate(torch.arange(targets.numel(), device=targets.device).split(sizes), start=1):
         episodes = begin_episodes(
             prepared.row_ptr,

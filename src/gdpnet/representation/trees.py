@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from gdpnet._core.device import has_numba
 
-_AT_ONCE = 1 << 22
+_AT_ONCE, _AT_ONCE_ON_DEVICE = 1 << 22, 1 << 26
 """Pairs of a node and a tree that are evaluated together."""
 
 Models = Sequence[tuple[Any, Int[np.ndarray, "_"]]]
@@ -91,7 +91,8 @@ class BoostedTrees(nn.Module):
         """Return the sum of the values of the leaves that each node falls into, over all trees."""
         if rows.device.type == "cpu" and rows.dtype == torch.float32 and has_numba():
             return self._compiled(rows)
-        size = max(1, _AT_ONCE // max(1, self.root.numel()))
+        most = _AT_ONCE if rows.device.type == "cpu" else _AT_ONCE_ON_DEVICE
+        size = max(1, most // max(1, self.root.numel()))
         return torch.cat([self._some(part) for part in rows.split(size)])
 
     def _compiled(self, rows: Float[Tensor, "nodes features"]) -> Float[Tensor, "nodes fold_models outputs"]:

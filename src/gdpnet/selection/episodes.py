@@ -105,7 +105,7 @@ class Episodes:
 
     def copy(self, number: int) -> Episodes:
         """Return the episodes with the random draws of one copy; their keys must leave the copy out."""
-        part = torch.tensor(number, device=self.key.device)
+        part = torch.full((), number, device=self.key.device)
         return replace(
             self,
             key=with_part(self.key, _PARTS_OF_A_KEY, part),
@@ -137,24 +137,27 @@ def begin_episodes(
     number = None if numbers is None else numbers[0]
     known = targets if number is None else number[targets]
     degree = row_ptr[targets + 1] - row_ptr[targets]
-    owner, edge = ranges(row_ptr[targets], degree)
     parts = (degree + max_candidates - 1) // max_candidates
+    # all counts that the host needs at once: it waits for the device to tell them
+    total, count, most_parts = _counts(degree, parts)
+    owner, edge = ranges(row_ptr[targets], degree, total)
     rank = torch.arange(edge.numel(), device=edge.device) - offsets_of(degree)[:-1][owner]
-    if edge.numel() and int(parts.max()) > 1:
+    if most_parts > 1:
         # by nodes and not by the number of the edge, which changes when edges are added elsewhere
         other = neighbour[edge] if number is None else number[neighbour[edge]]
         rank = shuffled_rank(owner, keys(seed + 2, known[owner], other), degree)
     part = rank * parts[owner] // degree[owner].clamp(min=1)
-    episode = offsets_of(parts)[:-1][owner] + part
-    length = torch.bincount(episode, minlength=int(parts.sum()))
+    first_part, part_owner = offsets_of(parts)[:-1], owners_of(parts, count)
+    episode, number_of_part = first_part[owner] + part, torch.arange(count, device=edge.device)
+    length = _lengths(number_of_part - first_part[part_owner], parts[part_owner], degree[part_owner])
     by_length = torch.argsort(length, descending=True, stable=True)
     place = by_length.scatter(0, by_length, torch.arange(length.numel(), device=edge.device))
     order = torch.argsort(place[episode], stable=True)
     owner, edge = owner[order], edge[order]
-    target_of = owners_of(parts)[by_length]
+    target_of = part_owner[by_length]
     shift = torch.zeros_like(targets) if row_shift is None else row_shift
     copies = [] if shared_keys else [torch.zeros_like(targets) if copy is None else copy]
-    part_number = by_length - offsets_of(parts)[:-1][target_of]
+    part_number = by_length - first_part[target_of]
     other = neighbour[edge] if number is None else number[neighbour[edge]]
     return Episodes(
         target=targets[target_of],
@@ -165,6 +168,21 @@ def begin_episodes(
         key=keys(seed, known[owner], other, *(each[owner] for each in copies)),
         ending_key=keys(seed + 1, known[target_of], part_number, *(each[target_of] for each in copies)),
     )
+
+
+def _counts(degree: Int[Tensor, "targets"], parts: Int[Tensor, "targets"]) -> tuple[int, int, int]:
+    """Return the number of neighbours, the number of parts, and the most parts of one target."""
+    if not degree.numel():
+        return 0, 0, 0
+    total, count, most = torch.stack([degree.sum(), parts.sum(), parts.max()]).tolist()
+    return total, count, most
+
+
+def _lengths(
+    part: Int[Tensor, "parts"], parts: Int[Tensor, "parts"], degree: Int[Tensor, "parts"]
+) -> Int[Tensor, "parts"]:
+    """Return how many ranks r of a target's neighbours are in each of its parts: r * parts // degree is the part."""
+    return ((part + 1) * degree + parts - 1) // parts - (part * degree + parts - 1) // parts
 
 
 def split_episodes(episodes: Episodes, most: int) -> list[Episodes]:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from gdpnet._core.csr import offsets_of, ranges, running_sum_before
+from gdpnet._core.csr import ranges, running_sum_before
 from gdpnet._core.device import has_numba
 from gdpnet.selection.engines.numba_engine import can_use_numba, play_numba, sum_states
 from gdpnet.selection.engines.reference import play_reference
@@ -106,16 +106,26 @@ def play_copies(
     if copies > 1:
         encoded = replace(encoded, half=neighbour_halves(policy, encoded))
     total = torch.zeros_like(encoded.message[:, 0])
-    times_kept = torch.zeros_like(total)
+    times_kept = total.new_zeros(total.numel() + 1)
     for number in range(copies):
         copy = episodes.copy(number)
         slots = engine(policy, view, copy, encoded, play)
-        drawn = slots.candidate != ENDING
-        candidate = slots.candidate[drawn]
-        visited = torch.zeros_like(episodes.row, dtype=torch.bool).index_fill_(0, candidate, True)
+        place, nowhere = _place_of(slots.candidate, episodes)
+        visited = slots.kept.new_zeros(nowhere + 1).index_fill_(0, place, True)[:nowhere]
         total += _keep_probability(copy, slots, visited)
-        times_kept.index_add_(0, candidate, slots.kept[drawn].to(total.dtype))
-    return total, times_kept
+        times_kept.index_add_(0, place, slots.kept.to(total.dtype))
+    return total, times_kept[:-1]
+
+
+def _place_of(
+    candidate: Int[Tensor, "decisions"], episodes: Episodes
+) -> tuple[Int[Tensor, "decisions"], int]:
+    """Return the place of each decision's candidate in a table of them, and the place after all for the endings.
+
+    Taking the endings out instead would make the host wait for the device.
+    """
+    nowhere = episodes.row.numel()
+    return torch.where(candidate == ENDING, nowhere, candidate), nowhere
 
 
 def engine_of(view: View, episodes: Episodes) -> str:
@@ -133,9 +143,9 @@ def _record(episodes: Episodes, encoded: Encoded, play: Play, slots: Slots) -> R
     step = slot - first.index_select(0, episode)
     regret = score if play.learned_order else torch.zeros_like(score)
     keep_log_prob = F.logsigmoid(torch.where(kept, score, -score))
-    drawn = (candidate != ENDING).nonzero().flatten()
-    visited_at = torch.full_like(episodes.row, NEVER).scatter_(0, candidate[drawn], step[drawn])
-    selected = torch.zeros_like(visited_at, dtype=torch.bool).scatter_(0, candidate[drawn], kept[drawn])
+    place, nowhere = _place_of(candidate, episodes)
+    visited_at = episodes.row.new_full((nowhere + 1,), NEVER).scatter_(0, place, step)[:nowhere]
+    selected = kept.new_zeros(nowhere + 1).scatter_(0, place, kept)[:nowhere]
     return Rollout(
         episodes,
         encoded,
@@ -163,13 +173,11 @@ def _keep_probability(
     probability there is multiplied by that.
     """
     probability = torch.sigmoid(slots.scores)
-    never = (~visited).nonzero().flatten()
-    if never.numel():
-        ending = slots.ending[episodes.owner[never]]
-        probability[never] *= torch.sigmoid(slots.scores[never] - ending)
-    return probability
+    before_ending = torch.sigmoid(slots.scores - slots.ending[episodes.owner])
+    return torch.where(visited, probability, probability * before_ending)
 
 
 def decision_offsets(rollout: Rollout) -> Int[Tensor, "offsets"]:
     """Return where each episode's decisions begin."""
-    return offsets_of(torch.bincount(rollout.episode, minlength=rollout.episodes.count))
+    numbers = torch.arange(rollout.episodes.count + 1, device=rollout.episode.device)
+    return torch.searchsorted(rollout.episode, numbers)

@@ -25,7 +25,6 @@ _MOST_VALUES = 1 << 29
 """Targets with more feature values than this, two gibibytes, are not copied."""
 
 _TASKS = (Classification, Clustering, MultiLabel, Partners)
-"""Tasks whose loss ignores targets that nobody learns from, and does not wait for the device."""
 
 
 class DenseRows(NamedTuple):
@@ -42,7 +41,12 @@ def can_pad(data: TrainingData, targets: int) -> bool:
     """Return whether steps on some targets can be padded: dense features, few enough, and a task that allows it."""
     features = data.train.features
     fits = isinstance(features, Tensor) and targets * features.shape[1] <= _MOST_VALUES
-    return fits and type(data.task) in _TASKS and isinstance(data.train.neighbourhood, Tensor)
+    return fits and waits_for_nothing(data.task) and isinstance(data.train.neighbourhood, Tensor)
+
+
+def waits_for_nothing(task: Task) -> bool:
+    """Return whether a task's loss ignores targets that nobody learns from, and does not wait for the device."""
+    return type(task) in _TASKS
 
 
 class PaddedSteps:

@@ -102,8 +102,10 @@ def groups_of(episodes: Episodes) -> list[tuple[int, int, int]]:
     sizes = [LONGEST]
     while sizes[-1] > _SHORTEST:
         sizes.append(sizes[-1] // 2)
-    # episodes of more than `size` candidates come first, so that their number is where the next group begins
-    longer = torch.stack([(episodes.length > size).sum() for size in [*sizes[1:], 0]]).tolist()
+    # episodes of more than a size come first, so that their number is where the next group begins
+    bounds = LONGEST >> torch.arange(1, len(sizes), device=episodes.offsets.device)
+    bounds = torch.cat([bounds, bounds.new_zeros(1)])
+    longer = (episodes.length > bounds[:, None]).sum(dim=1).tolist()
     starts = [0, *longer[:-1]]
     return [(start, end, size) for start, end, size in zip(starts, longer, sizes, strict=True) if end > start]
 
