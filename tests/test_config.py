@@ -295,3 +295,19 @@ def test_a_model_of_0_1_keeps_what_were_constants_then_whatever_the_defaults_bec
     new = upgrade_settings({"policy": {"hops": 1}, "reader": {"use": True, "deep": True}})
     for section, values in CONSTANTS_OF_0_1.items():
         assert {name: new[section][name] for name in values} == values
+
+
+def test_a_config_file_with_a_byte_order_mark_is_read(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_bytes(b"\xef\xbb\xbf[training]\nepochs = 7\n")
+    assert read_config(path).training.epochs == 7
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_config_file_that_is_not_utf_8_is_refused_with_the_line(mark, tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_bytes(mark + b"[training]\n\xe9 = 7\n")
+    with pytest.raises(
+        ConfigError, match="must be text in UTF-8, found other bytes in line 2; save it as UTF-8"
+    ):
+        read_config(path)

@@ -732,7 +732,12 @@ def read_config(path: str | Path) -> Config:
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read the config file {path}: {reason_of(error)}") from error
     try:
-        values = parse_toml(content.decode("utf-8"))
+        values = parse_toml(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            f"{path} is not valid TOML: it must be text in UTF-8, found other bytes in line {line}; save it as UTF-8"
+        ) from error
     except ValueError as error:
         raise ConfigError(f"{path} is not valid TOML: {reason_of(error)}") from error
     # a whole file of 0.1, as in a run folder, is read under its names now; single old names are refused

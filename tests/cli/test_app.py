@@ -301,3 +301,20 @@ def test_a_stream_that_is_closed_is_no_mistake_of_the_program(closed, tmp_path):
     done = subprocess.run(["bash", "-c", words], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
     assert (tmp_path / "made").is_dir()
+
+
+def test_variables_that_libraries_cannot_use_are_left_out(tmp_path):
+    code = (
+        "import os, sys; sys.argv = ['gdpnet', '--version']\n"
+        "import gdpnet.cli as cli\n"
+        "try: cli.run()\n"
+        "except SystemExit: pass\n"
+        "import matplotlib, numba\n"
+        "print(sorted({'MPLBACKEND', 'NUMBA_NUM_THREADS'} & set(os.environ)))\n"
+    )
+    wrong = {"MPLBACKEND": "nonsense", "NUMBA_NUM_THREADS": "abc", "PYTHONPATH": str(SOURCE)}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | wrong, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines()[-1] == "[]"
+    assert found.stderr == ""

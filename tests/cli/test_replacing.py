@@ -67,6 +67,20 @@ def test_a_table_that_is_read_is_not_replaced(base, tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("named", [True, False], ids=["named", "of the run"])
+def test_a_graph_that_is_read_is_not_replaced_by_its_cleaned_edges(named, base, tmp_path, capsys):
+    shutil.copytree(base / "graph", tmp_path / "graph")
+    cleaned = tmp_path / "graph" / "edges.csv"
+    succeed(capsys, "denoise", base / "run", "--out", cleaned, "--all", "--force")
+    before = cleaned.read_bytes()
+    succeed(capsys, *train_words(base, tmp_path / "run", tmp_path / "graph"))
+    given = [tmp_path / "run", *([tmp_path / "graph"] if named else [])]
+    said = refuse(capsys, "denoise", *given, "--out", cleaned)
+    assert said.endswith("edges.csv is also read; choose another --out, or replace it with --force")
+    assert cleaned.read_bytes() == before
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["config.toml", "metrics.json", "history.jsonl", "letter.txt"])
 def test_train_refuses_a_folder_of_the_user_and_leaves_it_alone(name, base, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -254,3 +268,31 @@ def test_the_demo_replaces_a_demo_but_no_other_folder(tmp_path, capsys):
     said = refuse(capsys, "demo", "--out", tmp_path / "mine")
     assert "needs a new or an empty folder, found 'metrics.json'" in said
     assert (tmp_path / "mine" / "metrics.json").read_text() == "mine"
+
+
+@pytest.mark.slow
+def test_an_output_folder_that_is_a_link_to_nothing_yet_is_made_where_the_link_leads(base, tmp_path, capsys):
+    for name, words in (
+        ("run", train_words(base, tmp_path / "run")),
+        ("shards", ["denoise", base / "run", "--shards", "--out", tmp_path / "shards"]),
+        ("store", ["store", base / "graph", "--out", tmp_path / "store"]),
+    ):
+        (tmp_path / name).symlink_to(tmp_path / f"real-{name}")
+        succeed(capsys, *words)
+        assert (tmp_path / name).is_symlink()
+        assert any((tmp_path / f"real-{name}").iterdir())
+
+
+@pytest.mark.slow
+def test_a_name_that_no_table_can_have_is_refused_before_anything_is_computed(
+    base, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("gdpnet.cli.runs.model_and_graph", lambda *_, **__: pytest.fail("the model was read"))
+    (tmp_path / "file.csv").write_text("mine")
+    (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
+    for out, sentence in (
+        (".csv", "--out must have a name before .csv"),
+        ("file.csv/x.csv", "file.csv is no folder"),
+        ("loop.csv", "is a link that leads to itself"),
+    ):
+        assert sentence in refuse(capsys, "predict", base / "run", "--out", tmp_path / out)

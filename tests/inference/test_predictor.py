@@ -154,3 +154,9 @@ def test_a_model_without_a_policy_keeps_every_edge(graph):
     model = fitted(graph, FAST.with_values({"training": {"selection": False}}))
     predictor = model.predictor(replace(graph, truth=None))
     assert predictor.keep_probability().tolist() == [1.0] * graph.num_edges
+
+
+def test_a_threshold_that_is_no_number_is_refused(model, graph):
+    for wrong in (True, "0.5", float("nan")):
+        with pytest.raises(ConfigError, match="must lie between 0 and 1, found"):
+            model.denoise(graph, threshold=wrong)

@@ -55,6 +55,7 @@ def run() -> None:
     code = INTERRUPTED
     try:
         _open_standard_streams()
+        _drop_unusable_variables()
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
         sys.unraisablehook = _signal_again
         if hasattr(sys.stdout, "reconfigure"):
@@ -67,6 +68,16 @@ def run() -> None:
     finally:
         _end_in_order()
     sys.exit(code)
+
+
+def _drop_unusable_variables() -> None:
+    """Take out of the environment what libraries of this process would fail on or warn about.
+
+    Pictures are files here, so the window system that a notebook has chosen for matplotlib does not matter.
+    """
+    os.environ.pop("MPLBACKEND", None)
+    if not os.environ.get("NUMBA_NUM_THREADS", "1").isdigit():
+        del os.environ["NUMBA_NUM_THREADS"]
 
 
 def _open_standard_streams() -> None:

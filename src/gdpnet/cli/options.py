@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -467,3 +468,9 @@ def check_table_file(path: Path, option: str = "--out", suffixes: tuple[str, ...
     if not path.name.endswith(suffixes) and not is_stream(path):
         *others, last = suffixes
         raise ConfigError(f"{option} must end in {', '.join(others)} or {last}, found '{path.name}'")
+    if path.name in suffixes:
+        raise ConfigError(f"{option} must have a name before {path.name}, found '{path}'")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise ConfigError(f"{option} {path} cannot be a file: {path.parent} is no folder")
+    if path.is_symlink() and Path(os.path.realpath(path)).is_symlink():
+        raise ConfigError(f"{option} {path} is a link that leads to itself")

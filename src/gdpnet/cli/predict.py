@@ -14,6 +14,7 @@ from gdpnet.cli.engines import check_options, engine_options
 from gdpnet.cli.output import print_graph
 from gdpnet.cli.progress import ShardProgress, doing
 from gdpnet.cli.replacing import (
+    check_graph,
     check_table,
     is_cleaned,
     is_embedding,
@@ -99,7 +100,7 @@ def predict(
     _check_all_nodes(shards, nodes, nodes_from)
     how = (False, workers, ray, blocks)
     check_options(shards, *how)
-    _check_out(out, shards, is_prediction, force, pairs, nodes_from, _path_of(graph))
+    _check_out(out, shards, is_prediction, force, pairs, nodes_from)
     if pairs is not None:
         if shards:
             raise ConfigError("--shards writes predictions of nodes: leave --pairs out")
@@ -112,6 +113,7 @@ def predict(
     from gdpnet.cli.tables import predicted_columns, write_nodes, write_pairs
 
     model, loaded, name = model_and_graph(run, graph, device, source, split)
+    _check_graph(out, shards, name, force)
     about = {"run": str(run), "graph": name, "out": str(out)}
     if shards:
         from gdpnet.inference.streaming import predict_to
@@ -158,7 +160,7 @@ def embed(
     _check_all_nodes(shards, nodes, nodes_from)
     how = (low_memory, workers, ray, blocks)
     check_options(shards, *how)
-    _check_out(out, shards, is_embedding, force, nodes_from, _path_of(graph))
+    _check_out(out, shards, is_embedding, force, nodes_from)
     _check_named(as_served, nodes, nodes_from)
 
     from gdpnet.cli.runs import model_and_graph, node_numbers
@@ -166,6 +168,7 @@ def embed(
     from gdpnet.inference.streaming import embed_to
 
     model, loaded, name = model_and_graph(run, graph, device, source, split)
+    _check_graph(out, shards, name, force)
     about = {"run": str(run), "graph": name, "out": str(out)}
     if shards:
         options: dict[str, Any] = {"edges_per_shard": edges_per_shard, "force": force}
@@ -225,7 +228,7 @@ def denoise(
     """
     how = (low_memory, workers, ray, blocks)
     check_options(shards, *how)
-    _check_out(out, shards, is_cleaned, force, nodes_from, _path_of(graph))
+    _check_out(out, shards, is_cleaned, force, nodes_from)
     named = nodes is not None or nodes_from is not None
     if named and (shards or one_way):
         raise ConfigError(
@@ -237,6 +240,7 @@ def denoise(
     from gdpnet.inference.streaming import denoise_to
 
     model, loaded, name = model_and_graph(run, graph, device, source, split)
+    _check_graph(out, shards, name, force)
     about = {"run": str(run), "graph": name, "out": str(out)}
     asked = node_numbers(loaded, nodes, nodes_from)
     if asked is not None:
@@ -290,8 +294,10 @@ def explain(
     if out is not None:
         _check_named(as_served, nodes, nodes_from)
     if out is not None:
-        _check_out(out, False, is_explanation, force, nodes_from, _path_of(graph))
+        _check_out(out, False, is_explanation, force, nodes_from)
     model, loaded, name = model_and_graph(run, graph, device, source, split)
+    if out is not None:
+        check_graph(out, name, force)
     if out is None:
         with doing("explaining"):
             number = loaded.numbers_of([str(node)])
@@ -326,6 +332,12 @@ def _check_out(
         raise ConfigError(f"with --shards --out must be a folder, found the file name '{path.name}'")
 
 
+def _check_graph(out: Place, shards: bool, graph: str, force: bool) -> None:
+    """Refuse to replace the graph that was read."""
+    if not shards and isinstance(out, Path):
+        check_graph(out, graph, force)
+
+
 def _check_all_nodes(shards: bool, nodes: str | None, nodes_from: Path | None) -> None:
     """Refuse names of nodes where all of them are written."""
     if shards and (nodes is not None or nodes_from is not None):
@@ -336,8 +348,3 @@ def _say_unfinished(written: dict[str, Any]) -> dict[str, Any]:
     """Say which pass other processes have to finish first."""
     print(written["unfinished"])
     return written
-
-
-def _path_of(graph: str | None) -> Path | None:
-    """Return the file of a graph, if it is one."""
-    return None if graph is None or not Path(graph).is_file() else Path(graph)

@@ -31,10 +31,21 @@ def check_table(
     """Refuse a table whose columns are not those that the command writes, and one of its ``inputs``."""
     if force or not _would_be_lost(out):
         return
+    _refuse_inputs(out, inputs)
+    _refuse_unless(is_ours(_columns_of(out)), out)
+
+
+def check_graph(out: Path, graph: str, force: bool) -> None:
+    """Refuse a table that is a graph, or one of the files in its folder, by the name that the graph was read by."""
+    if not force and _would_be_lost(out):
+        named = Path(graph)
+        _refuse_inputs(out, named.rglob("*") if named.is_dir() else [named])
+
+
+def _refuse_inputs(out: Path, inputs: Iterable[Path]) -> None:
     for path in inputs:
         if path.exists() and path.samefile(out):
             raise ConfigError(f"--out {out} is also read; choose another --out, or replace it with --force")
-    _refuse_unless(is_ours(_columns_of(out)), out)
 
 
 def is_prediction(columns: Columns) -> bool:

@@ -206,7 +206,7 @@ class ExtendedGraph:
             features=self._features_of(nodes),
             labels=self._of_nodes(graph.labels, nodes, UNKNOWN),
             split=self._of_nodes(graph.split, nodes, 0),
-            node_ids=self._mixed_ids(nodes.numpy()),
+            node_ids=self.ids_of(nodes),
             class_names=graph.class_names,
             edge_weight=self.of_edges("edge_weight", edge),
             feature_names=graph.feature_names,
@@ -258,7 +258,9 @@ class ExtendedGraph:
             found[~known] = added[edge[~known] - self.graph.num_edges].to(found.dtype)
         return found
 
-    def _mixed_ids(self, nodes: np.ndarray) -> np.ndarray:
+    def ids_of(self, some: Int[Tensor, "some"]) -> np.ndarray:
+        """Return the ids of some nodes, which ascend, as text."""
+        nodes = some.numpy()
         known = nodes[nodes < self.first_new]
         own = id_text(np.asarray(self.graph.node_ids[known]))
         if self.addition is None or known.size == nodes.size:

@@ -118,7 +118,7 @@ class TrainedModel:
         """Return the threshold of the cleaned graph and the reason for it: as asked, or as chosen on validation."""
         if asked is None:
             return self.threshold.threshold, self.threshold.reason
-        if not isinstance(asked, Real) or not 0.0 <= asked <= 1.0:
+        if isinstance(asked, bool) or not isinstance(asked, Real) or not 0.0 <= asked <= 1.0:
             raise ConfigError(
                 f"the threshold of a keep probability must lie between 0 and 1, found {asked!r}"
             )

@@ -1,6 +1,7 @@
 """Graphs come from and go to torch_geometric, NetworkX and scipy without losing anything."""
 
 import re
+import tracemalloc
 
 import networkx as nx
 import numpy as np
@@ -376,3 +377,62 @@ def test_edge_attributes_of_networkx_are_numbers_or_types():
     assert graph.edge_features.tolist() == [[1, 1, 1.5], [1, 1, 1.5], [1, 0, 4], [1, 0, 4]]
     with refused("some edge must have the attribute 'kinds', found none; did you mean 'kind'?"):
         from_networkx(network, edge_features="kinds")
+
+
+def test_one_long_node_among_many_is_refused_before_memory_is_taken_for_all():
+    network = nx.Graph()
+    network.add_nodes_from(str(number) for number in range(10_000))
+    network.add_edge("z" * 9000, "b")
+    tracemalloc.start()
+    with pytest.raises(GraphError, match=r"node ids must be of like length.*found one of 9,000 characters"):
+        from_networkx(network)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 100 << 20
+
+
+def repeated(rows, columns):
+    return torch.zeros(1, 1).expand(rows, columns)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"edge_attr": repeated(2, 10**9)}, "edge_attr must be an array with memory of its own"),
+        ({"edge_attr": repeated(2, 60_000)}, "edge_attr can have at most 50,000 columns, found 60,000"),
+        ({"edge_weight": repeated(2, 10**9)}, "edge_weight must be an array with memory of its own"),
+        ({"edge_type": repeated(2, 10**9)}, "edge_type must be an array with memory of its own"),
+        ({"y": repeated(3, 10**9)}, "y must be an array with memory of its own"),
+        ({"y": repeated(3, 200_000)}, "y can have at most 100,000 columns, found 200,000"),
+        (
+            {"edge_attr": torch.tensor([[1j], [1]])},
+            "edge_attr must be a plain tensor of numbers, found .*complex64",
+        ),
+        ({"edge_attr": ["a", "b"]}, "edge_attr must be numbers, found text"),
+        ({"y": ["a", "b", "c"]}, "y must be numbers, found text"),
+    ],
+)
+def test_fields_of_data_that_are_no_plain_arrays_or_too_wide_are_refused_by_name(fields, sentence):
+    edges = torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(GraphError, match=sentence):
+        from_pyg(Data(x=torch.ones(3, 2), edge_index=edges, **fields))
+
+
+@pytest.mark.parametrize("name", ["y", "edge_attr"])
+def test_fields_of_a_hetero_data_that_repeat_are_refused_before_they_are_copied(name):
+    data = HeteroData()
+    data["paper"].x = torch.ones(3, 2)
+    data["paper", "cites", "paper"].edge_index = torch.tensor([[0, 1], [1, 2]])
+    data["paper" if name == "y" else ("paper", "cites", "paper")][name] = repeated(
+        3 if name == "y" else 2, 10**9
+    )
+    with pytest.raises(GraphError, match=f"{name} must be an array with memory of its own"):
+        from_pyg(data)
+
+
+def test_an_edge_attribute_that_holds_itself_is_refused():
+    network, value = nx.Graph(), []
+    value.append(value)
+    network.add_edge(1, 2, w=value)
+    with pytest.raises(GraphError, match="edge attribute 'w' must hold plain values or flat lists"):
+        from_networkx(network, edge_features="w")

@@ -111,3 +111,79 @@ def test_what_is_no_frame_is_refused_in_one_sentence(wrong, role):
     given = (wrong, edges) if role == "nodes" else (nodes, wrong)
     with pytest.raises(GraphError, match=f"{role} must be a pandas DataFrame, found {type(wrong).__name__}"):
         from_pandas(*given)
+
+
+def test_a_frame_of_edges_without_rows_gives_nodes_alone():
+    nodes = frames()[0]
+    for edges in ({"source": [], "target": []}, {"source": [], "target": [], "weight": [], "amount": []}):
+        graph = from_pandas(nodes, pandas.DataFrame(edges))
+        assert (graph.num_nodes, graph.num_edges) == (3, 0)
+
+
+def holding_itself(kind):
+    found = np.empty(1, dtype=object) if kind is np.ndarray else kind()
+    if kind is list:
+        found.append(found)
+    else:
+        found[0] = found
+    return found
+
+
+@pytest.mark.parametrize(
+    "value", [holding_itself(list), holding_itself(dict), holding_itself(np.ndarray), [[1]]]
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_cells_that_hold_collections_of_collections_are_refused_with_column_and_row(value, place):
+    both = list(frames())
+    cells = np.empty(len(both[place]), dtype=object)
+    cells[1] = value
+    both[place] = both[place].assign(x=cells)
+    name = ("nodes", "edges")[place]
+    with pytest.raises(GraphError, match=f"column 'x' of the {name} frame must hold plain .* in row 2"):
+        from_pandas(*both)
+
+
+def test_flat_lists_of_numbers_become_columns():
+    nodes, edges = frames()
+    nodes["x"] = [[1, 2.5], (3, 4), np.array([5, 6])]
+    assert from_pandas(nodes[["id", "x"]], edges).feature_names == ("x[0]", "x[1]")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pandas.to_timedelta([1, 2, 3]),
+        pandas.period_range("2020", periods=3),
+        pandas.interval_range(0, 3),
+        [{"a": 1}, {"a": 2}, {"a": 3}],
+    ],
+    ids=["timedelta", "period", "interval", "dictionary"],
+)
+@pytest.mark.parametrize("others", [["id"], ["id", "age", "income"]])
+def test_a_column_of_a_type_that_is_not_read_is_named_in_a_note(values, others):
+    nodes, edges = frames()
+    notes = from_pandas(nodes[others].assign(x=values), edges).notes
+    assert any(note.startswith("column x is left out: values of type ") for note in notes)
+
+
+def test_numbers_too_large_for_single_precision_are_counted_in_a_note():
+    nodes, edges = frames()
+    graph = from_pandas(nodes[["id"]].assign(x=[1e308, np.inf, 2.0], y=[3e38, -3e38, 3e38]), edges)
+    assert "column x: 2 values are infinite or above 1.7e+38 in size and count as missing" in graph.notes
+    lost = "3 values are infinite or above 1.7e+38 in size and count as missing"
+    assert f"column y is left out: no usable value: {lost}" in graph.notes
+
+
+def test_at_most_five_columns_with_lost_values_are_named():
+    nodes, edges = frames()
+    many = {f"c{place}": [np.inf, 1.0, 2.0 + place] for place in range(8)}
+    notes = from_pandas(nodes[["id"]].assign(**many), edges).notes
+    assert sum(note.startswith("column c") for note in notes) == 5
+    assert "3 more columns like these" in notes
+
+
+def test_a_column_whose_training_nodes_have_no_finite_number_is_left_out_with_that_reason():
+    nodes, edges = frames()
+    notes = from_pandas(nodes.assign(x=[np.inf, 1.0, 2.0]), edges).notes
+    reason = "1 value is infinite or above 1.7e+38 in size and counts as missing"
+    assert f"column x is left out: no usable value among the training nodes: {reason}" in notes

@@ -249,3 +249,43 @@ def test_names_that_are_not_clear_are_refused(tmp_path, nodes, edges, sentence):
 def test_names_that_the_user_gives_are_not_replaced(tmp_path):
     with pytest.raises(GraphError, match="must have a column 'sender'"):
         read_graph(folder(tmp_path, nodes__csv=NODES), columns=Columns(source="sender"))
+
+
+@pytest.mark.parametrize("value", ["1e300", "-4e38"])
+def test_a_number_to_predict_that_is_infinite_is_refused_with_its_node(tmp_path, value):
+    (tmp_path / "nodes.csv").write_text(f"id,label,x\na,1,1\nb,{value},2\nc,3,3\n")
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    with pytest.raises(
+        GraphError, match=r"column 'label' of .*nodes\.csv must hold numbers .* for node 'b'$"
+    ):
+        read_graph(tmp_path, task="regression")
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ({"or_usual": True}, "there is no column role 'or_usual'"),
+        ({"features": 5}, "the column role 'features' must be names of columns, found 5"),
+        ({"drop": ["x", 5]}, r"the column role 'drop' must be names of columns, found \('x', 5\)"),
+        ({"source": 5}, "the column role 'source' must be the name of a column, found 5"),
+        ({"edge_features": "no"}, "the column role 'edge_features' must be true or false, found 'no'"),
+    ],
+)
+def test_roles_that_there_are_not_or_that_name_no_column_are_refused(columns, sentence):
+    with pytest.raises(GraphError, match=sentence) as refusal:
+        Columns.of(columns)
+    assert "or_usual," not in str(refusal.value)
+
+
+def test_an_unknown_role_is_refused_with_the_roles_that_there_are():
+    with pytest.raises(
+        GraphError, match="there is no column role 'foo'; known are category, drop"
+    ) as refusal:
+        Columns.of({"foo": "x"})
+    assert "or_usual" not in str(refusal.value)
+
+
+def test_both_ends_of_an_edge_in_one_column_are_refused(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    with pytest.raises(GraphError, match=r"must be two columns of edges\.csv, found 'source' for both"):
+        read_graph(tmp_path, columns={"source": "source", "target": "source"})

@@ -58,7 +58,13 @@ def test_a_stray_text_among_numbers_counts_as_missing_and_is_said() -> None:
 def test_infinite_numbers_count_as_missing_and_nan_is_missing() -> None:
     column = find_kind("x", pa.array([1.0, float("inf"), float("nan"), 2.0]))
     assert column.values.to_pylist() == [1.0, None, None, 2.0]
-    assert column.remark == "1 value is infinite and counts as missing"
+    assert column.remark == "1 value is infinite or above 1.7e+38 in size and counts as missing"
+
+
+def test_numbers_in_text_that_are_too_large_are_still_numbers() -> None:
+    column = find_kind("x", pa.array(["1e308", "2", "3"]))
+    assert (column.kind, column.values.to_pylist()) == (NUMERIC, [None, 2.0, 3.0])
+    assert column.remark == "1 value is infinite or above 1.7e+38 in size and counts as missing"
 
 
 def test_a_long_text_column_names_the_option_that_reads_it() -> None:

@@ -65,3 +65,18 @@ def test_columns_with_another_use_are_not_read():
     found = read_edge_columns(table, ("source", "target"))
     assert found.names == ("hours",)
     assert np.array_equal(found.values, [[1.5]])
+
+
+def test_numbers_too_large_for_single_precision_are_said():
+    found = read_edge_columns(pa.table({"w": [3.4e38, 1.0, 2.0], "v": [3.4e38, 3.4e38, 3.4e38]}))
+    lost = "infinite or above 1.7e+38 in size and count"
+    assert found.notes == (
+        "edge features: w",
+        f"edge column w: 1 value is {lost}s as missing",
+        f"edge column v is left out: no usable value: 3 values are {lost} as missing",
+    )
+
+
+def test_a_column_without_rows_is_left_out():
+    found = read_edge_columns(pa.table({"w": pa.array([], pa.float64())}))
+    assert found.notes == ("edge column w is left out: no value",)

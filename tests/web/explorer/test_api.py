@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(params=[True, False], ids=["decided", "undecided"])
+@pytest.fixture(params=["decided", "undecided", "on demand"])
 def server(predictor, request) -> Iterator[str]:
     """Serve the page and what it asks for on the loopback address; yield the page's address."""
     lock = threading.Lock()
@@ -42,9 +42,13 @@ def server(predictor, request) -> Iterator[str]:
                 return 200, "text/html; charset=utf-8", render_page(None, api="/v1/explorer/")
             try:
                 content = {
-                    "/v1/explorer/summary": lambda: build_summary(
-                        predictor, title="run", decided=request.param
+                    "/v1/explorer/summary": lambda: (
+                        build_summary(predictor, title="run", decided=request.param == "decided")
+                        | {"can_judge": request.param == "on demand"}
                     ),
+                    "/v1/explorer/judge": lambda: {
+                        name: build_summary(predictor)[name] for name in ("judge", "lists")
+                    },
                     "/v1/explorer/search": lambda: search_nodes(predictor.graph, given["q"]),
                     "/v1/explorer/neighbourhood": lambda: neighbourhood(predictor, given["node"]),
                 }[path]()
@@ -86,3 +90,43 @@ def test_a_page_with_a_server_loads_neighbourhoods_on_demand(server, predictor, 
         assert "the graph has no node 'nobody'" in page.text_content("#problem")
         assert all(url.startswith((server, "data:", "blob:")) for url in asked)
         assert any("neighbourhood?node=041" in url for url in asked)
+
+
+COLOURS = """() => [...document.querySelectorAll('.nodes .dot')].map((one) => one.style.background)"""
+"""The colours of the dots in a list."""
+
+
+@pytest.mark.parametrize("server", ["on demand"], indirect=True)
+def test_a_served_page_offers_judge_where_the_histogram_will_be(server, predictor):
+    with browser() as chromium:
+        page = chromium.new_page()
+        page.goto(server)
+        page.wait_for_selector("#see canvas")
+        offer = page.locator("#see .histogram p")
+        assert offer.text_content().startswith("Open Judge to decide on every edge")
+        offer.locator("button").click()
+        page.wait_for_selector("#judge .tiles")
+        page.click("[data-go=explore]")
+        assert page.locator("#see .histogram svg").count() == 1
+        assert page.locator(".histogram p").count() == 0
+        page.select_option("#list", "hubs")
+        classes = predictor.model.classes.tolist()
+        hubs = page.locator(".nodes .id").all_text_contents()
+        predicted = predictor.predict()
+        ids = predictor.graph.node_ids.tolist()
+        wanted = [classes.index(predicted[ids.index(one)]) for one in hubs]
+        colours = page.evaluate(COLOURS)
+        pairs = set(zip(wanted, colours, strict=True))
+        assert len(pairs) == len(set(wanted)) == len(set(colours))
+        assert "rgb(139, 146, 154)" not in colours  # that of an unknown prediction
+
+
+@pytest.mark.parametrize("server", ["on demand"], indirect=True)
+def test_a_served_search_that_is_cut_says_that_it_shows_the_first_nodes(server):
+    with browser() as chromium:
+        page = chromium.new_page()
+        page.goto(server)
+        page.wait_for_selector("body[data-ready]")
+        page.fill("#search", "a")
+        page.wait_for_selector("#found li.quiet")
+        assert page.text_content("#found li.quiet") == "The first 50 nodes."

@@ -8,15 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 import torch
 from tools.chromium import browser, chromium_path
 
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN
+from gdpnet.web.explorer.packing import pack, pack_names
 from gdpnet.web.explorer.page import render_page
 from gdpnet.web.explorer.payload import build_payload
-from helpers.pages import HOSTILE, unpacked
+from helpers.pages import CLASSES, HOSTILE, unpacked
 from helpers.small import FAST, fitted, noisy_graph
 
 pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed (extra dev)")
@@ -53,6 +55,14 @@ def chromium() -> Iterator:
 def address(payload, tmp_path_factory) -> str:
     path = tmp_path_factory.mktemp("page") / "explorer.html"
     path.write_text(render_page(payload), encoding="utf-8")
+    return path.as_uri()
+
+
+def page_of(folder: Path, graph: Graph, model=None, **changes) -> str:
+    """Write a page of a graph, with a new model unless one is given; return its address."""
+    model = model or fitted(graph, FAST.with_values(changes))
+    path = folder / "page.html"
+    path.write_text(render_page(build_payload(model, graph)), encoding="utf-8")
     return path.as_uri()
 
 
@@ -149,6 +159,38 @@ def test_search_finds_the_nodes_of_a_class_and_says_if_there_are_none(make_reade
     assert "No node" in page.text_content("#found")
 
 
+def test_a_search_says_how_many_nodes_match_even_if_it_shows_fewer(make_reader):
+    page = make_reader().open()
+    page.fill("#search", "a")  # classes have it too
+    page.wait_for_selector("#found li.quiet")
+    shown = page.text_content("#found li.quiet")
+    assert shown.startswith("50 of ")
+    assert page.locator("#found .id").count() == 50
+    page.wait_for_function(f"() => `${{document.querySelector('#status').textContent}}.` === '{shown}'")
+    page.fill("#search", "04")
+    page.wait_for_function("() => document.querySelector('#status').textContent.endsWith('nodes found')")
+    assert page.locator("#found li.quiet").count() == 0
+
+
+def test_an_equal_id_is_found_behind_many_that_begin_with_it(make_reader, tmp_path):
+    ids = [*(f"x{place}" for place in range(100, 179)), "x1"]
+    page = make_reader(address=page_of(tmp_path, replace(noisy_graph(), node_ids=np.array(ids)))).open()
+    page.fill("#search", "x1")
+    page.wait_for_selector("#found [role=option]")
+    assert page.locator("#found .id").all_text_contents()[:2] == ["x1", "x100"]
+    assert page.text_content("#found li.quiet") == "50 of 80 nodes shown."
+
+
+def test_a_list_without_a_node_says_so(make_reader, payload):
+    assert not next(one["rows"] for one in payload["lists"] if one["key"] == "suspected")
+    page = make_reader().open("list=suspected")
+    assert page.locator("#list option:checked").text_content() == "Suspected label errors"
+    assert "No suspected label errors." in page.text_content("#find")
+    page.select_option("#list", "removed")
+    page.locator("#see input[type=range]").fill("0")
+    page.wait_for_selector("#find >> text=No edge is below this threshold.")
+
+
 def test_lists_lead_to_nodes(make_reader, payload):
     page = make_reader().open("list=hubs")
     (hubs,) = (one["rows"] for one in payload["lists"] if one["key"] == "hubs")
@@ -187,14 +229,14 @@ def test_the_episode_is_that_of_explain_step_by_step(make_reader, predictor):
         one.neighbour for one in told.decisions
     ]
     for at, one in enumerate(told.decisions):
-        page.click("[aria-label='Next step']")
+        page.click("[aria-label='Next neighbour']")
         page.wait_for_selector(f".steps tbody tr:nth-child({at + 1}).chosen")
         card = page.text_content(".detail .card")
         assert f"Edge to {one.neighbour}" in card
         assert f"{one.keep_probability:.3f}" in card
         assert f"adds {one.contribution:+.3f}"[-5:] in card  # without its sign
         assert f"feature cosine {one.cosine:.2f}" in card.replace("Feature", "feature")
-    assert page.is_disabled("[aria-label='Next step']")
+    assert page.is_disabled("[aria-label='Next neighbour']")
     heads = page.locator("#why section[aria-label='What each head says'] tbody tr")
     assert heads.count() == len(told.heads)
 
@@ -229,6 +271,91 @@ def test_an_unknown_node_in_the_address_is_a_sentence(make_reader):
     assert (
         page.text_content("#problem") == "The node cannot be shown: no node on this page has the id 'nobody'."
     )
+
+
+def test_an_address_that_asks_for_what_there_is_not_opens_what_there_is(make_reader):
+    page = make_reader().open("node=041&view=zzz&hops=9&tab=zzz&list=zzz&theme=zzz")
+    assert page.get_attribute("#see [data-value=decisions]", "aria-checked") == "true"
+    assert page.get_attribute("#see [data-value='1']", "aria-checked") == "true"
+    assert page.text_content("figcaption").startswith("Decisions on the edges")
+    assert page.text_content("#problem") == ""
+
+
+@pytest.mark.parametrize("taken", [0, 2])
+def test_neighbours_that_the_episode_did_not_reach_are_no_steps(make_reader, payload, tmp_path, taken):
+    found, place = with_an_episode_of(payload, taken)
+    path = tmp_path / "ended.html"
+    path.write_text(render_page(found), encoding="utf-8")
+    page = make_reader(address=path.as_uri()).open(f"node={quoted(found['nodes']['id'][place])}")
+    count, why = page.locator(".steps tbody tr").count(), page.text_content("#why")
+    others = count - taken
+    assert page.locator(".steps td:first-child").all_text_contents() == (
+        [str(one + 1) for one in range(taken)] + ["\u2013"] * others
+    )
+    if taken:
+        assert f"ended after {taken} steps, before all" in why
+        assert f"{taken} steps and {others} other neighbours: choose" in why
+    else:
+        assert "The greedy episode ended at once, before any neighbour was reached." in why
+        assert f"{count} neighbours: choose" in why
+    page.click(f".steps tbody tr:nth-child({taken + 1})")
+    page.wait_for_selector(f".steps tbody tr:nth-child({taken + 1}).chosen")
+    name = "Other neighbour" if taken else "Neighbour"
+    assert f"{name} 1 of {others}" in page.text_content(".episode")
+    label = page.get_attribute(f".steps tbody tr:nth-child({taken + 1}) button", "aria-label")
+    assert label.startswith("Neighbour ")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(
+        "(words) => document.querySelector('#status').textContent.startsWith(words)",
+        arg=f"{name.lower()} 2 of {others}: ",
+    )
+
+
+def with_an_episode_of(payload: dict, taken: int) -> tuple[dict, int]:
+    """Return a page in which every episode ended after some steps, and the place of a node with more neighbours."""
+    first = unpacked(payload["steps"]["row_ptr"])
+    place = int(np.diff(first).argmax())
+    step = np.concatenate([np.arange(1, count + 1) for count in np.diff(first)])
+    steps = payload["steps"] | {"step": pack(np.where(step <= taken, step, 0), "u2")}
+    nodes = payload["nodes"] | {"ended_early": pack(np.ones(payload["nodes"]["count"]), "u1")}
+    return payload | {"steps": steps, "nodes": nodes}, place
+
+
+def test_the_legend_names_a_class_that_only_a_ring_shows(make_reader, payload, tmp_path):
+    """No node is predicted to be of the class that node 041 is known to be of."""
+    known, at = payload["nodes"]["label"], payload["nodes"]["id"].index("041")
+    own = unpacked(known)[at]
+    other = next(one for one in payload["about"]["classes"] if one != own)
+    predicted = pack_names([other] * payload["nodes"]["count"])
+    path = tmp_path / "ring.html"
+    path.write_text(
+        render_page(payload | {"nodes": payload["nodes"] | {"predicted": predicted}}), encoding="utf-8"
+    )
+    page = make_reader(address=path.as_uri()).open("node=041")
+    named = page.locator("#see .legend bdi").all_text_contents()
+    assert {own, other} <= set(named)
+
+
+SCALE = """(figure) => {
+    const cy = document.querySelector(`#see figure:nth-child(${figure}) .canvas`)._cyreg.cy;
+    const box = cy.elements().renderedBoundingBox();
+    return { zoom: cy.zoom(), high: box.h / cy.height() };
+}"""
+
+
+def test_few_neighbours_fill_both_sides_with_texts_that_can_be_read(make_reader, tmp_path):
+    here = torch.arange(80)
+    ring = torch.cat([torch.stack([here, (here + step) % 80]) for step in (1, 2)], dim=1)
+    graph = noisy_graph()
+    few = replace(
+        Graph.build(ring, graph.features, graph.labels, split=graph.split), class_names=graph.class_names
+    )
+    address = page_of(tmp_path, few)
+    page = make_reader(address=address, viewport={"width": 1280, "height": 900}).open("node=7&view=both")
+    for figure in (1, 2):
+        found = page.evaluate(SCALE, figure)
+        assert found["zoom"] > 0.9
+        assert found["high"] > 0.5
 
 
 def downloaded(page, selector: str) -> tuple[str, bytes]:
@@ -323,12 +450,28 @@ def test_judge_shows_the_scores_and_follows_the_threshold(make_reader, predictor
     assert (name, sum(int(row["removed"]) for row in rows)) == ("Removed-edges-class-by-class.csv", removed)
 
 
+def test_the_legends_of_charts_say_what_the_lines_are(make_reader):
+    page = make_reader().open("tab=judge")
+    over = page.locator("#judge section[aria-label='Over the threshold'] .u-legend")
+    assert set(over.locator(".u-value").all_text_contents()) == {"\u2013"}
+    roc = page.locator("#judge section[aria-label='ROC: predictions on test nodes']")
+    names = roc.locator(".u-label").all_text_contents()
+    assert any(one.startswith(f"\u2068{CLASSES[2]}\u2069 ") for one in names)
+    mark = roc.locator(".u-series.faint .u-marker")
+    style = mark.evaluate(
+        "(one) => ['Top', 'Left'].map((side) => getComputedStyle(one)[`border${side}Style`] + one.offsetHeight)"
+    )
+    assert style == ["dashed1", "dashed1"]
+    _, content = downloaded(page, "[aria-label='Download the table ROC: predictions on test nodes as CSV']")
+    assert "\u2068" not in content.decode("utf-8-sig")
+
+
 def test_the_keyboard_alone_is_enough(make_reader, predictor):
     page = make_reader().open("node=041")
     page.focus("#see .canvas")
     page.keyboard.press("ArrowRight")
     page.wait_for_selector(".steps tbody tr:nth-child(1).chosen")
-    assert "step 1 of" in page.text_content("#status")
+    assert "neighbour 1 of" in page.text_content("#status")  # the episode ends at once
     page.keyboard.press("Enter")
     first = predictor.explain("041").decisions[0].neighbour
     page.wait_for_function("(id) => document.querySelector('#see h2 bdi').textContent === id", arg=first)
@@ -400,7 +543,8 @@ def test_pages_of_other_tasks_and_graphs_open_too(make_reader, tmp_path, predict
     path.write_text(render_page(found), encoding="utf-8")
     reader = make_reader(address=path.as_uri())
     hub = next(
-        (one["rows"][0]["id"] for one in found["lists"] if one["key"] == "hubs"), found["nodes"]["id"][0]
+        (one["rows"][0]["id"] for one in found["lists"] if one["key"] == "hubs" and one["rows"]),
+        found["nodes"]["id"][0],
     )
     page = reader.open(f"node={quoted(hub)}&hops=2&step=1")
     assert reader.drawn() > 3

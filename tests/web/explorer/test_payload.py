@@ -95,6 +95,15 @@ def test_lists_are_sorted_and_name_nodes_of_the_page(payload, graph):
     assert found == sorted(degrees, reverse=True)[: len(found)]
 
 
+def test_lists_name_predictions_and_stay_when_they_are_empty(payload, predictor):
+    lists = {one["key"]: one for one in payload["lists"]}
+    assert list(lists) == ["removed", "surprising", "suspected", "changed", "hubs"]
+    assert (lists["suspected"]["rows"], lists["suspected"]["none"]) == ([], "No suspected label errors.")
+    predicted = dict(zip(payload["nodes"]["id"], predictor.predict(), strict=True))
+    assert all(row["predicted"] == predicted[row["id"]] for row in lists["hubs"]["rows"])
+    assert "changed" not in {one["key"] for one in build_summary(predictor)["lists"]}  # nothing is explained
+
+
 def test_a_neighbourhood_says_what_the_whole_page_says(predictor, payload):
     node = payload["nodes"]["id"][3]
     part = neighbourhood(predictor, node)

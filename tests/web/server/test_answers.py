@@ -64,6 +64,7 @@ def test_decisions_on_edges_are_those_of_the_command_line(server, place, tmp_pat
     assert len(told) == len(written) > 5
     for one, other in zip(told, written, strict=True):
         assert (one["src_node_id"], one["target"]) == (other["source"], other["target"])
+        assert one["dest_node_id"] == one["target"]
         for name in ("keep_probability", "genuine_probability", "kept"):
             assert one[name] == other[name]
 

@@ -27,7 +27,7 @@ from starlette.types import Scope  # noqa: E402
 
 from gdpnet.web.server.guard import Access, is_loopback  # noqa: E402
 from gdpnet.web.server.limits import Limits  # noqa: E402
-from gdpnet.web.server.node_features import node_rows  # noqa: E402
+from gdpnet.web.server.node_features import edge_rows, node_rows  # noqa: E402
 from gdpnet.web.server.pages import policy_for  # noqa: E402
 from gdpnet.web.server.problems import ProblemError  # noqa: E402
 from gdpnet.web.server.process import listen  # noqa: E402
@@ -43,9 +43,9 @@ def scope(path: str = "/v1/model", **headers: str) -> Scope:
 def test_numbers_as_ids_are_found_without_an_index():
     index = NodeIndex(np.arange(200))
     assert index.find(["0", "199", "200", "007", "-1", "1.0", "٣", ""]) == [0, 199, *[None] * 6]
-    assert index.beginning_with("19", 50) == [19, *range(190, 200)]
-    assert index.beginning_with("0", 50) == [0]
-    assert index.beginning_with("x", 50) == []
+    assert index.containing("19", 50) == [19, *range(190, 200)]
+    assert index.containing("0", 50) == [0]
+    assert index.containing("x", 50) == []
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,47 @@ def test_text_ids_are_found_and_others_are_not(ids, other):
     assert index.find(ids) == list(range(len(ids)))
     if other not in ids and "\0" not in other:
         assert index.find([other]) == [None]
-    assert all(ids[number].startswith(ids[0][:1]) for number in index.beginning_with(ids[0][:1], 50))
+    wanted = ids[0][:1].casefold()
+    found = index.containing(ids[0][:1], len(ids))
+    assert sorted(found) == [number for number, one in enumerate(ids) if wanted in one.casefold()]
+
+
+def test_ids_are_found_in_any_case_the_whole_id_first_then_those_that_begin_with_it():
+    index = NodeIndex(np.array(["a say", "say so", "Say", "other"], dtype=object))
+    assert index.containing("SAY", 50) == [2, 1, 0]
+    assert index.containing("say", 2) == [2, 1]
+    assert index.containing("x", 50) == []
+
+
+def test_edge_features_are_given_as_in_the_table_and_no_number_may_be_left_out():
+    graph = Graph.build([[0], [1]], np.zeros((2, 1), dtype=np.float32))
+    columns = {"edge_features": torch.zeros(2, 3), "edge_feature_names": ("amount", "kind=pay", "kind=loan")}
+    graph = replace(graph, **columns)
+    rows = edge_rows([{"amount": 2.0, "kind": "loan"}, {"amount": 1.0}, [3.0, 1.0, 0.0]], graph)
+    assert rows.tolist() == [[2.0, 0.0, 1.0], [1.0, 0.0, 0.0], [3.0, 1.0, 0.0]]
+    for row, rule in (({}, "found no 'amount'"), ({"amount": 1.0, "kind": "gift"}, "no column 'kind'")):
+        with pytest.raises(ProblemError, match=rule):
+            edge_rows([row], graph)
+    with pytest.raises(ProblemError, match=r"edges\.0\.features: numbers must be finite"):
+        edge_rows([[3e38, 3e38, 0.0]], graph)
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [
+        (1e300, "it must be at most 3e+38, found 1e+300"),
+        ([1.0, 2.0], "it must be one value, found a list"),
+        ("\ud800", "found half of a character"),
+    ],
+)
+def test_a_cell_that_no_table_holds_is_named(value, rule):
+    table = pa.table({"age": [20.0, 40.0, 60.0, 90.0]})
+    fitted = NodeTable.fit(table, np.ones(4, dtype=bool))
+    graph = Graph.build([[0, 1], [1, 2]], np.zeros((4, 1), dtype=np.float32)).with_table(fitted)
+    with pytest.raises(ProblemError) as found:
+        node_rows([{"age": value}], graph)
+    assert found.value.broken[0].field == "nodes.0.features.age"
+    assert rule in found.value.detail
 
 
 def test_features_of_a_table_are_given_by_its_columns_and_encoded_as_it_was():
@@ -119,11 +159,15 @@ def test_known_hosts_are_answered(host):
     Access("127.0.0.1", ("Known.example",)).check(scope(host=host))
 
 
-@pytest.mark.parametrize(
-    "host", ["", "evil.example", "127.0.0.1.evil.example", "[::1", "localhost@evil.example"]
-)
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example"])
 def test_other_hosts_are_refused_by_name(host):
     with pytest.raises(ProblemError, match="--allowed-host"):
+        Access("127.0.0.1").check(scope(host=host))
+
+
+@pytest.mark.parametrize("host", ["", "[::1", "a b<script>"])
+def test_a_host_that_is_no_name_is_refused_without_advice_to_allow_it(host):
+    with pytest.raises(ProblemError, match="the Host header must be the name of a host"):
         Access("127.0.0.1").check(scope(host=host))
 
 

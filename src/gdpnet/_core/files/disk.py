@@ -30,8 +30,8 @@ def flush_folder(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents, each of them flushed to disk."""
-    absent = []
+    """Make a folder and its parents, each flushed to disk; links are followed, also to what is not there yet."""
+    absent, path = [], Path(os.path.realpath(path))
     for folder in (path, *path.parents):  # a loop: there may be more levels than Python has frames
         if folder.is_dir():
             break

@@ -43,18 +43,29 @@ class Columns:
             raise GraphError(
                 f"columns must be Columns, or a dictionary from role to name, found {type(given).__name__}"
             )
-        roles = [item.name for item in fields(cls)]
+        roles = {item.name: item.default for item in fields(cls) if item.name != "or_usual"}  # of runs alone
         for role in given:
             if role not in roles:
                 raise GraphError(f"there is no column role '{role}'{nearest(str(role), roles)}")
-        lists = ("features", "drop", "text", "category", "dropped_edge_columns")
-        each = {
-            role: [name] if role in lists and isinstance(name, str) else name for role, name in given.items()
-        }
-        roles_of: dict[str, Any] = {
-            role: tuple(name) if isinstance(name, list) else name for role, name in each.items()
-        }
-        return cls(**roles_of)
+        return cls(**{role: _checked_role(role, value, roles[role]) for role, value in given.items()})
+
+
+def _checked_role(role: str, value: Any, default: Any) -> Any:
+    """Return what a user gives for a role, several names as a tuple; refuse what is no name."""
+    if isinstance(default, bool):
+        fits, rule = isinstance(value, bool), "true or false"
+    elif isinstance(default, str):
+        fits, rule = isinstance(value, str), "the name of a column"
+    elif value is None and default is None:
+        return None
+    else:
+        several = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+        value = tuple(value) if several else (value,)
+        fits, rule = all(isinstance(name, str) for name in value), "names of columns"
+    if not fits:
+        found = value[0] if isinstance(value, tuple) and len(value) == 1 else value
+        raise GraphError(f"the column role '{role}' must be {rule}, found {found!r}")
+    return value
 
 
 USUAL_COLUMNS = Columns()
@@ -104,6 +115,11 @@ def find_edge_columns(columns: Columns, names: Sequence[str], where: str) -> tup
             notes.append(
                 f"columns '{source}' and '{target}' of {where} are read as source and target of edges"
             )
+    if columns.source == columns.target:
+        raise GraphError(
+            f"source and target must be two columns of {where}, found '{columns.source}' for both: choose with "
+            "--column source=NAME --column target=NAME"
+        )
     weight = _find(columns, "weight", names, _WEIGHTS, where)
     columns, more = _renamed(columns, weight=weight, where=where)
     return columns, (*notes, *more)

@@ -79,14 +79,23 @@ def read_numbers(table: Any, name: str, path: Path, ids: Any = None) -> Float[np
     return number
 
 
-def read_targets(table: Any, name: str, path: Path) -> Float[np.ndarray, "nodes"]:
-    """Return a column of numbers to predict; empty rows, and n/a, are NaN."""
+def read_targets(table: Any, name: str, path: Path, ids: Any) -> Float[np.ndarray, "nodes"]:
+    """Return a column of numbers to predict; empty rows, and n/a, are NaN. Errors name a row by its node id."""
     column = column_of(table, name, path)
     if is_text(column.type):
         low = pc.utf8_lower(pc.utf8_trim_whitespace(column))
         column = pc.if_else(pc.is_in(low, value_set=pa.array(NO_LABELS)), None, column)
-    value = _as_double(column, name, path)
-    return np.array(value.to_numpy(zero_copy_only=False), dtype=np.float32)
+    value = _as_double(column, name, path).to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore"):
+        number = np.array(value, dtype=np.float32)
+    infinite = np.flatnonzero(np.isinf(number))
+    if infinite.size:
+        row = int(infinite[0])
+        raise GraphError(
+            f"column '{name}' of {path} must hold numbers that are finite in single precision, or nothing, "
+            f"found {value[row]:g} for node '{ids[row].as_py()}'"
+        )
+    return number
 
 
 def code_labels(values: Any, where: str) -> tuple[Int[np.ndarray, "nodes"], tuple[str, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -17,11 +17,12 @@ from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
 from gdpnet.data.graph import Graph, check_graph
+from gdpnet.data.io.cells import check_cells
 from gdpnet.data.io.column_names import USUAL_COLUMNS
 from gdpnet.data.io.csv_parquet import code_labels, code_split
 from gdpnet.data.io.node_columns import encode_columns
 from gdpnet.data.tables.edge_columns import read_edge_columns
-from gdpnet.data.validation import SPLITS, UNKNOWN
+from gdpnet.data.validation import SPLITS, UNKNOWN, text_array
 from gdpnet.errors import GraphError, nearest, refusing
 
 
@@ -150,9 +151,11 @@ def _edge_values(graph: Graph) -> dict[str, list[float]]:
     return found | dict(zip(names, graph.edge_features.T.tolist(), strict=True))
 
 
-def _id_array(nodes: Sequence[Hashable]) -> np.ndarray:
+def _id_array(nodes: Sequence[Any]) -> np.ndarray:
     """Return an array of whole numbers or of text; any other nodes (tuples, mixtures) stay objects."""
-    if all(type(node) is int for node in nodes) or all(type(node) is str for node in nodes):
+    if all(type(node) is str for node in nodes):
+        return text_array(nodes, "node ids")  # checked first: each takes as much memory as the longest
+    if all(type(node) is int for node in nodes):
         return np.array(nodes)
     return np.fromiter(nodes, dtype=object, count=len(nodes))
 
@@ -230,6 +233,7 @@ def _edge_attributes(network: Any, names: str | Sequence[str]) -> Any:
             known = {str(attribute) for _, _, data in network.edges(data=True) for attribute in data}
             hint = nearest(name, sorted(known)) if known else ""
             raise GraphError(f"some edge must have the attribute '{name}', found none{hint}")
+        check_cells(values, f"edge attribute '{name}'", "on edge number")
         try:
             columns[name] = pa.array(values)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:

@@ -11,15 +11,19 @@ from typing import Any
 import numpy as np
 
 from gdpnet._core.json_file import parse_json
+from gdpnet._core.words import counted
 from gdpnet.data.features import ONE_HOT_NOTE
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import Columns
 from gdpnet.data.io.csv_parquet import column_of
-from gdpnet.data.tables.columns import CATEGORY, TEXT
+from gdpnet.data.tables.columns import CATEGORY, LEFT_OUT, TEXT, UNUSABLE
 from gdpnet.data.tables.encoding import Encoding
 from gdpnet.data.tables.node_table import AS_GIVEN, MARK, NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN
 from gdpnet.errors import GraphError, nearest
+
+_MOST_NOTES = 5
+"""Columns that have a note each."""
 
 
 def choose_columns(nodes: Any, columns: Columns, path: Path) -> Any:
@@ -68,6 +72,20 @@ def encode_columns(graph: Graph, table: Any, columns: Columns) -> Graph:
     train = graph.split == SPLITS.index("train")
     rows: np.ndarray = (train if bool(train.any()) else graph.labels != UNKNOWN).numpy()
     fitted = NodeTable.fit(table, rows, kinds)
+    notes = _notes_on(fitted.encoding)
     if fitted.encoding.used:
-        return graph.with_table(fitted)
-    return replace(graph, table=fitted).with_notes(ONE_HOT_NOTE)
+        return graph.with_table(fitted).with_notes(*notes)
+    return replace(graph, table=fitted).with_notes(ONE_HOT_NOTE, *notes)
+
+
+def _notes_on(encoding: Encoding) -> list[str]:
+    """Return notes on columns that lost values, or are not used although a reader would expect that they are."""
+    notes = []
+    for column in encoding.columns:
+        out = column.kind == LEFT_OUT
+        if out and (column.remark.startswith(UNUSABLE) or not encoding.used):
+            notes.append(f"column {column.name} is left out: {column.remark}")
+        elif not out and column.kind != CATEGORY and column.remark:
+            notes.append(f"column {column.name}: {column.remark}")
+    more = len(notes) - _MOST_NOTES
+    return notes if more <= 0 else [*notes[:_MOST_NOTES], f"{counted(more, 'more column')} like these"]

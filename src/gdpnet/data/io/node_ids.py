@@ -88,7 +88,7 @@ def _whole_numbers(column: Any, name: str, path: Path) -> Any:
     """Return ids that are whole but stored as floating-point numbers, as pandas does beside missing values."""
     column = pc.if_else(pc.is_nan(column), None, column)
     fits = pc.and_(pc.equal(pc.floor(column), column), pc.less_equal(pc.abs(column), _EXACT))
-    if not pc.all(pc.fill_null(fits, True)).as_py():
+    if not pc.all(pc.fill_null(fits, True), min_count=0).as_py():
         found = column.filter(pc.invert(pc.fill_null(fits, True)))[0].as_py()
         raise GraphError(f"column '{name}' of {path} must hold text or whole numbers, found {found:g}")
     return pc.cast(column, pa.int64())

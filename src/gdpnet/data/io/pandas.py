@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph, check_graph
+from gdpnet.data.io.cells import check_cells
 from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
 from gdpnet.data.io.files import edge_table, full_edge_table, node_table
 from gdpnet.data.io.read_tables import Reading, graph_of_tables
@@ -82,7 +83,7 @@ def _check_frame(frame: Any, role: str) -> None:
 
 
 def _in_memory(path: Path, frame: Any) -> TableInMemory:
-    table = _arrow(frame)
+    table = _arrow(frame, path)
     return TableInMemory(path, tuple(table.column_names), None, table)
 
 
@@ -109,7 +110,7 @@ def edge_frame(graph: Graph) -> Any:
     return edge_table(graph).to_pandas()
 
 
-def _arrow(frame: Any) -> Any:
+def _arrow(frame: Any, path: Path) -> Any:
     """Return a frame as an Arrow table, its sparse columns as dense ones and names of columns as text."""
     _pandas()
     sparse = [
@@ -119,6 +120,9 @@ def _arrow(frame: Any) -> Any:
     ]
     dense = {name: frame[name].sparse.to_dense().fillna(0.0) for name in sparse}  # what is not stored is zero
     named = (frame.assign(**dense) if dense else frame).rename(columns=str)
+    for name, kind in named.dtypes.items():
+        if kind == "object":
+            check_cells(named[name], f"column '{name}' of {path}")
     try:
         return pa.Table.from_pandas(named, preserve_index=False)
     except pa.ArrowException as error:

@@ -14,8 +14,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from gdpnet._core.limits import MOST_CLASSES
-from gdpnet.data.array_checks import array_of, check_csr, check_rows, checked_matrix
+from gdpnet._core.limits import MOST_CLASSES, MOST_COLUMNS
+from gdpnet.data.array_checks import array_of, check_csr, check_rows, checked_matrix, tensor_of
 from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
@@ -57,8 +57,7 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False, edge_featu
     if data.edge_index is None:
         raise GraphError("the Data must have an edge_index, found none")
     edges = data.edge_index.as_tensor() if hasattr(data.edge_index, "as_tensor") else data.edge_index
-    several = data.y is not None and data.y.dim() == 2 and data.y.shape[1] > 1
-    labels, names = _label_sets(data.y) if several else (_pyg_labels(data.y), data.get("class_names"))
+    labels, names = _pyg_labels(data)
     numbers = labels if labels is not None and labels.is_floating_point() else None
     graph = Graph.build(
         edges,
@@ -74,12 +73,12 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False, edge_featu
         graph = graph.with_feature_names(data.feature_names)
     if data.get("feature_encoding") is not None:
         graph = replace(graph, table=NodeTable(Encoding.from_dict(data.feature_encoding)))
-    given = edges.cpu().numpy()
+    given = tensor_of(edges, "edges").numpy()
     if edge_features:
         graph = with_edge_features(graph, given, *_edge_columns(data, types), directed=directed)
     if data.edge_weight is None:
         return graph
-    weight = data.edge_weight.detach().cpu().reshape(-1).float().numpy()
+    weight = tensor_of(data.edge_weight, "edge_weight").reshape(-1).float().numpy()
     return with_weights(graph, given, weight, directed=directed)
 
 
@@ -225,9 +224,14 @@ def _as_one_type(data: Any) -> tuple[Any, list[str]]:
             f"{', '.join(data.node_types) or 'none'}"
         )
     data, names = copy.copy(data), [relation for _, relation, _ in data.edge_types]
+    for name in ("x", "y"):  # to_homogeneous copies
+        value = data.node_stores[0].get(name)
+        if isinstance(value, Tensor) and value.layout == torch.strided:
+            tensor_of(value, name)
     # to_homogeneous would fill what a type of edges lacks with NaN
     for name, default in (("edge_attr", torch.zeros), ("edge_weight", torch.ones)):
-        shapes = {tuple(store[name].shape[1:]) for store in data.edge_stores if name in store}
+        given = [tensor_of(store[name], name) for store in data.edge_stores if name in store]
+        shapes = {tuple(one.shape[1:]) for one in given}
         if len(shapes) > 1:
             raise GraphError(f"{name} must be as wide for every type of edges, found shapes {sorted(shapes)}")
         for store in (store for store in data.edge_stores if shapes and name not in store):
@@ -240,13 +244,14 @@ def _edge_columns(data: Any, types: Sequence[str] | None) -> tuple[np.ndarray | 
     attributes, code = data.edge_attr, data.get("edge_type")
     blocks, names = [], []
     if attributes is not None:
-        rows = attributes.detach().cpu().float()
+        rows = tensor_of(attributes, "edge_attr")
         rows = rows[:, None] if rows.dim() == 1 else rows
-        blocks.append(rows)
+        _check_columns(rows, "edge_attr", MOST_COLUMNS)
+        blocks.append(rows.float())
         names += [f"edge_attr[{place}]" for place in range(rows.shape[-1])]
     if code is None:
         return (blocks[0].numpy(), None) if blocks else (None, None)
-    code = code.detach().cpu().long().reshape(-1)
+    code = tensor_of(code, "edge_type").long().reshape(-1)
     most = min(MOST_CLASSES, _MOST_VALUES // max(1, code.numel()))
     if code.numel() and not 0 <= int(code.min()) <= int(code.max()) < most:
         raise GraphError(f"edge_type must hold numbers from 0 below {most:,}, found {int(code.max())}")
@@ -255,18 +260,30 @@ def _edge_columns(data: Any, types: Sequence[str] | None) -> tuple[np.ndarray | 
     return torch.cat(blocks, dim=1).numpy(), names + [f"relation={word}" for word in words]
 
 
-def _pyg_labels(y: Tensor | None) -> Tensor | None:
-    if y is None:
-        return None
+def _check_columns(rows: Tensor, what: str, most: int) -> None:
+    """Refuse a tensor of too many columns before anything is made for each of them."""
+    if rows.dim() == 2 and rows.shape[1] > most:
+        raise GraphError(f"{what} can have at most {most:,} columns, found {rows.shape[1]:,}")
+
+
+def _pyg_labels(data: Any) -> tuple[Tensor | None, Any]:
+    """Return the class numbers of a ``Data``, or the numbers to predict, and the names of classes."""
+    names = data.get("class_names")
+    if data.y is None:
+        return None, names
+    y = tensor_of(data.y, "y")
+    if y.dim() == 2 and y.shape[1] > 1:
+        return _label_sets(y)
     label = y.squeeze(1) if y.dim() == 2 and y.shape[1] == 1 else y
     if not label.is_floating_point():
-        return label
+        return label, names
     whole = label.nan_to_num(nan=UNKNOWN).long()
-    return whole if bool((label.isnan() | (whole == label)).all()) else label
+    return (whole if bool((label.isnan() | (whole == label)).all()) else label), names
 
 
 def _label_sets(y: Tensor) -> tuple[Tensor, list[str]]:
     """Return the class of each node, which is its set of labels, and the names of the sets."""
+    _check_columns(y, "y", MOST_CLASSES)
     if not bool(((y == 0) | (y == 1)).all()):
         raise GraphError("y with one column per label must hold ones and zeros, found another value")
     sets, label = torch.unique(y.long(), dim=0, return_inverse=True)
@@ -280,12 +297,12 @@ def _split_of_masks(data: Any) -> Tensor:
         chosen = data.get(mask)
         if chosen is None:
             continue
+        chosen = tensor_of(chosen, mask)
         if chosen.shape != code.shape or chosen.dtype != torch.bool:
             raise GraphError(
                 f"{mask} must hold true or false for each of {nodes} nodes, found shape "
                 f"{tuple(chosen.shape)}; choose one column if it holds several splits"
             )
-        chosen = chosen.cpu()
         twice = (chosen & (code > 0)).nonzero()
         if twice.numel():
             raise GraphError(f"a node must be in at most one mask, found node {int(twice[0])} also in {mask}")

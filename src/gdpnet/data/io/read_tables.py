@@ -68,7 +68,7 @@ def graph_of_tables(
     label, split = (_optional(nodes, columns, role, node_path) for role in ("label", "split"))
     labels, names, targets = None, None, None
     if label is not None and how.task == "regression":
-        targets = read_targets(nodes, columns.label, node_path)
+        targets = read_targets(nodes, columns.label, node_path, ids)
     elif label is not None:
         labels, names = code_labels(*label)
         notes = (*notes, *missing_labels_note(*label))

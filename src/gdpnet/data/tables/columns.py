@@ -48,8 +48,16 @@ _IDENTIFIER = re.compile(r"(^|[_ .-])(id|uuid|guid|key|index|idx|rowid)$", re.IG
 _LARGEST = float(np.finfo(np.float32).max) / 2
 """Larger numbers are infinite for a network."""
 
-_INFINITE = ("value is infinite and counts as missing", "values are infinite and count as missing")
+_TOO_LARGE = (
+    f"value is infinite or above {_LARGEST:.1e} in size and counts as missing",
+    f"values are infinite or above {_LARGEST:.1e} in size and count as missing",
+)
 _UNREADABLE = ("value cannot be read and counts as missing", "values cannot be read and count as missing")
+
+_OF_TYPE, ALL_LOST = "values of type", "no usable value"
+
+UNUSABLE = (_OF_TYPE, ALL_LOST)
+"""How the remark on a column starts that is left out although it has values, since none of them can be used."""
 
 MOSTLY = 0.95
 """A column of text is of a kind if at least this share of its values can be read so; the others count as missing."""
@@ -78,7 +86,7 @@ def find_kind(name: str, values: Any, *, constant: bool = False) -> Column:
     if found.values is None:
         return found
     if found.values.null_count == len(found.values):
-        return Column(name, LEFT_OUT, None, "no value")
+        return Column(name, LEFT_OUT, None, f"{ALL_LOST}: {found.remark}" if found.remark else "no value")
     if not constant and found.values.null_count == 0 and pc.count_distinct(found.values).as_py() == 1:
         return Column(name, LEFT_OUT, None, "the same value in every row")
     return found
@@ -97,7 +105,7 @@ def read_as(kind: str, values: Any) -> Any:
     if is_number(values.type) or pa.types.is_boolean(values.type):
         values = pc.cast(values, pa.int8()) if pa.types.is_boolean(values.type) else values
         values = pc.cast(values, pa.float64(), safe=False)
-        return pc.if_else(pc.less_equal(pc.abs(values), _LARGEST), values, None)
+        return _bounded(values)
     return pa.nulls(len(values), pa.float64())
 
 
@@ -116,13 +124,13 @@ def _of_type(name: str, values: Any) -> Column:
     if pa.types.is_null(values.type):
         return Column(name, LEFT_OUT, None, "no value")
     if not is_number(values.type):
-        return Column(name, LEFT_OUT, None, f"values of type {values.type}")
+        return Column(name, LEFT_OUT, None, f"{_OF_TYPE} {values.type}")
     if pa.types.is_integer(values.type) and _is_identifier(name, values):
         return Column(name, LEFT_OUT, None, "an identifier: another whole number in every row")
     read = read_as(NUMERIC, values)
-    missing = pc.sum(pc.is_null(values, nan_is_null=True)).as_py()
-    infinite = read.null_count - missing
-    remark = counted(infinite, *_INFINITE) if infinite else ""
+    missing = pc.sum(pc.is_null(values, nan_is_null=True)).as_py() or 0  # no row has no sum
+    large = read.null_count - missing
+    remark = counted(large, *_TOO_LARGE) if large else ""
     return Column(name, NUMERIC, read, remark)
 
 
@@ -140,11 +148,15 @@ def _of_text(name: str, values: Any) -> Column:
     present = len(text) - text.null_count
     if present == 0:
         return Column(name, LEFT_OUT, None, "no value")
+    number = _any_numbers(text)
+    large = pc.sum(pc.greater(pc.abs(number), _LARGEST)).as_py() or 0
     for kind in (NUMERIC, BOOLEAN, DATE):
-        read = _text_as(kind, text)
+        read, whole = (number, _bounded(number)) if kind == NUMERIC else (_text_as(kind, text),) * 2
         lost = present - len(read) + read.null_count
         if lost <= (1.0 - MOSTLY) * present:
-            return Column(name, kind, read, counted(lost, *_UNREADABLE) if lost else "")
+            said = [counted(lost, *_UNREADABLE)] if lost else []
+            said += [counted(large, *_TOO_LARGE)] if large and kind == NUMERIC else []
+            return Column(name, kind, whole, "; ".join(said))
     distinct = pc.count_distinct(text).as_py()
     if distinct > max(20, present // 2):
         return Column(
@@ -165,9 +177,18 @@ def _trimmed(text: Any) -> Any:
 
 
 def _text_as_numbers(text: Any) -> Any:
+    return _bounded(_any_numbers(text))
+
+
+def _any_numbers(text: Any) -> Any:
+    """Return text as numbers of any size."""
     comma = pc.match_substring_regex(text, _DECIMAL_COMMA)
     text = pc.if_else(comma, pc.replace_substring(text, ",", "."), text)
-    number = pc.cast(pc.if_else(pc.match_substring_regex(text, _NUMBER), text, None), pa.float64())
+    return pc.cast(pc.if_else(pc.match_substring_regex(text, _NUMBER), text, None), pa.float64())
+
+
+def _bounded(number: Any) -> Any:
+    """Return numbers, null where one is not finite for a network."""
     return pc.if_else(pc.less_equal(pc.abs(number), _LARGEST), number, None)
 
 

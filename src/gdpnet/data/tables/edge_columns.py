@@ -49,6 +49,8 @@ def read_edge_columns(table: Any, used: Iterable[str] = ()) -> EdgeTable:
         if column.kind == LEFT_OUT:
             notes.append(f"edge column {name} is left out: {column.remark}")
             continue
+        if column.remark:
+            notes.append(f"edge column {name}: {column.remark}")
         block, found = _types(column) if column.kind == CATEGORY else _numbers(column)
         blocks.append(block)
         names += found

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 from gdpnet._core.json_file import entries, entry
 from gdpnet.config import FeaturesSettings
 from gdpnet.data.tables.columns import (
+    ALL_LOST,
     BOOLEAN,
     CATEGORY,
     DATE,
@@ -101,10 +102,7 @@ class Encoding:
             for column in read
         ]
         scaled = _is_mixed(read, fitted) or need_scaling(_numbers(fitted), settings)
-        plain = [
-            is_number(values.type) and not read_as(NUMERIC, values).null_count for values in table.columns
-        ]
-        if not scaled and all(plain) and not given:
+        if not (scaled or given) and all(_is_complete(values) for values in table.columns):
             return cls.unchanged(table.column_names)  # constant ones too: all columns are alike
         columns = (_fit_column(*pair, scaled, settings) for pair in zip(read, fitted, strict=True))
         return cls(tuple(columns), scaled, settings.bound)
@@ -209,6 +207,11 @@ def _column_of(value: dict[str, Any]) -> ColumnEncoding:
     return column
 
 
+def _is_complete(values: Any) -> bool:
+    """Return whether a column holds a number in every row."""
+    return is_number(values.type) and not read_as(NUMERIC, values).null_count
+
+
 def _few(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= 5 else f"{names[0]} to {names[-1]} ({len(names):,})"
 
@@ -253,7 +256,10 @@ def _fit_column(read: Column, fitted: Column, scaled: bool, settings: FeaturesSe
     has_missing = read.kind != TEXT and read.values.null_count > 0
     values = fitted.values.drop_null()
     if len(values) == 0:
-        return ColumnEncoding(read.name, LEFT_OUT, remark="no value among the training nodes")
+        lost = f"{ALL_LOST} among the training nodes: {read.remark}"
+        return ColumnEncoding(
+            read.name, LEFT_OUT, remark=lost if read.remark else "no value among the training nodes"
+        )
     if read.kind == TEXT:
         return _fit_words(read.name, values, settings.max_words)
     if read.kind == CATEGORY:

@@ -33,6 +33,15 @@ _NEAR = 200
 _LOOKED_AT = 1 << 14
 """Nodes among which one is looked for."""
 
+_WORDS = {
+    "removed": ("Most removed edges", "No edge is below the threshold."),
+    "surprising": ("Most surprising predictions", "No prediction differs from what is known."),
+    "suspected": ("Suspected label errors", "No suspected label errors."),
+    "changed": ("Most changed by neighbours", "Neighbours change no prediction."),
+    "hubs": ("Hubs", "No node has a neighbour."),
+}
+"""The title of each list, and what is said if it is empty."""
+
 Row = dict[str, Any]
 
 
@@ -43,23 +52,28 @@ def make_lists(
     told: list[Explanation],
     found: Float[Tensor, "shown classes"] | None,
 ) -> list[dict[str, Any]]:
-    """Return the lists that have at least one node, each with the number that it is sorted by in words."""
+    """Return the lists of nodes, each with the number that it is sorted by in words, and what is said if it is empty.
+
+    A list that the task or the page cannot have is left out.
+    """
     threshold = predictor.model.threshold.threshold
     if not bool((keep < threshold).any()):
         threshold = USUAL_THRESHOLD
     lists = [
-        ("removed", f"Most removed edges (threshold {threshold:g})", _removed(part, keep, threshold)),
-        ("surprising", "Most surprising predictions", _surprising(predictor, part, found)),
-        ("suspected", "Suspected label errors", _suspected(predictor, part)),
-        ("changed", "Most changed by neighbours", _changed(told)),
-        ("hubs", "Hubs", _hubs(part)),
+        _list("removed", _removed(part, keep, threshold)) | {"note": f"At threshold {threshold:g}."},
+        _list("surprising", _surprising(predictor, part, found)),
+        _list("suspected", _suspected(predictor, part)),
+        _list("changed", _changed(told) if told else None),
+        *hubs_alone(part),
     ]
-    return [{"key": key, "title": title, "rows": rows} for key, title, rows in lists if rows]
+    if found is not None:
+        _add_predictions(predictor, part, [row for one in lists for row in one["rows"] or ()], found)
+    return [one for one in lists if one["rows"] is not None]
 
 
 def hubs_alone(part: Part) -> list[dict[str, Any]]:
     """Return the one list that needs no decision."""
-    return [{"key": "hubs", "title": "Hubs", "rows": _hubs(part)}]
+    return [_list("hubs", _hubs(part))]
 
 
 def first_node(graph: Graph) -> str | None:
@@ -83,6 +97,22 @@ def first_node(graph: Graph) -> str | None:
     return str(graph.node_ids[int(few[found])])
 
 
+def _list(key: str, rows: list[Row] | None) -> dict[str, Any]:
+    title, none = _WORDS[key]
+    return {"key": key, "title": title, "rows": rows, "none": none}
+
+
+def _add_predictions(
+    predictor: Predictor, part: Part, rows: list[Row], found: Float[Tensor, "shown classes"]
+) -> None:
+    """Add what is predicted for the node of each row, by which a page without the nodes colours it."""
+    if rows:
+        places = torch.tensor([part.place_of[row["id"]] for row in rows])
+        names = Naming(predictor.model, part.graph).predicted(found[places])
+        for row, name in zip(rows, names, strict=True):
+            row["predicted"] = name
+
+
 def _largest(value: np.ndarray) -> list[int]:
     """Return the places of the largest values above zero, the largest first; equal ones in their order."""
     order = np.argsort(-value, kind="stable")[:LONGEST]
@@ -100,21 +130,26 @@ def _removed(part: Part, keep: Float[Tensor, "edges"], threshold: float) -> list
     ]
 
 
-def _surprising(predictor: Predictor, part: Part, found: Float[Tensor, "shown classes"] | None) -> list[Row]:
-    """Return nodes whose known class is the least probable, or whose number is farthest from the predicted one."""
+def _surprising(
+    predictor: Predictor, part: Part, found: Float[Tensor, "shown classes"] | None
+) -> list[Row] | None:
+    """Return nodes whose known class is the least probable, or whose number is farthest from the predicted one.
+
+    None if the task has no such node.
+    """
     if found is None:
-        return []
+        return None
     naming, graph = Naming(predictor.model, part.graph), part.graph
     if naming.numbers is not None:
         if graph.targets is None:
-            return []
+            return None
         error = (naming.numbers.mean(found) - graph.targets[part.nodes]).abs().nan_to_num().numpy()
         return [
             {"id": part.ids[one], "text": f"off by {number_text(float(error[one]))}"}
             for one in _largest(error)
         ]
     if not isinstance(predictor.model.task, Classification):
-        return []
+        return None
     label = predictor.model.labels_of(graph)[part.nodes]
     chance = found.gather(1, label.clamp(min=0)[:, None])[:, 0].numpy()
     wrong = ((found.argmax(dim=1) != label) & (label >= 0)).numpy()
@@ -123,8 +158,10 @@ def _surprising(predictor: Predictor, part: Part, found: Float[Tensor, "shown cl
     return [{"id": part.ids[one], "text": f"label {names[one]} has {chance[one]:.3f}"} for one in rows]
 
 
-def _suspected(predictor: Predictor, part: Part) -> list[Row]:
-    """Return training nodes whose label cross-fitted models contradict."""
+def _suspected(predictor: Predictor, part: Part) -> list[Row] | None:
+    """Return training nodes whose label cross-fitted models contradict; None if the task has no classes."""
+    if not isinstance(predictor.model.task, Classification):
+        return None
     found = [one for one in predictor.model.suspected_labels if one.node in part.place_of]
     return [{"id": one.node, "text": f"{one.label}, rather {one.suggested}"} for one in found[:LONGEST]]
 

@@ -37,9 +37,11 @@ def embedded(local: LocalPredictor, nodes: Group, threshold: float | None = None
 def cleaned(local: LocalPredictor, nodes: Group, threshold: float | None = None) -> Iterator[Row]:
     """Return the edges of each node, with their keep probability and whether they are kept."""
     least, reason = local.model.cleaning_threshold(threshold)
-    for found in local.edges(nodes, threshold):
+    for node, found in zip(nodes.split(1), local.edges(nodes, threshold), strict=True):
+        name = str(local.graph.ids_of(node)[0])
         columns: dict[str, list[Any]] = {
             "src_node_id": [str(one) for one in found.neighbour],
+            "dest_node_id": [name] * len(found.neighbour),
             "keep_probability": found.keep_probability.tolist(),
             "kept": found.kept.tolist(),
         }

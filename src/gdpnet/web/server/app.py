@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import traceback
 from collections.abc import AsyncIterator
@@ -14,10 +13,8 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from gdpnet._core.version import __version__
 from gdpnet.data.extended import TooManyEdgesError
 from gdpnet.errors import GDPNetError
 from gdpnet.inference.local import GROUP, LocalPredictor
@@ -25,19 +22,25 @@ from gdpnet.web.explorer.page import json_text
 from gdpnet.web.server import pages
 from gdpnet.web.server.answers import ANSWERS
 from gdpnet.web.server.batches import Batcher
+from gdpnet.web.server.fields import broken_rules
 from gdpnet.web.server.limits import Limits
 from gdpnet.web.server.log import tell
 from gdpnet.web.server.metrics import Metrics
 from gdpnet.web.server.payload import CleaningQuestion, Question
-from gdpnet.web.server.problems import Broken, ProblemError, problem_body, unusable
+from gdpnet.web.server.problems import Broken, ProblemError, unusable
 from gdpnet.web.server.questions import Asked, read_question
 from gdpnet.web.server.served import Place, Served
 
 _FRAMES = 8
 """Frames of a traceback that the log names."""
 
-_RULES = {"missing": "it must be given", "extra_forbidden": "there is no such field"}
-"""What the framework's errors say, by their types."""
+_UNREADABLE = 400
+_DETAILS = {
+    _UNREADABLE: "the body must be JSON in UTF-8, not nested deeply, with numbers that fit 64 bits",
+    404: "there is no such route: /docs has them all",
+    405: "this route does not answer this method: /docs has all routes",
+}
+"""What errors of the framework say, by their status."""
 
 
 class Server:
@@ -148,7 +151,7 @@ def make_app(server: Server) -> FastAPI:
 
     app = FastAPI(
         title="gdpnet",
-        version=__version__,
+        version=server.served.about["version"],
         summary="A trained GDPNet model answers for nodes, new or stored.",
         docs_url=None,
         redoc_url=None,
@@ -194,7 +197,7 @@ def _add_facts(app: FastAPI, server: Server) -> None:
         """Return the model, its feature columns, the graph, and the limits."""
         return server.served.about | {"limits": vars(server.limits)}
 
-    @app.get("/v1/nodes/{node_id}", tags=["facts"])
+    @app.get("/v1/nodes/{node_id:path}", tags=["facts"])
     async def node(node_id: str) -> dict[str, Any]:
         """Return what is stored of a node: its label, its degree and its first neighbours."""
         served = server.served
@@ -236,9 +239,8 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        broken = [_broken(one) for one in error.errors()]
-        first = broken[0] if broken else Broken("body", "it cannot be read")
-        return ProblemError(422, f"{first.field}: {first.rule}", *broken).response()
+        broken = broken_rules(error.errors())
+        return ProblemError(422, f"{broken[0].field}: {broken[0].rule}", *broken).response()
 
     @app.exception_handler(GDPNetError)
     async def refused(_: Request, error: GDPNetError) -> Response:
@@ -246,13 +248,9 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> Response:
-        status = error.status_code
-        return JSONResponse(
-            problem_body(status, str(error.detail)),
-            status,
-            headers=error.headers,
-            media_type="application/problem+json",
-        )
+        detail = _DETAILS.get(error.status_code, str(error.detail))
+        broken = [Broken("body", detail)] if error.status_code == _UNREADABLE else []
+        return ProblemError(error.status_code, detail, *broken, headers=dict(error.headers or {})).response()
 
     @app.exception_handler(Exception)
     async def mistake(_: Request, error: Exception) -> Response:
@@ -262,21 +260,3 @@ def _add_errors(app: FastAPI) -> None:
         ]  # the message may hold what was sent
         tell("a mistake of the program", logging.ERROR, error=type(error).__name__, where=where)
         return ProblemError(500, "something went wrong that should not: see the server's log").response()
-
-
-def _broken(error: dict[str, Any]) -> Broken:
-    """Return the field and the rule of an error of the framework."""
-    if error["type"] == "json_invalid":
-        where, why = error["loc"][-1], error.get("ctx", {}).get("error", "it cannot be read")
-        return Broken("body", f"it must be JSON, found a mistake at character {where}: {why}")
-    field = ".".join(map(_name_of, error["loc"][1:]))
-    if not field and error["type"] == "model_attributes_type":
-        return Broken("body", "it must be a JSON object, with the header Content-Type: application/json")
-    rule = _RULES.get(error["type"]) or str(error["msg"]).replace("Input should", "it should", 1)
-    return Broken(field or "body", rule)
-
-
-def _name_of(part: str | int) -> str:
-    """Return a number or a name of a path to a field; a name that is no word is quoted."""
-    text = str(part)
-    return text if text.replace("-", "_").isidentifier() or text.isdigit() else json.dumps(text)

@@ -7,6 +7,7 @@ import base64
 import binascii
 import hmac
 import ipaddress
+import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -36,6 +37,10 @@ _HEADERS = {
 }
 _POLICY = "default-src 'none'; frame-ancestors 'none'"
 _LEAST_TOKEN = 16
+_NAME = re.compile(r"[a-z0-9._:-]+")
+
+_DRAINED = 8
+"""How many times the largest body is read and thrown away, so that a client that sends first reads the answer."""
 
 
 def is_loopback(host: str) -> bool:
@@ -86,6 +91,10 @@ class Access:
     def _check_host(self, given: str) -> None:
         name = _host_name(given)
         if name not in {*_LOCAL, self.host.lower(), *(one.lower() for one in self.allowed_hosts)}:
+            if not _NAME.fullmatch(name):
+                raise ProblemError(
+                    421, "the Host header must be the name of a host that this server answers as"
+                )
             raise ProblemError(
                 421, f"this server does not answer as '{name}': start it with --allowed-host {name}"
             )
@@ -165,9 +174,9 @@ class Guard:
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """Read the body of a request, within the limits of size and time."""
         most, declared = self.limits.max_bytes, Headers(scope=scope).get("content-length", "0")
-        if declared.isdigit() and int(declared) > most:
+        if declared.isdigit() and int(declared) > _DRAINED * most:
             raise _too_large(most)
-        parts, size, until = [], 0, time.monotonic() + self.limits.seconds
+        parts, size, until = list[bytes](), 0, time.monotonic() + self.limits.seconds
         while True:
             try:
                 message = await asyncio.wait_for(receive(), max(0.001, until - time.monotonic()))
@@ -176,16 +185,21 @@ class Guard:
                 raise ProblemError(408, rule, headers={"Connection": "close"}) from error
             if message["type"] == "http.disconnect":
                 raise ProblemError(400, "the request ended before its body did")
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > most:
+            part = message.get("body", b"")
+            size += len(part)
+            if size <= most:
+                parts.append(part)
+            else:
+                parts.clear()
+            is_last = not message.get("more_body", False)
+            if size > most and (is_last or size > _DRAINED * most):
                 raise _too_large(most)
-            if not message.get("more_body", False):
+            if is_last:
                 return b"".join(parts)
 
     def _record(self, method: str, scope: Scope, status: int, seconds: float) -> None:
         route: Any = scope.get("route")
-        name = getattr(route, "path", None) or "other"
+        name = (getattr(route, "path", None) or "other").replace(":path", "")
         method = method if method in ("GET", "POST", "HEAD") else "other"
         self.metrics.requests.labels(method, name, str(status)).inc()
         self.metrics.seconds.labels(name).observe(seconds)

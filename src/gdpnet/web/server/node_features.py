@@ -16,7 +16,8 @@ from gdpnet.data.graph import Graph
 from gdpnet.errors import GDPNetError
 from gdpnet.web.server.payload import Features
 from gdpnet.web.server.problems import unusable
-from gdpnet.web.server.served import Served
+
+_MOST_SQUARED = float(np.finfo(np.float32).max)
 
 _NAMED = 5
 """Missing columns that an error names."""
@@ -74,6 +75,8 @@ def _by_name(given: Mapping[str, object], names: tuple[str, ...], where: str, *,
 def _encoded(given: Mapping[str, object], graph: Graph, where: str) -> np.ndarray:
     """Return the row that the encoding of the stored graph makes of the columns of a node table."""
     assert graph.table is not None
+    for name, value in given.items():
+        _check_cell(value, f"{where}.{name}")
     try:
         table = pa.table({name: pa.array([value]) for name, value in given.items()})
         found = graph.table.encoding.transform(table, "the features")
@@ -83,9 +86,23 @@ def _encoded(given: Mapping[str, object], graph: Graph, where: str) -> np.ndarra
     return np.asarray(row, dtype=np.float64)
 
 
-def edge_rows(given: Sequence[Features], served: Served) -> Float[Tensor, "edges columns"] | None:
+def _check_cell(value: object, where: str) -> None:
+    """Refuse a value that no cell of a table holds."""
+    if isinstance(value, list):
+        raise unusable(where, "it must be one value, found a list")
+    if isinstance(value, float) and abs(value) > _MOST_SQUARED:
+        raise unusable(where, f"it must be at most {_MOST_SQUARED:.1g}, found {value:g}")
+    if (
+        isinstance(value, str)
+        and not value.isprintable()
+        and any("\ud800" <= one <= "\udfff" for one in value)
+    ):
+        raise unusable(where, "it must be text, found half of a character")
+
+
+def edge_rows(given: Sequence[Features], graph: Graph) -> Float[Tensor, "edges columns"] | None:
     """Return one row per edge, in the edge columns of the stored graph; None if its edges have no features."""
-    stored, names = served.graph.edge_features, served.graph.edge_feature_names
+    stored, names = graph.edge_features, graph.edge_feature_names
     if stored is None:
         for place, one in enumerate(given):
             if len(one):
@@ -99,7 +116,7 @@ def edge_rows(given: Sequence[Features], served: Served) -> Float[Tensor, "edges
         if isinstance(one, dict):
             if names is None:
                 raise unusable(where, f"columns have no names: give a list of {width:,} numbers")
-            rows[place] = _by_name(one, names, where, sparse=True)  # types that are left out are zero
+            rows[place] = _by_name(_with_types(one, names, where), names, where, sparse=True)
         elif len(one) != width:
             raise unusable(where, f"there must be {width:,} numbers, one per column, found {len(one):,}")
         else:
@@ -107,10 +124,27 @@ def edge_rows(given: Sequence[Features], served: Served) -> Float[Tensor, "edges
     return _finite(rows, "edges", "features")
 
 
+def _with_types(given: Mapping[str, object], names: tuple[str, ...], where: str) -> dict[str, object]:
+    """Return values by edge column, with a one for the type of a column of types; numbers must all be there.
+
+    The columns of types ``kind`` are called ``kind=pay``: they may be given as ``{"kind": "pay"}``.
+    """
+    found: dict[str, object] = {}
+    for name, value in given.items():
+        column = f"{name}={value}"
+        found |= {column: 1.0} if isinstance(value, str) and column in names else {name: value}
+    missing = next((name for name in names if "=" not in name and name not in found), None)
+    if missing is not None:
+        raise unusable(where, f"all columns of numbers must be there, found no '{missing}'")
+    return found
+
+
 def _finite(rows: np.ndarray, what: str, field: str) -> Float[Tensor, "rows columns"]:
+    """Return rows in single precision; their length must be a number, as they are divided by it."""
     with np.errstate(over="ignore"):
         found = torch.from_numpy(rows.astype(np.float32))
-    wrong = (~found.isfinite()).any(dim=1).nonzero().flatten().tolist()
+    wrong = (~found.square().sum(dim=1).isfinite()).nonzero().flatten().tolist()
     if wrong:
-        raise unusable(f"{what}.{wrong[0]}.{field}", "numbers must be finite, and of 32 bits")
+        rule = f"numbers must be finite, and their squares must add up to less than {_MOST_SQUARED:.1g}"
+        raise unusable(f"{what}.{wrong[0]}.{field}", rule)
     return found

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gdpnet.data.edge_weight import MOST
 from gdpnet.data.extended import Addition, ExtendedGraph
 from gdpnet.data.features import SparseRows, to_sparse
 from gdpnet.web.server.limits import Limits
@@ -16,6 +17,9 @@ from gdpnet.web.server.node_features import edge_rows, node_rows
 from gdpnet.web.server.payload import Edge, Node, Question
 from gdpnet.web.server.problems import unusable
 from gdpnet.web.server.served import Served
+
+_LEAST_WEIGHT = float(np.finfo(np.float32).tiny)
+"""The smallest weight of an edge that single precision does not round."""
 
 
 class Asked(NamedTuple):
@@ -93,7 +97,7 @@ def _extended(
         features,
         ends,
         _weights(edges, served),
-        edge_rows([edge.features for edge in edges], served),
+        edge_rows([edge.features for edge in edges], graph),
         directed=served.directed,
     )
     if alone:
@@ -109,5 +113,8 @@ def _weights(edges: list[Edge], served: Served) -> Float[Tensor, "edges"] | None
             rule = "an edge must have a weight, as those of the stored graph" if weighted else (
                 "an edge must have no weight, as those of the stored graph"
             )  # fmt: skip
+            raise unusable(f"edges.{place}.weight", rule)
+        if edge.weight is not None and not _LEAST_WEIGHT <= edge.weight <= MOST:
+            rule = f"it must lie between {_LEAST_WEIGHT:g} and {MOST:,.0f}, found {edge.weight:g}"
             raise unusable(f"edges.{place}.weight", rule)
     return torch.tensor([edge.weight for edge in edges], dtype=torch.float32) if weighted else None

@@ -28,7 +28,8 @@ from gdpnet.web.explorer.page import json_text
 from gdpnet.web.explorer.payload import build_summary, neighbourhood
 from gdpnet.web.server.log import tell
 
-_TITLE = "served graph"
+_MOST_SEARCHED = 1 << 18
+"""Ids that a search looks through; among more of them it finds those that begin with the text."""
 
 OTHERS_STAY = "tables of other models or stores are kept: delete those that no server needs"
 
@@ -65,6 +66,7 @@ class NodeIndex:
             text = id_text(np.asarray(ids))
             self.order = np.argsort(text, kind="stable")
             self.sorted = text[self.order]
+            self.folded = [str(one).casefold() for one in self.sorted] if ids.size <= _MOST_SEARCHED else None
 
     def find(self, names: Sequence[str]) -> list[int | None]:
         """Return the number of each node, None for an id that no node has."""
@@ -78,7 +80,20 @@ class NodeIndex:
             for one, name in zip(place, names, strict=True)
         ]
 
-    def beginning_with(self, text: str, most: int) -> list[int]:
+    def containing(self, text: str, most: int) -> list[int]:
+        """Return nodes whose ids have a text in them, upper or lower case; those that begin with it come first.
+
+        Numbers, and ids too many to look through, are found by their beginning.
+        """
+        if self.by_number or self.folded is None:
+            return self._beginning_with(text, most)
+        wanted, places = text.casefold(), list[tuple[bool, bool, int]]()
+        for place, one in enumerate(self.folded):
+            if wanted in one:
+                places.append((one != wanted, not one.startswith(wanted), place))
+        return [int(self.order[place]) for *_, place in sorted(places)[:most]]
+
+    def _beginning_with(self, text: str, most: int) -> list[int]:
         """Return nodes whose ids begin with a text, a shorter id first."""
         if self.by_number:
             found, low, high = list[int](), self._as_number(text), 1
@@ -98,9 +113,11 @@ class NodeIndex:
 class Served:
     """A model and a stored graph that answer questions."""
 
-    def __init__(self, model: TrainedModel, graph: Graph, tables: Path | None = None) -> None:
+    def __init__(
+        self, model: TrainedModel, graph: Graph, tables: Path | None = None, title: str = "served graph"
+    ) -> None:
         check_local(model)
-        self.model, self.graph = model, graph
+        self.model, self.graph, self.title = model, graph, title
         self.directed, self.index = graph.is_directed, NodeIndex(graph.node_ids)
         self.model_id = model.fingerprint()
         self.stored: StoredDecisions | None = None
@@ -116,7 +133,7 @@ class Served:
         if not is_store(place.store):
             raise ConfigError(f"--graph must be a store, found {place.store}: write one with 'gdpnet store'")
         model, graph = GDPNet.load(place.run, device=place.device).trained_, open_store(place.store)
-        served = cls(model, graph, place.tables)
+        served = cls(model, graph, place.tables, place.store.resolve().name)
         served.try_out()
         if served.stored is not None:
             _tidy(served.stored.folder, is_ours=place.keeps_tables_beside)
@@ -154,6 +171,12 @@ class Served:
                 "names": None if graph.feature_names is None else list(graph.feature_names),
                 "columns": [column.name for column in columns] or None,
             },
+            "edge_features": None
+            if graph.edge_features is None
+            else {
+                "width": graph.edge_features.shape[1],
+                "names": list(graph.edge_feature_names or ()) or None,
+            },
             "graph": {
                 "nodes": graph.num_nodes,
                 "edges": graph.num_edges,
@@ -163,30 +186,31 @@ class Served:
         }
 
     def search(self, text: str, most: int = 50) -> list[dict[str, str]]:
-        """Return nodes whose id begins with a text, or whose class has it."""
+        """Return nodes whose id or class has a text in it."""
         graph, wanted = self.graph, text.strip()
-        found = self.index.beginning_with(wanted, most) if wanted else []
+        found = self.index.containing(wanted, most) if wanted else []
         for number, name in enumerate(graph.class_names):
             if wanted and wanted.casefold() in str(name).casefold() and len(found) < most:
-                found += np.flatnonzero(graph.labels.numpy() == number)[: most - len(found)].tolist()
+                found += np.flatnonzero(graph.labels.numpy() == number)[:most].tolist()
+        found = list(dict.fromkeys(found))[:most]
         names = [*(str(name) for name in graph.class_names), ""]
         return [{"id": str(graph.node_ids[one]), "text": names[int(graph.labels[one])]} for one in found]
 
     @cached_property
     def summary(self) -> dict[str, Any]:
         """Return what the explorer shows before a node is chosen."""
-        return build_summary(self.model, self.graph, title=_TITLE, decided=False)
+        return build_summary(self.model, self.graph, title=self.title, decided=False)
 
     def judge(self) -> str:
         """Decide on the whole graph; return what the explorer judges the model by, and its lists, as JSON."""
-        found = build_summary(self.model, self.graph, title=_TITLE)
+        found = build_summary(self.model, self.graph, title=self.title)
         return json_text({name: found[name] for name in ("judge", "lists")})
 
     def neighbourhood(self, number: int, most_edges: int) -> dict[str, Any]:
         """Return what the explorer shows of a node and the nodes within two hops, computed from its surroundings."""
         local = self.local(ExtendedGraph(self.graph), most_edges)
         predictor, _ = local.predictor(torch.tensor([number]), "explore")
-        return neighbourhood(predictor, str(self.graph.node_ids[number]), title=_TITLE)
+        return neighbourhood(predictor, str(self.graph.node_ids[number]), title=self.title)
 
     def about_node(self, number: int, most: int = 100) -> dict[str, Any]:
         """Return what the graph knows of a stored node, with its first neighbours."""

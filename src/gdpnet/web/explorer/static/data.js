@@ -200,18 +200,19 @@ export class Store {
     return values.length ? low / values.length : NaN;
   }
 
-  search(text, most = 50) {
+  // All matches, the best ones first: equal ids, those that begin with the text, those that have it, classes.
+  search(text) {
     const wanted = text.trim().toLowerCase();
     if (!wanted) return [];
     const ranked = [[], [], [], []];
     const classes = ["label", "predicted"].map((column) => this.matching(column, wanted));
-    for (let place = 0; place < this.ids.length && ranked[0].length + ranked[1].length < most; place++) {
+    for (let place = 0; place < this.ids.length; place++) {
       const id = this.lowerIds()[place];
       const at = id.indexOf(wanted);
       if (at >= 0) ranked[id.length === wanted.length ? 0 : at === 0 ? 1 : 2].push(place);
-      else if (ranked[3].length < most && classes.some(([set, code]) => set.has(code[place]))) ranked[3].push(place);
+      else if (classes.some(([set, code]) => set.has(code[place]))) ranked[3].push(place);
     }
-    return ranked.flat().slice(0, most);
+    return ranked.flat();
   }
 
   matching(column, wanted) {

@@ -27,6 +27,11 @@ export function said(text, options = {}) {
   return el("bdi", { ...options, text: text === null ? "–" : text });
 }
 
+// The same for a place that takes no elements: between the characters for the isolation of a text.
+export function isolated(text) {
+  return `\u2068${text}\u2069`;
+}
+
 export function byId(id) {
   return document.getElementById(id);
 }
@@ -55,6 +60,10 @@ export function percent(value) {
 
 export function counted(count, one, many = `${one}s`) {
   return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+}
+
+export function capital(text) {
+  return text[0].toUpperCase() + text.slice(1);
 }
 
 export function shortened(text, most = 18) {
@@ -109,6 +118,15 @@ export function saveTable(name, header, rows) {
   const text = [header, ...rows].map((row) => `${row.map(cell).join(",")}\r\n`).join("");
   save(new Blob(["\ufeff", text], { type: "text/csv;charset=utf-8" }), fileName(name, "csv"));
   tell(`${name} saved as a table of ${counted(rows.length, "row")}`);
+}
+
+export function loadedPicture(address) {
+  return new Promise((done, fail) => {
+    const picture = new Image();
+    picture.onload = () => done(picture);
+    picture.onerror = fail;
+    picture.src = address;
+  });
 }
 
 export function fileName(name, suffix) {

@@ -4,6 +4,13 @@ import { classColour, keepColour, themed } from "./colours.js";
 
 const SIZES = [38, 26, 15];
 
+// The known class of a node if its ring shows it: if another one is predicted.
+function ringClass(store, place) {
+  if (store.about.task !== "classification") return null;
+  const [predicted, label] = [store.name("predicted", place), store.name("label", place)];
+  return predicted !== null && label !== predicted ? label : null;
+}
+
 export function nodeElement(store, shape, one) {
   if (one.more !== undefined) {
     const label = one.ring === 1 ? `+ ${one.more} more` : `+${one.more}`;
@@ -24,10 +31,8 @@ export function nodeElement(store, shape, one) {
       grabbable: false,
     };
   }
-  const [predicted, label] = [store.name("predicted", one.place), store.name("label", one.place)];
   const { classes } = store.about;
-  const differs =
-    label !== null && predicted !== null && label !== predicted && store.about.task === "classification";
+  const ring = ringClass(store, one.place);
   const small = one.ring === 2 && shape.far > 40;
   const data = {
     id: `n${one.place}`,
@@ -35,9 +40,9 @@ export function nodeElement(store, shape, one) {
     ring: one.ring,
     size: SIZES[one.ring],
     label: small ? "" : shortened(store.ids[one.place], one.ring === 2 ? 10 : 18),
-    fill: classColour(classes, predicted),
-    edge: differs ? classColour(classes, label) : themed("paper"),
-    border: differs ? (one.ring === 2 ? 3 : 5) : 1.5,
+    fill: classColour(classes, store.name("predicted", one.place)),
+    edge: ring !== null ? classColour(classes, ring) : themed("paper"),
+    border: ring !== null ? (one.ring === 2 ? 3 : 5) : 1.5,
   };
   const corrupted = store.node("corrupted");
   return {
@@ -65,10 +70,9 @@ export function edgeElement(store, one) {
 
 // What the colours and marks mean, as far as there are some in the picture.
 export function legendOf(store, shape) {
-  const present = new Set(
-    shape.nodes.filter((one) => one.place !== undefined).map((one) => store.name("predicted", one.place)),
-  );
-  const classes = store.about.classes.filter((name) => present.has(name)).slice(0, 10);
+  const places = shape.nodes.filter((one) => one.place !== undefined).map((one) => one.place);
+  const present = new Set(places.flatMap((place) => [store.name("predicted", place), ringClass(store, place)]));
+  const classes = store.about.classes.filter((name) => present.has(name));
   const parts = classes.map((name) => {
     const dot = el("span", { class: "dot", "aria-hidden": "true" });
     dot.style.background = classColour(store.about.classes, name);

@@ -1,7 +1,18 @@
 // Find: a search box, and lists of nodes that are worth looking at.
-import { el, said, byId, csvButton, tell, counted } from "./dom.js";
+import { el, said, byId, csvButton, tell, counted, capital } from "./dom.js";
 import { state, update } from "./state.js";
 import { classColour } from "./colours.js";
+
+// The list that is shown unless another is chosen: the first with a node.
+export function firstOf(lists) {
+  return lists.find((one) => one.rows.length) ?? lists[0];
+}
+
+function foundWords(shown, count) {
+  if (Number.isNaN(count)) return `the first ${counted(shown, "node")}`;
+  if (shown < count) return `${shown} of ${counted(count, "node")} shown`;
+  return `${counted(count, "node")} found`;
+}
 
 export class Find {
   constructor(source) {
@@ -33,8 +44,9 @@ export class Find {
 
   async search() {
     const text = this.input.value;
-    const rows = await this.source.search(text);
+    const { rows, count } = await this.source.search(text);
     if (text !== this.input.value) return;
+    const found = foundWords(rows.length, count);
     this.found = rows;
     this.active = rows.length ? 0 : -1;
     this.box.replaceChildren(
@@ -51,21 +63,21 @@ export class Find {
           el("span", { class: "quiet" }, said(row.text ?? "")),
         ),
       ),
-      ...(text.trim() && !rows.length
-        ? [
+      ...(rows.length && rows.length === count
+        ? []
+        : [
             el("li", {
               class: "quiet",
               role: "option",
               "aria-disabled": "true",
-              text: "No node has this id, label or class.",
+              text: rows.length ? `${capital(found)}.` : "No node has this id, label or class.",
             }),
-          ]
-        : []),
+          ]),
     );
     this.box.hidden = !text.trim();
     this.input.setAttribute("aria-expanded", String(!this.box.hidden));
     this.mark();
-    if (text.trim()) tell(rows.length ? counted(rows.length, "node") + " found" : "no node found");
+    if (text.trim()) tell(rows.length ? found : "no node found");
   }
 
   mark() {
@@ -102,7 +114,7 @@ export class Find {
   showLists() {
     const lists = this.source.lists();
     if (!lists.length) return this.lists.replaceChildren();
-    const current = lists.find((one) => one.key === state.list) ?? lists[0];
+    const current = lists.find((one) => one.key === state.list) ?? firstOf(lists);
     const choice = el(
       "select",
       { id: "list", onchange: (event) => update({ list: event.target.value }) },
@@ -116,18 +128,21 @@ export class Find {
         csvButton(current.title, ["node", "text"], () => current.rows.map((row) => [row.id, row.text])),
       ),
       choice,
-      el(
-        "ol",
-        { class: "nodes", "aria-label": current.title },
-        ...current.rows.map((row) => el("li", {}, this.button(row))),
-      ),
+      ...(current.note && current.rows.length ? [el("p", { class: "quiet", text: current.note })] : []),
+      current.rows.length
+        ? el(
+            "ol",
+            { class: "nodes", "aria-label": current.title },
+            ...current.rows.map((row) => el("li", {}, this.button(row))),
+          )
+        : el("p", { class: "quiet", text: current.none }),
     );
     return undefined;
   }
 
   button(row) {
     const { classes } = this.source.about();
-    const predicted = this.source.predictedOf(row.id);
+    const predicted = row.predicted ?? this.source.predictedOf(row.id); // a server sends it with the row
     const dot = el("span", { class: "dot", "aria-hidden": "true" });
     dot.style.background = classColour(classes, predicted);
     return el(

@@ -1,12 +1,8 @@
 // Judge: how good the decisions and predictions are, and how both follow the threshold.
-import { el, said, byId, plainTable, csvButton, number, percent, counted } from "./dom.js";
+import { el, said, byId, plainTable, csvButton, number, percent, counted, isolated } from "./dom.js";
 import { decoded } from "./data.js";
-import { lineColour, themed } from "./colours.js";
+import { HEIGHT_OF_CHART, lineChart } from "./chart.js";
 import { nearestThreshold } from "./slider.js";
-
-const HEIGHT_OF_CHART = 230;
-
-const shortNumber = (value) => (value === null || value === undefined ? "" : String(Number(value.toPrecision(3))));
 
 export class Judge {
   constructor(about, judge, slider) {
@@ -130,7 +126,7 @@ export class Judge {
     if (!found) return;
     const { roc, calibration } = found;
     if (roc.length) {
-      const lines = roc.map((one) => [`${one.name} ${number(one.auc)}`, one]);
+      const lines = roc.map((one) => [one.name, number(one.auc), one]);
       this.scattered(`ROC: ${title.toLowerCase()}`, lines, {
         x: along,
         y: up,
@@ -138,7 +134,7 @@ export class Judge {
       });
     }
     if (calibration.length) {
-      const lines = calibration.map((one) => [`${one.name} ${number(one.error)}`, one]);
+      const lines = calibration.map((one) => [one.name, number(one.error), one]);
       this.scattered(`Calibration: ${title.toLowerCase()}`, lines, {
         x: "probability",
         y: right,
@@ -148,20 +144,20 @@ export class Judge {
     }
   }
 
-  // Curves with points of their own, over the diagonal.
+  // Curves with a number and points of their own, over the diagonal.
   scattered(title, lines, options) {
-    const places = [...new Set([0, 1, ...lines.flatMap(([, one]) => one.x)])].sort((one, other) => one - other);
+    const places = [...new Set([0, 1, ...lines.flatMap(([, , one]) => one.x)])].sort((one, other) => one - other);
     const at = new Map(places.map((one, place) => [one, place]));
-    const series = lines.map(([name, one]) => {
+    const series = lines.map(([name, score, one]) => {
       const values = new Array(places.length).fill(null);
       one.x.forEach((x, place) => {
         values[at.get(x)] = one.y[place];
       });
-      return [name, values];
+      return [`${isolated(name)} ${score}`, values];
     });
     const rows = () =>
-      lines.flatMap(([name, one]) =>
-        one.x.map((x, place) => [name, x, one.y[place], one.count ? one.count[place] : ""]),
+      lines.flatMap(([name, score, one]) =>
+        one.x.map((x, place) => [`${name} ${score}`, x, one.y[place], one.count ? one.count[place] : ""]),
       );
     this.chart(title, places, [...series, ["diagonal", places, true]], {
       ...options,
@@ -189,62 +185,8 @@ export class Judge {
       () => x.map((one, at) => [one, ...lines.map(([, values]) => values[at])]),
     ];
     this.grid.append(this.card(title, box, { csv, note: options.note }));
-    const [ink, line] = [themed("ink"), themed("line")];
-    const axis = {
-      stroke: ink,
-      grid: { stroke: line, width: 1 },
-      ticks: { stroke: line },
-      font: "11px system-ui",
-      labelFont: "12px system-ui",
-      labelSize: 18,
-    };
-    const plot = new uPlot(
-      {
-        width: Math.max(200, box.clientWidth),
-        height: HEIGHT_OF_CHART,
-        scales: { x: { time: false }, ...(options.range ? { y: { range: options.range } } : {}) },
-        axes: [
-          { ...axis, label: options.x, size: 34 },
-          { ...axis, label: options.y ?? "", size: 46, labelSize: options.y ? 18 : 0 },
-        ],
-        cursor: { drag: { x: false, y: false } },
-        legend: { live: !options.gaps, show: lines.length > 1 },
-        series: [
-          { label: options.x, value: (_, one) => shortNumber(one) },
-          ...lines.map(([name, , faint], at) => ({
-            label: name,
-            stroke: faint ? ink : lineColour(at),
-            width: faint ? 1 : 2,
-            dash: faint ? [4, 4] : undefined,
-            alpha: faint ? 0.4 : 1,
-            spanGaps: true,
-            value: (_, one) => shortNumber(one),
-            points: { show: Boolean(options.points && !faint), size: 6 },
-          })),
-        ],
-        hooks: { draw: [(one) => this.markOn(one, options)] },
-      },
-      [x, ...lines.map(([, values]) => values)],
-      box,
-    );
-    this.charts.push({ plot, box, marked: options.marked });
-  }
-
-  // A vertical line at the threshold, or at the epoch that is used.
-  markOn(plot, { marked, best }) {
-    const place = marked ? this.threshold : best;
-    if (place === undefined || place === null) return;
-    const x = plot.valToPos(place, "x", true);
-    const { ctx, bbox } = plot;
-    ctx.save();
-    ctx.strokeStyle = themed("bold");
-    ctx.lineWidth = 2 * devicePixelRatio;
-    ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
-    ctx.beginPath();
-    ctx.moveTo(x, bbox.top);
-    ctx.lineTo(x, bbox.top + bbox.height);
-    ctx.stroke();
-    ctx.restore();
+    const markedAt = () => (options.marked ? this.threshold : options.best);
+    this.charts.push({ plot: lineChart(box, x, lines, options, markedAt), box, marked: options.marked });
   }
 
   resize() {

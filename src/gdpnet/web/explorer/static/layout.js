@@ -3,6 +3,10 @@
 const FIRST = 60;
 const SECOND = 90;
 
+export const PADDING = 20; // between the picture and the edge of its panel
+const READABLE = 1.1; // zoom at which texts are easily read
+const LETTERS = 18; // of the longest text
+
 // The neighbours that are shown: those that add most, then those that are most surely kept.
 function chosen(store, centre, most) {
   const adds = new Map(store.decisionsOf(centre).map((one) => [one.neighbour, Math.abs(one.adds)]));
@@ -83,6 +87,26 @@ export function neighbourhoodOf(store, centre, hops, more) {
   const radius = Math.max(...nodes.map((one) => Math.hypot(one.x, one.y)));
   const scale = Math.max(1, Math.min(1.7, radius / 220)); // texts of a wide picture are drawn larger
   return { nodes, edges: edgesBetween(store, nodes, centre), far: far.size, scale };
+}
+
+// Move few nodes so that they fill a panel that is too narrow or too low for a circle with readable texts.
+export function spread(store, shape, { clientWidth, clientHeight }) {
+  const count = [1, 2].map((ring) => shape.nodes.filter((one) => one.ring === ring).length);
+  if (!count[0] || !clientWidth || !clientHeight) return;
+  const [wide, high] = ["x", "y"].map((axis) => lengthAlong(shape.nodes, axis));
+  const letters = Math.max(...shape.nodes.map((one) => Math.min(LETTERS, store.ids[one.place]?.length ?? 0)));
+  const [left, above] = [clientWidth - 2 * PADDING - 6 * letters * READABLE, clientHeight - 2 * PADDING - 40 * READABLE];
+  const room = [left / (wide || 1), above / (high || 1)];
+  if (Math.min(...room) >= READABLE) return;
+  // rings of many nodes would overlap if they were smaller
+  const least = Math.max(0.5, count[0] / 14, count[1] / 24);
+  const [across, down] = room.map((one) => Math.max(Math.min(1, least), Math.min(1.4, one / READABLE)));
+  for (const one of shape.nodes) [one.x, one.y] = [one.x * across, one.y * down];
+}
+
+function lengthAlong(nodes, axis) {
+  const places = nodes.map((one) => one[axis]);
+  return Math.max(...places) - Math.min(...places);
 }
 
 function polar(radius, angle) {

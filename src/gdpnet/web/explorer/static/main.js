@@ -2,7 +2,7 @@
 import { el, byId, tell, complain, counted } from "./dom.js";
 import { Store } from "./data.js";
 import { state, update, listen, beginState } from "./state.js";
-import { Find } from "./find.js";
+import { Find, firstOf } from "./find.js";
 import { Slider } from "./slider.js";
 import { Picture } from "./picture.js";
 import { Why } from "./why.js";
@@ -10,7 +10,7 @@ import { Judge } from "./judge.js";
 
 const KEYS = [
   ["/", "search"],
-  ["← →", "previous or next step of the episode"],
+  ["← →", "previous or next neighbour, in the order of the episode"],
   ["Enter", "in the picture: go to the chosen neighbour"],
   ["[ ]", "lower or raise the threshold"],
   ["1 2", "one or two hops"],
@@ -22,6 +22,7 @@ const KEYS = [
 ];
 
 const FEW = 20;
+const MOST_FOUND = 50; // as many as a server sends
 
 // What the views ask: the page's own data, or a server.
 class Source {
@@ -46,7 +47,8 @@ class Source {
     if (!this.store) return lists;
     const removed = this.store.mostRemoved(this.threshold());
     const others = lists.filter((one) => one.key !== "removed");
-    return removed.length ? [{ key: "removed", title: "Most removed edges", rows: removed }, ...others] : others;
+    const none = "No edge is below this threshold.";
+    return [{ key: "removed", title: "Most removed edges", rows: removed, none }, ...others];
   }
 
   predictedOf(id) {
@@ -54,12 +56,15 @@ class Source {
     return place === undefined ? null : this.store.name("predicted", place);
   }
 
+  // The first nodes that match, and how many do: NaN if the server may know more than it sent.
   async search(text) {
-    if (this.store)
-      return this.store
-        .search(text)
-        .map((place) => ({ id: this.store.ids[place], text: this.store.name("predicted", place) ?? "" }));
-    return text.trim() ? asked(`${this.api}search?q=${encodeURIComponent(text.trim())}`) : [];
+    if (this.store) {
+      const places = this.store.search(text);
+      const row = (place) => ({ id: this.store.ids[place], text: this.store.name("predicted", place) ?? "" });
+      return { rows: places.slice(0, MOST_FOUND).map(row), count: places.length };
+    }
+    const rows = text.trim() ? await asked(`${this.api}search?q=${encodeURIComponent(text.trim())}`) : [];
+    return { rows, count: rows.length < MOST_FOUND ? rows.length : NaN };
   }
 
   // The data around a node: the page's own, or a part that the server sends.
@@ -78,10 +83,10 @@ class Source {
     return this.payload.judge;
   }
 
-  // The node that the page opens with: the first of the first list that is explained and has few neighbours.
+  // The node that the page opens with: of the first list that is not empty, the first that is explained and has few neighbours.
   first() {
-    if (!this.store) return this.payload.first ?? this.lists()[0]?.rows[0]?.id ?? null;
-    const rows = (this.lists()[0]?.rows ?? []).map((row) => this.store.place.get(row.id));
+    if (!this.store) return this.payload.first ?? firstOf(this.lists())?.rows[0]?.id ?? null;
+    const rows = (firstOf(this.lists())?.rows ?? []).map((row) => this.store.place.get(row.id));
     const explained = rows.filter((place) => this.store.hasEpisode(place));
     const small = explained.find((place) => this.store.node("degree")[place] <= FEW);
     return this.store.ids[small ?? explained[0] ?? rows[0] ?? 0] ?? null;
@@ -110,6 +115,7 @@ class Page {
     this.why = new Why(source);
     this.judge = judge ? new Judge(about, judge, this.judgeSlider) : null;
     this.canJudge = Boolean(judge || source.payload.can_judge);
+    if (this.canJudge && !judge) this.slider.offerJudge(() => this.show("judge"));
     document.querySelector("[data-go=judge]").hidden = !this.canJudge;
     byId("title").textContent = about.title || "GDPNet explorer";
     byId("about").textContent =

@@ -1,8 +1,8 @@
 // See: the neighbourhood of a node, drawn by cytoscape; before and after, side by side or as decisions.
-import { el, byId, tell, counted, save, fileName, segmented, number } from "./dom.js";
+import { el, byId, tell, counted, save, fileName, segmented, number, loadedPicture } from "./dom.js";
 import { state, update } from "./state.js";
 import { themed } from "./colours.js";
-import { neighbourhoodOf, missing } from "./layout.js";
+import { neighbourhoodOf, missing, spread, PADDING } from "./layout.js";
 import { nodeElement, edgeElement, legendOf } from "./elements.js";
 import { networkStyle } from "./network_style.js";
 
@@ -53,6 +53,7 @@ export class Picture {
     const figures = views.map((view) => this.figure(view));
     this.stage.replaceChildren(...figures.map((one) => one.figure));
     this.legend.replaceChildren(...legendOf(this.store, this.shape)); // before the networks, which fill what is left of the height
+    spread(store, this.shape, figures[0].canvas);
     this.panes = figures.map((one) => ({ ...one, cy: this.network(one.canvas) }));
     if (this.panes.length === 2) this.together();
     this.follow(this.source.threshold());
@@ -106,7 +107,7 @@ export class Picture {
         ...this.shape.nodes.map((one) => nodeElement(this.store, this.shape, one)),
         ...this.shape.edges.map((one) => edgeElement(this.store, one)),
       ],
-      layout: { name: "preset", fit: true, padding: 34 },
+      layout: { name: "preset", fit: true, padding: PADDING },
       style: networkStyle(this.shape.scale),
       minZoom: 0.15,
       maxZoom: 4,
@@ -217,7 +218,7 @@ export class Picture {
   fit() {
     for (const { cy } of this.panes) {
       cy.resize();
-      cy.fit(undefined, 34);
+      cy.fit(undefined, PADDING);
     }
   }
 
@@ -253,7 +254,7 @@ export class Picture {
   async savePicture() {
     const drawn = await Promise.all(
       this.panes.map(({ cy }) =>
-        loaded(cy.png({ output: "base64uri", full: true, scale: 2, bg: themed("paper"), maxWidth: 3000 })),
+        loadedPicture(cy.png({ output: "base64uri", full: true, scale: 2, bg: themed("paper"), maxWidth: 3000 })),
       ),
     );
     const height = Math.max(...drawn.map((one) => one.height)) + 60;
@@ -278,13 +279,4 @@ export class Picture {
     save(blob, fileName(`node-${this.store.ids[this.centre]}`, "png"));
     tell("the picture is saved");
   }
-}
-
-function loaded(address) {
-  return new Promise((done, fail) => {
-    const picture = new Image();
-    picture.onload = () => done(picture);
-    picture.onerror = fail;
-    picture.src = address;
-  });
 }

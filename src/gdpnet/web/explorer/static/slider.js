@@ -48,9 +48,23 @@ export class Slider {
     if (judge) this.judgeBy(judge);
   }
 
+  // Say where the histogram would be what shows it: deciding on every edge of a served graph is work.
+  offerJudge(open) {
+    const judge = el("button", { type: "button", class: "link", text: "Judge", onclick: open });
+    this.offer = el(
+      "p",
+      { class: "quiet" },
+      "Open ",
+      judge,
+      " to decide on every edge: then a histogram appears here, and more lists.",
+    );
+    this.input.before(this.offer);
+  }
+
   // Show the histogram, and how many edges each threshold keeps.
   judgeBy(judge) {
     this.judge = judge;
+    this.offer?.remove();
     this.input.before(this.histogram());
   }
 

@@ -10,13 +10,23 @@ const DEFAULTS = {
   step: null,
   theme: null,
 };
+// What an address may ask for; anything else is as if it was not there.
+const KNOWN = {
+  tab: ["explore", "judge"],
+  hops: ["1", "2"],
+  view: ["decisions", "before", "after", "both"],
+  theme: ["light", "dark"],
+};
 const listeners = new Set();
 
 export const state = { ...DEFAULTS };
 
 function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
-  for (const name of Object.keys(DEFAULTS)) state[name] = given.get(name) ?? DEFAULTS[name];
+  for (const name of Object.keys(DEFAULTS)) {
+    const value = given.get(name);
+    state[name] = value === null || KNOWN[name]?.includes(value) === false ? DEFAULTS[name] : value;
+  }
 }
 
 function written() {

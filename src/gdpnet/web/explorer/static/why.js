@@ -1,5 +1,5 @@
 // Why: the prediction of a node, its heads, its episode step by step, and the evidence for each edge.
-import { el, svg, said, byId, twoSided, number, change, counted, csvButton, tell } from "./dom.js";
+import { el, svg, said, byId, twoSided, number, change, counted, capital, csvButton, tell } from "./dom.js";
 import { state, update } from "./state.js";
 import { classColour } from "./colours.js";
 import { chips, classBars, headTable } from "./prediction.js";
@@ -17,6 +17,7 @@ export class Why {
   draw(store, place) {
     [this.store, this.place] = [store, place];
     this.decisions = store.decisionsOf(place);
+    this.steps = this.decisions.filter((one) => one.step).length; // the others follow in the table, without a step
     this.running = this.decisions.reduce(
       (sums, one) => [...sums, sums.at(-1) + one.adds],
       [store.node("alone")[place]],
@@ -67,8 +68,27 @@ export class Why {
     if (!this.decisions.length)
       lines.push(el("p", { class: "quiet", text: "The node has no neighbours: only its own features count." }));
     if (store.node("ended_early")[place])
-      lines.push(el("p", { class: "quiet", text: "The greedy episode ended before all neighbours were reached." }));
+      lines.push(el("p", { class: "quiet", text: this.endWords() }));
     return lines;
+  }
+
+  endWords() {
+    if (!this.steps) return "The greedy episode ended at once, before any neighbour was reached.";
+    return `The greedy episode ended after ${counted(this.steps, "step")}, before all neighbours were reached.`;
+  }
+
+  // What a row of the table is called: a step of the episode, or a neighbour that it did not reach.
+  rowWords(at) {
+    if (at < this.steps) return `step ${at + 1} of ${this.steps}`;
+    return `${this.steps ? "other neighbour" : "neighbour"} ${at + 1 - this.steps} of ${this.decisions.length - this.steps}`;
+  }
+
+  allWords() {
+    const others = this.decisions.length - this.steps;
+    const all = [];
+    if (this.steps) all.push(counted(this.steps, "step"));
+    if (others) all.push(this.steps ? counted(others, "other neighbour") : counted(others, "neighbour"));
+    return `${all.join(" and ")}: choose one, or go through them`;
   }
 
   // Show the step that is chosen, and which edges the threshold keeps.
@@ -103,7 +123,7 @@ export class Why {
     update({ step: String(next + 1) });
     const one = this.decisions[next];
     tell(
-      `step ${next + 1} of ${count}: neighbour ${one.id}, ${this.isKept(one) ? "kept" : "dropped"}, keep probability ${number(one.keep)}, adds ${change(one.adds)}`,
+      `${this.rowWords(next)}: ${one.step ? "neighbour " : ""}${one.id}, ${this.isKept(one) ? "kept" : "dropped"}, keep probability ${number(one.keep)}, adds ${change(one.adds)}`,
     );
   }
 
@@ -127,8 +147,7 @@ export class Why {
         disabled: off,
         onclick: () => this.move(step),
       });
-    const words =
-      chosen === null ? `${counted(count, "step")}: choose one, or go through them` : `Step ${chosen + 1} of ${count}`;
+    const words = chosen === null ? this.allWords() : capital(this.rowWords(chosen));
     const focused = this.episode.contains(document.activeElement)
       ? document.activeElement.getAttribute("aria-label")
       : null;
@@ -140,8 +159,8 @@ export class Why {
         el(
           "span",
           { class: "buttons" },
-          button("◀", "Previous step", -1, chosen === 0),
-          button("▶", "Next step", 1, chosen === count - 1),
+          button("◀", "Previous neighbour", -1, chosen === 0),
+          button("▶", "Next neighbour", 1, chosen === count - 1),
         ),
       ),
       el("p", { class: "quiet", text: words }),
@@ -183,7 +202,7 @@ export class Why {
           text:
             chosen === null
               ? `all neighbours ${number(this.running.at(-1))}`
-              : `after step ${at}: ${number(this.running[at])}`,
+              : `${at <= this.steps ? `after step ${at}` : `with ${counted(at, "neighbour")}`}: ${number(this.running[at])}`,
         }),
       ),
     );
@@ -212,7 +231,11 @@ export class Why {
           {},
           el(
             "button",
-            { type: "button", class: "link", "aria-label": `Step ${at + 1}: neighbour ${one.id}` },
+            {
+              type: "button",
+              class: "link",
+              "aria-label": one.step ? `Step ${one.step}: neighbour ${one.id}` : `Neighbour ${one.id}, no step`,
+            },
             this.mark(one),
             said(one.id),
           ),
@@ -234,7 +257,7 @@ export class Why {
     );
     const scroll = el(
       "div",
-      { class: "scroll", role: "region", "aria-label": "Steps of the episode", tabindex: 0 },
+      { class: "scroll", role: "region", "aria-label": "Neighbours in order", tabindex: 0 },
       table,
     );
     this.body.replaceChildren(

@@ -1,0 +1,76 @@
+// A chart of lines, drawn by uPlot, with a vertical line where something is marked.
+import { lineColour, themed } from "./colours.js";
+
+export const HEIGHT_OF_CHART = 230;
+
+// Where the mouse is not over the chart, or a line has a gap, there is no value.
+const shortNumber = (value) => (value === null || value === undefined ? "–" : String(Number(value.toPrecision(3))));
+
+export function lineChart(box, x, lines, options, markedAt) {
+  return new uPlot(
+    {
+      width: Math.max(200, box.clientWidth),
+      height: HEIGHT_OF_CHART,
+      scales: { x: { time: false }, ...(options.range ? { y: { range: options.range } } : {}) },
+      axes: axesOf(options),
+      cursor: { drag: { x: false, y: false } },
+      legend: { live: !options.gaps, show: lines.length > 1, markers: { dash: (plot, at) => markOf(plot.series[at]) } },
+      series: [
+        { label: options.x, value: (_, one) => shortNumber(one) },
+        ...lines.map(([name, , faint], at) => seriesOf(name, at, faint, options)),
+      ],
+      hooks: { draw: [(plot) => markOn(plot, markedAt())] },
+    },
+    [x, ...lines.map(([, values]) => values)],
+    box,
+  );
+}
+
+function axesOf(options) {
+  const [ink, line] = [themed("ink"), themed("line")];
+  const axis = {
+    stroke: ink,
+    grid: { stroke: line, width: 1 },
+    ticks: { stroke: line },
+    font: "11px system-ui",
+    labelFont: "12px system-ui",
+    labelSize: 18,
+  };
+  return [
+    { ...axis, label: options.x, size: 34 },
+    { ...axis, label: options.y ?? "", size: 46, labelSize: options.y ? 18 : 0 },
+  ];
+}
+
+function seriesOf(name, at, faint, options) {
+  return {
+    label: name,
+    class: faint ? "faint" : undefined,
+    stroke: faint ? themed("edge") : lineColour(at),
+    width: faint ? 1 : 2,
+    dash: faint ? [4, 4] : undefined,
+    spanGaps: true,
+    value: (_, one) => shortNumber(one),
+    points: { show: Boolean(options.points && !faint), size: 6 },
+  };
+}
+
+// The legend's mark is dashed as the line is.
+function markOf(series) {
+  return series.dash ? "dashed" : "solid";
+}
+
+function markOn(plot, place) {
+  if (place === undefined || place === null) return;
+  const x = plot.valToPos(place, "x", true);
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.strokeStyle = themed("bold");
+  ctx.lineWidth = 2 * devicePixelRatio;
+  ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
+  ctx.beginPath();
+  ctx.moveTo(x, bbox.top);
+  ctx.lineTo(x, bbox.top + bbox.height);
+  ctx.stroke();
+  ctx.restore();
+}

@@ -1,0 +1,81 @@
+"""What is wrong with the body of a request, from the framework's errors: each field once, and the rule it breaks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gdpnet.web.server.problems import Broken
+
+_ID = "it must be text of 1 to 1,000 characters, or a whole number"
+_TARGET = f"{_ID}, or an object with node_id"
+_FEATURES = "it must be a list of numbers, or an object with a value per column"
+_CELL = "it must be a finite number, text, true, false, null or a list of numbers"
+
+_RULES = {
+    "missing": "it must be given",
+    "extra_forbidden": "there is no such field",
+    "finite_number": "it must be a finite number",
+    "too_short": "there must be at least {min_length}, found {actual_length}",
+    "string_too_short": "it must have at least {min_length} characters",
+    "string_too_long": "it must have at most {max_length:,} characters",
+}
+"""What an error says, by its type."""
+
+_Path = tuple[str | int, ...]
+
+
+def broken_rules(errors: Iterable[Mapping[str, Any]]) -> list[Broken]:
+    """Return the fields that break a rule, each once, in the order of the errors."""
+    found: dict[str, Broken] = {}
+    for error in errors:
+        one = _broken(error)
+        found.setdefault(one.field, one)
+    # of a field that may have several forms, every form is complained of: a part of it tells more than the whole
+    fields = list(found)
+    whole = {field for field in fields if any(other.startswith(f"{field}.") for other in fields)}
+    broken = [one for field, one in found.items() if field not in whole]
+    return broken or [Broken("body", "it cannot be read")]
+
+
+def _broken(error: Mapping[str, Any]) -> Broken:
+    """Return the field and the rule of an error."""
+    if error["type"] == "json_invalid":
+        where, why = error["loc"][-1], error.get("ctx", {}).get("error", "it cannot be read")
+        return Broken("body", f"it must be JSON, found a mistake at character {where}: {why}")
+    path = tuple(error["loc"][1:])
+    if not path and error["type"] == "model_attributes_type":
+        return Broken("body", "it must be a JSON object, with the header Content-Type: application/json")
+    named, rule = _by_form(path)
+    return Broken(".".join(map(_name_of, named)) or "body", rule or _rule_of(error))
+
+
+def _by_form(path: _Path) -> tuple[_Path, str | None]:
+    """Return the path to a field without the form that was tried, and the rule of fields with several forms."""
+    for place, part in enumerate(path):
+        rest = path[place + 1 :]
+        if part == "targets" and len(rest) > 1:
+            inner = rest[2:] if rest[1] == "Target" else ()
+            return (*path[: place + 2], *inner[:1]), None if inner and inner[0] != "node_id" else _TARGET
+        if part == "features" and rest:
+            named = path[: place + 1]
+            if str(rest[0]).startswith("list["):
+                return (*named, *rest[1:2]), "it must be a finite number" if rest[1:] else _FEATURES
+            return (*named, *rest[1:2]), _CELL if rest[1:] else _FEATURES
+        if str(part).endswith("node_id") and rest:
+            return path[: place + 1], _ID
+    return path, None
+
+
+def _rule_of(error: Mapping[str, Any]) -> str:
+    template = _RULES.get(error["type"])
+    if template is not None:
+        return template.format_map(error.get("ctx", {}))
+    return str(error["msg"]).replace("Input should", "it should", 1)
+
+
+def _name_of(part: str | int) -> str:
+    """Return a number or a name of a path to a field; a name that is no word is quoted."""
+    text = str(part)
+    return text if text.replace("-", "_").isidentifier() or text.isdigit() else json.dumps(text)
