@@ -92,6 +92,7 @@ def test_the_all_edges_head_finds_what_neighbours_say():
         ({"all_edges": {"use": False}}, (False, True)),
         ({"trees": {"use": False}}, (True, False)),
         ({"all_edges": {"max_edges": 5}}, (False, True)),
+        ({"all_edges": {"max_scores": 1000}}, (False, True)),
         ({"all_edges": {"max_features": 3}, "trees": {"max_features": 3}}, (False, False)),
         ({"trees": {"max_classes": 1}}, (True, False)),
         ({"ensemble": {"min_held_out": 10_000}}, (False, False)),
@@ -100,15 +101,15 @@ def test_the_all_edges_head_finds_what_neighbours_say():
 def test_heads_are_fitted_if_wanted_and_not_too_costly(changes, worth):
     config = BOTH.with_values(changes)
     data, held_out = data_of(table(), config)
-    assert (is_worth_all_edges(data, held_out, config), is_worth_trees(data, held_out, 2, config)) == worth
+    assert (is_worth_all_edges(data, held_out, 2, config), is_worth_trees(data, held_out, 2, config)) == worth
 
 
 def test_sparse_features_have_the_all_edges_head_but_no_trees():
     data, held_out = data_of(noisy_graph())
-    assert is_worth_all_edges(data, held_out, BOTH)
+    assert is_worth_all_edges(data, held_out, 2, BOTH)
     assert not is_worth_trees(data, held_out, 3, BOTH)
     few = BOTH.with_values({"all_edges": {"max_values": 10}})
-    assert not is_worth_all_edges(data, held_out, few)
+    assert not is_worth_all_edges(data, held_out, 2, few)
 
 
 def test_a_graph_without_features_has_the_all_edges_head_too():

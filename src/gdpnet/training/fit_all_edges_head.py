@@ -31,10 +31,11 @@ FittedAllEdges = tuple[AllEdgesNetwork | SharedNetwork, Float[Tensor, "held clas
 """The head, and its probabilities of the held-out nodes."""
 
 
-def is_worth_all_edges(data: TrainingData, held_out: HeldOutNodes, config: Config) -> bool:
+def is_worth_all_edges(data: TrainingData, held_out: HeldOutNodes, outputs: int, config: Config) -> bool:
     """Return whether the head is wanted, can be evaluated, and is not too costly."""
     settings, own = config.all_edges, own_features(data)
     fits = int(data.whole.linked.sum()) <= settings.max_edges
+    fits = fits and data.whole.num_nodes * outputs * _folds(data) <= settings.max_scores
     if isinstance(own, SparseRows):
         fits = fits and own.column.numel() <= settings.max_values
     else:
@@ -65,6 +66,11 @@ def fit_all_edges(
     return separate if lead.exceeds(settings.separate_margin) else shared
 
 
+def _folds(data: TrainingData) -> int:
+    """Return the number of fold models: one for each fold that is left out, and one that learns from all."""
+    return int(data.fold.max()) + 2 if data.fold.numel() else 1
+
+
 def _fit_one(
     kind: type[AllEdgesNetwork] | type[SharedNetwork],
     learning: AllEdgesSettings | _Sparse,
@@ -79,7 +85,7 @@ def _fit_one(
     By that the head gets its weight.
     """
     settings, task, device = config.all_edges, data.task, data.targets.device
-    folds = int(data.fold.max()) + 2 if data.fold.numel() else 1
+    folds = _folds(data)
     columns = data.train.features.shape[1]
     network = kind(columns, learning.width, outputs, folds, exclusive=task.exclusive)
     network.initialise(key.fold_in("weights").generator())

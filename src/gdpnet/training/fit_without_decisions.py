@@ -29,7 +29,7 @@ def begin_all_edges(
 ) -> AllEdgesBegun | None:
     """Begin to fit the all-edges head, if it is wanted; return what waits for it."""
     held_out, outputs = HeldOutNodes.of(data), networks.aggregators.classes
-    if not is_worth_all_edges(data, held_out, config):
+    if not is_worth_all_edges(data, held_out, outputs, config):
         return None
     job = partial(fit_all_edges, data, held_out, outputs, config, key.fold_in("all-edges"))
     return beside.start("all-edges head", job)
