@@ -290,7 +290,8 @@ class AllEdgesSettings(Section):
         5_000_000, "the head is not fitted to more stored values of sparse features than this"
     )
     max_scores: int = setting(
-        50_000_000, "the head is not fitted if it has more class scores, of all nodes and fold models, than this"
+        50_000_000,
+        "the head is not fitted if it has more class scores, of all nodes and fold models, than this",
     )
 
 
