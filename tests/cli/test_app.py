@@ -303,7 +303,8 @@ def test_a_stream_that_is_closed_is_no_mistake_of_the_program(closed, tmp_path):
     assert (tmp_path / "made").is_dir()
 
 
-def test_variables_that_libraries_cannot_use_are_left_out(tmp_path):
+@pytest.mark.parametrize("threads", ["abc", "0", "-1", "²"])
+def test_variables_that_libraries_cannot_use_are_left_out(threads):
     code = (
         "import os, sys; sys.argv = ['gdpnet', '--version']\n"
         "import gdpnet.cli as cli\n"
@@ -312,7 +313,7 @@ def test_variables_that_libraries_cannot_use_are_left_out(tmp_path):
         "import matplotlib, numba\n"
         "print(sorted({'MPLBACKEND', 'NUMBA_NUM_THREADS'} & set(os.environ)))\n"
     )
-    wrong = {"MPLBACKEND": "nonsense", "NUMBA_NUM_THREADS": "abc", "PYTHONPATH": str(SOURCE)}
+    wrong = {"MPLBACKEND": "nonsense", "NUMBA_NUM_THREADS": threads, "PYTHONPATH": str(SOURCE)}
     found = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | wrong, capture_output=True, text=True, check=True
     )

@@ -10,10 +10,19 @@ import sys
 import threading
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gdpnet.benchmark.records import append_record
-from gdpnet.cli.replacing import TUNED, check_markdown, check_page, check_pictures, check_settings
+from gdpnet.cli.replacing import (
+    TUNED,
+    check_markdown,
+    check_not_read,
+    check_page,
+    check_pictures,
+    check_settings,
+)
 from gdpnet.errors import ConfigError
 from helpers.commands import call, refuse, succeed, train_words
 from helpers.small import FAST, write_folder
@@ -64,6 +73,28 @@ def test_a_table_that_is_read_is_not_replaced(base, tmp_path, capsys):
     said = refuse(capsys, "predict", base / "run", "--nodes-from", ids, "--out", ids)
     assert said == f"--out {ids} is also read; choose another --out, or replace it with --force"
     assert path.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_an_own_table_in_the_folder_of_the_graph_is_replaced(base, tmp_path, capsys):
+    shutil.copytree(base / "graph", tmp_path / "graph")
+    words = ("predict", base / "run", tmp_path / "graph", "--out", tmp_path / "graph" / "predictions.csv")
+    succeed(capsys, *words)
+    succeed(capsys, *words)
+
+
+def test_the_parts_of_a_linked_table_are_read(tmp_path):
+    """They are not below the folder of the graph by their own name."""
+    graph, parts = tmp_path / "graph", tmp_path / "parts"
+    parts.mkdir()
+    write_folder(graph)
+    (graph / "edges.csv").rename(tmp_path / "edges.csv")
+    part = parts / "1.parquet"
+    pq.write_table(pa.table({"source": ["a"], "target": ["b"], "keep_probability": [0.5]}), part)
+    (graph / "edges").symlink_to(parts)
+    with pytest.raises(ConfigError, match="is also read"):
+        check_not_read(part, str(graph), force=False)
+    check_not_read(tmp_path / "edges.csv", str(graph), force=False)
 
 
 @pytest.mark.slow

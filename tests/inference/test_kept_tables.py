@@ -14,11 +14,11 @@ import pytest
 
 from gdpnet._core.files import locked_folder
 from gdpnet._core.files.folders import LOCK
-from gdpnet._core.files.locks import try_lock
+from gdpnet._core.files.locks import share_lock, try_lock
 from gdpnet.data.graph import Graph
 from gdpnet.errors import GDPNetError
 from gdpnet.inference import stored
-from gdpnet.inference.kept_tables import Kept, remove_unused, tables_beside
+from gdpnet.inference.kept_tables import Kept, held, remove_unused, tables_beside
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.passes.job import Job
 from gdpnet.inference.shards import ABOUT
@@ -66,6 +66,48 @@ def test_tables_that_are_written_stay(tmp_path):
         assert not remove_unused(kept)
     assert (kept.path / ABOUT).exists()
     assert remove_unused(kept)
+
+
+@needs_locks
+def test_tables_that_replace_others_while_these_are_opened_are_not_deleted(tmp_path, monkeypatch):
+    """A process opens a folder, and before it locks it another one deletes that folder and makes a new one."""
+    kept = write_tables(tmp_path / "tables")
+
+    def replace_first(descriptor: int) -> bool | None:
+        kept.path.rename(tmp_path / "before")
+        write_tables(kept.path)
+        return try_lock(descriptor)
+
+    monkeypatch.setattr("gdpnet.inference.kept_tables.try_lock", replace_first)
+    assert not remove_unused(kept)
+    assert (kept.path / ABOUT).exists()
+
+
+@needs_locks
+def test_the_folder_that_is_there_is_held_if_it_was_replaced(tmp_path, monkeypatch):
+    place = tmp_path / "tables"
+    shared = []
+
+    def replace_first(descriptor: int) -> bool | None:
+        if not shared:
+            place.rename(tmp_path / "before")
+        shared.append(os.fstat(descriptor).st_ino)
+        return share_lock(descriptor)
+
+    monkeypatch.setattr("gdpnet.inference.kept_tables.share_lock", replace_first)
+    with held(place):
+        assert place.stat().st_ino == shared[-1]
+    assert len(shared) == 2
+
+
+@needs_locks
+def test_a_folder_that_nothing_was_written_to_does_not_stay(tmp_path, open_tables):
+    def fail(folder: Path) -> None:
+        raise GDPNetError("full")
+
+    with suppress(GDPNetError):
+        open_tables(tmp_path / "tables", fail)
+    assert not (tmp_path / "tables").exists()
 
 
 @needs_locks
@@ -128,7 +170,7 @@ def test_tables_that_are_being_deleted_are_made_anew(tmp_path, open_tables):
 @needs_locks
 def test_a_folder_that_stays_locked_is_refused(tmp_path, open_tables, monkeypatch):
     kept = write_tables(tmp_path / "tables")
-    monkeypatch.setattr("gdpnet.inference.kept_tables._LONGEST_WAIT", 0.1, raising=False)
+    monkeypatch.setattr("gdpnet.inference.kept_tables._LONGEST_WAIT", 0.1)
     descriptor = os.open(kept.path, os.O_RDONLY)
     try:
         assert try_lock(descriptor)

@@ -3,13 +3,16 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 
+from gdpnet._core.progress import AbandonedError, Limit, abandon, limit_by
 from gdpnet._core.random import Key
 from gdpnet.benchmark.evaluation import calibration_error
 from gdpnet.config import Config, EvidenceSettings
@@ -54,6 +57,14 @@ def test_planted_edges_are_found_with_calibrated_probabilities(noisy):
     assert float(model.second_calibration.noise_share) == pytest.approx(0.5, abs=0.08)
     assert roc_auc_score(genuine, chance) > 0.9
     assert calibration_error(chance, genuine) < 0.08
+
+
+def test_a_fit_that_nobody_waits_for_ends_before_any_tree_is_fitted(noisy, monkeypatch):
+    prepared, own = prepare(noisy, CONFIG, CPU), Limit()
+    monkeypatch.setattr(HistGradientBoostingClassifier, "fit", Mock(side_effect=AssertionError))
+    abandon(own)
+    with limit_by(own), pytest.raises(AbandonedError):
+        fit_evidence(prepared, CONFIG, Key.of(0))
 
 
 def test_edges_that_look_random_are_not_said_to_be_noise():

@@ -16,11 +16,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
-from threadpoolctl import threadpool_limits
 
 from gdpnet._core.profiling import phase_beside
 from gdpnet._core.progress import AbandonedError, Limit, abandon, limit_by
-from gdpnet._core.threads import keep_loop_threads, one_torch_thread
+from gdpnet._core.threads import keep_loop_threads, one_thread
 
 T = TypeVar("T")
 
@@ -41,8 +40,7 @@ class Beside:
 
     def give_torch_one_thread(self) -> None:
         """Let torch, OpenMP and BLAS compute with one thread from now on, in the caller and in jobs."""
-        self._settings.enter_context(one_torch_thread())
-        self._settings.enter_context(threadpool_limits(1))
+        self._settings.enter_context(one_thread())
 
     def start(self, name: str, job: Callable[[], T]) -> Callable[[], T]:
         """Begin a job, if torch has one thread; return the function that waits for its result, or runs the job."""
@@ -72,8 +70,8 @@ class Beside:
 
 
 def _run(job: Callable[[], T], timed: AbstractContextManager[None], own: Limit) -> T:
-    """Run a job with one thread of torch and of OpenMP, until it ends or its limit says so."""
-    with one_torch_thread(), threadpool_limits(1, user_api="openmp"), limit_by(own), timed:
+    """Run a job with one thread of torch, OpenMP and BLAS, until it ends or its limit says so."""
+    with one_thread(), limit_by(own), timed:
         try:
             return job()
         except AbandonedError:

@@ -6,12 +6,12 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from itertools import pairwise
 from threading import Lock, Thread
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -30,7 +30,10 @@ def threads_here() -> int:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Let torch compute with so many threads in the calling thread, that one among them; others keep theirs."""
+    """Let torch compute with so many threads in the calling thread, that one among them.
+
+    Other threads keep theirs, but for one that first computes in the moment in which the number is set.
+    """
     import torch
 
     before = torch.get_num_threads()
@@ -71,6 +74,53 @@ def _run_alone(job: Callable[[], object]) -> None:
 def one_torch_thread() -> AbstractContextManager[None]:
     """Let torch compute in the calling thread alone, so that sums do not depend on the number of cores."""
     return torch_threads(1)
+
+
+class _OneBLASThread:
+    """Lets BLAS compute with one thread, in the whole process, as long as anybody wants it to.
+
+    A limit that the process has set by threadpoolctl itself holds on. Only the thread that set a limit may end it,
+    so a thread of its own does both.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._users = 0
+        self._before = ExitStack()
+        self._keeper = ThreadPoolExecutor(1)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._keeper = ThreadPoolExecutor(1)
+                self._keeper.submit(lambda: self._before.enter_context(_one_thread_of("blas"))).result()
+            self._users += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._keeper.submit(self._before.close).result()
+                self._keeper.shutdown()
+
+
+_ONE_BLAS_THREAD = _OneBLASThread()
+
+
+def _one_thread_of(libraries: str) -> AbstractContextManager[object]:
+    """Let ``openmp`` or ``blas`` compute with one thread; on leaving no other library gets its threads back."""
+    from threadpoolctl import ThreadpoolController
+
+    return cast(
+        "AbstractContextManager[object]", ThreadpoolController().select(user_api=libraries).limit(limits=1)
+    )
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch and OpenMP compute with one thread in the calling thread, and BLAS in the whole process."""
+    with one_torch_thread(), _one_thread_of("openmp"), _ONE_BLAS_THREAD:
+        yield
 
 
 _LOOPS: ContextVar[int | None] = ContextVar("loops", default=None)

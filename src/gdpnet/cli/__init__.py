@@ -76,7 +76,8 @@ def _drop_unusable_variables() -> None:
     Pictures are files here, so the window system that a notebook has chosen for matplotlib does not matter.
     """
     os.environ.pop("MPLBACKEND", None)
-    if not os.environ.get("NUMBA_NUM_THREADS", "1").isdigit():
+    threads = os.environ.get("NUMBA_NUM_THREADS", "1")
+    if not threads.isdecimal() or int(threads) == 0:
         del os.environ["NUMBA_NUM_THREADS"]
 
 

@@ -14,7 +14,7 @@ from gdpnet.cli.engines import check_options, engine_options
 from gdpnet.cli.output import print_graph
 from gdpnet.cli.progress import ShardProgress, doing
 from gdpnet.cli.replacing import (
-    check_graph,
+    check_not_read,
     check_table,
     is_cleaned,
     is_embedding,
@@ -297,7 +297,7 @@ def explain(
         _check_out(out, False, is_explanation, force, nodes_from)
     model, loaded, name = model_and_graph(run, graph, device, source, split)
     if out is not None:
-        check_graph(out, name, force)
+        check_not_read(out, name, force)
     if out is None:
         with doing("explaining"):
             number = loaded.numbers_of([str(node)])
@@ -335,7 +335,7 @@ def _check_out(
 def _check_graph(out: Place, shards: bool, graph: str, force: bool) -> None:
     """Refuse to replace the graph that was read."""
     if not shards and isinstance(out, Path):
-        check_graph(out, graph, force)
+        check_not_read(out, graph, force)
 
 
 def _check_all_nodes(shards: bool, nodes: str | None, nodes_from: Path | None) -> None:

@@ -35,11 +35,12 @@ def check_table(
     _refuse_unless(is_ours(_columns_of(out)), out)
 
 
-def check_graph(out: Path, graph: str, force: bool) -> None:
-    """Refuse a table that is a graph, or one of the files in its folder, by the name that the graph was read by."""
+def check_not_read(out: Path, graph: str, force: bool) -> None:
+    """Refuse a table that is one of the files of a graph, by the name that the graph was read by."""
     if not force and _would_be_lost(out):
-        named = Path(graph)
-        _refuse_inputs(out, named.rglob("*") if named.is_dir() else [named])
+        from gdpnet.data.io.files import files_of
+
+        _refuse_inputs(out, files_of(Path(graph)))
 
 
 def _refuse_inputs(out: Path, inputs: Iterable[Path]) -> None:

@@ -64,6 +64,8 @@ def held(place: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        with suppress(OSError):
+            place.rmdir()  # only if it is empty, as when nothing could be written
         os.close(descriptor)
 
 

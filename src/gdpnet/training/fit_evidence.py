@@ -161,6 +161,7 @@ def _second_rows(
     model: EvidenceModel, one: Perturbed, most: int, key: Key
 ) -> tuple[Int[Tensor, "some"], Float[Tensor, "some columns"]]:
     """Return some edges of a graph, and what the second pass sees of them once the first has cleaned the graph."""
+    stop_if_abandoned()
     everything = one.links.everything
     columns = pairs_of(one.links.tables(), *everything)[0]
     passes = EvidencePasses(model, one.links, lambda _: columns)

@@ -44,8 +44,10 @@ def fit_model(
     """
     steps = Steps([one if isinstance(one, Callback) else OnEpoch(one) for one in callbacks])
     ranks = ranks or Ranks()
-    # steps of a fit that must end in time run one after the other, so that each has its share
+    # steps of a fit that must end in time run one after the other, so that each has its share; so do those of a
+    # user's task, which need not bear to be called by several threads
     may_run_beside = device.type == "cpu" and ranks.size == 1 and not config.training.seconds
+    may_run_beside = may_run_beside and objective is None
     with Beside(enabled=may_run_beside) as beside:
         fit = run_epochs(graph, config, seed, device, steps, objective, held_out, ranks, beside)
         return _finish(fit, seed, device, steps)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gdpnet.cli import main
 from gdpnet.data.graph import Graph
+from gdpnet.data.tables.edge_columns import read_edge_columns
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.errors import ConfigError
 from helpers.commands import refuse
@@ -88,11 +89,42 @@ def test_edge_features_are_given_as_in_the_table_and_no_number_may_be_left_out()
     graph = replace(graph, **columns)
     rows = edge_rows([{"amount": 2.0, "kind": "loan"}, {"amount": 1.0}, [3.0, 1.0, 0.0]], graph)
     assert rows.tolist() == [[2.0, 0.0, 1.0], [1.0, 0.0, 0.0], [3.0, 1.0, 0.0]]
-    for row, rule in (({}, "found no 'amount'"), ({"amount": 1.0, "kind": "gift"}, "no column 'kind'")):
+    known = r"kind: it must be a type of the stored edges \(pay, loan\)"
+    for row, rule in (({}, "found no 'amount'"), ({"amount": 1.0, "kind": "gift"}, known)):
         with pytest.raises(ProblemError, match=rule):
             edge_rows([row], graph)
     with pytest.raises(ProblemError, match=r"edges\.0\.features: numbers must be finite"):
         edge_rows([[3e38, 3e38, 0.0]], graph)
+
+
+def test_rows_of_an_edge_table_are_given_as_they_stand_in_it():
+    """Numbers that are missing, and types that are whole numbers, booleans or rare."""
+    kinds = [f"k{number}" for number in range(60)]
+    table = pa.table(
+        {
+            "amount": [*np.arange(59.0), None],
+            "type": [number % 3 for number in range(60)],
+            "ok": [str(number % 2 == 0).lower() for number in range(60)],
+            "kind": kinds,
+        }
+    )
+    found = read_edge_columns(table)
+    columns = {"edge_features": torch.from_numpy(found.values), "edge_feature_names": found.names}
+    pairs = [[0] * 60, list(range(1, 61))]
+    graph = replace(Graph.build(pairs, np.zeros((61, 1), dtype=np.float32), directed=True), **columns)
+    given = table.to_pylist()
+    for row in given:
+        row["ok"] = row["ok"] == "true"
+    assert torch.equal(edge_rows(given, graph), columns["edge_features"])
+    assert (
+        edge_rows([{"amount": 1.0, "ok": False, "kind": "never seen"}], graph)[
+            0, list(found.names).index("kind=other")
+        ]
+        == 1
+    )
+    assert not edge_rows([{"amount": 1.0, "ok": False, "kind": None}], graph)[0, 1:].any()
+    with pytest.raises(ProblemError, match="'type=1' is given twice"):
+        edge_rows([{"amount": 1.0, "ok": True, "type": 1, "type=1": 1.0}], graph)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from gdpnet.data.io.csv_parquet import SUFFIXES, write_table
 from gdpnet.data.io.npz import read_npz
 from gdpnet.data.io.read_tables import Reading, read_edge_table, read_folder
 from gdpnet.data.io.store import is_store, open_store
-from gdpnet.data.io.table_file import find_table, has_parts, is_table
+from gdpnet.data.io.table_file import find_table, has_parts, is_table, parts_of
 from gdpnet.data.labels import as_targets
 from gdpnet.data.tables.node_table import AS_GIVEN, MARK
 from gdpnet.data.validation import SPLITS, whole_or_text_ids
@@ -75,6 +75,16 @@ def _read(path: Place, reading: Reading) -> Graph:
     raise GraphError(
         f"a graph must be a folder with tables of nodes and edges, a table of edges, or a .npz file, found {path}"
     )
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files that :func:`read_graph` reads, or none if there is no graph."""
+    if not path.is_dir():
+        return [path] if path.exists() else []
+    if is_store(path):
+        return [part for part in path.iterdir() if part.is_file()]
+    tables = [table for stem in ("nodes", "edges", "features") if (table := find_table(path, stem))]
+    return [part for table in tables or [path] for part in parts_of(table)]
 
 
 def _without_unread(graph: Graph, reading: Reading) -> Graph:

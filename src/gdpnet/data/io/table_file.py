@@ -94,10 +94,10 @@ class TableInMemory(TableFile):
 def open_table(path: Path) -> TableFile:
     """Find the names of the columns of a table and how it is written, without reading it whole."""
     try:
-        for part in _parts_of(path):
+        for part in parts_of(path):
             check_regular(part)
         if _is_parquet(path):
-            names, dialect = pq.read_schema(_parts_of(path)[0]).names, None
+            names, dialect = pq.read_schema(parts_of(path)[0]).names, None
         else:
             dialect = find_dialect(path)
             names = list(dialect.header)
@@ -129,7 +129,7 @@ def is_table(path: Path) -> bool:
 
 def has_parts(path: Path) -> bool:
     """Return whether a path is a folder that holds Parquet files."""
-    return path.is_dir() and bool(_parts_of(path))
+    return path.is_dir() and bool(parts_of(path))
 
 
 def _ending_of(path: Path) -> str:
@@ -140,7 +140,7 @@ def _is_parquet(path: Path) -> bool:
     return path.suffix.lower() == PARQUET or path.is_dir()
 
 
-def _parts_of(path: Path) -> list[Path]:
+def parts_of(path: Path) -> list[Path]:
     """Return the Parquet files of a folder in the order of their names, or the path itself."""
     if not path.is_dir():
         return [path]
@@ -149,8 +149,8 @@ def _parts_of(path: Path) -> list[Path]:
 
 def _read_parquets(path: Path) -> Any:
     """Read the parts of a table, in bounded memory, and check that texts are UTF-8 and offsets lie in them."""
-    parts, left = [], sum(expanded(part.stat().st_size) for part in _parts_of(path))
-    for part in _parts_of(path):
+    parts, left = [], sum(expanded(part.stat().st_size) for part in parts_of(path))
+    for part in parts_of(path):
         table = _read_parquet(part, left)
         table.validate(full=True)
         left -= table.nbytes

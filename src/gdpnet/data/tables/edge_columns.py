@@ -18,6 +18,9 @@ from gdpnet.data.tables.columns import CATEGORY, LEFT_OUT, Column, expand_vector
 MOST_TYPES = 50
 """A type that is not among this many most frequent ones of its column shares a feature with others like it."""
 
+OTHER = "other"
+"""What the feature is called that these share."""
+
 WRITTEN = ("spurious", "keep_probability", "genuine_probability", "kept")
 """Columns that gdpnet writes beside edges: known noise, and its own decisions."""
 
@@ -106,7 +109,7 @@ def _types(column: Column) -> tuple[Float[np.ndarray, "edges types"], list[str]]
     row = np.flatnonzero(place >= 0)
     block[row, np.minimum(place[row], width - 1)] = 1.0
     many = len(ranked) > MOST_TYPES
-    words = [*ranked[:MOST_TYPES], "other"] if many else ranked
+    words = [*ranked[:MOST_TYPES], OTHER] if many else ranked
     return block, [f"{column.name}={word}" for word in words]
 
 

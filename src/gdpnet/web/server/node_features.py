@@ -11,8 +11,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gdpnet.data.edge_features import MISSING
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
+from gdpnet.data.tables.edge_columns import OTHER
 from gdpnet.errors import GDPNetError
 from gdpnet.web.server.payload import Features
 from gdpnet.web.server.problems import unusable
@@ -116,7 +118,7 @@ def edge_rows(given: Sequence[Features], graph: Graph) -> Float[Tensor, "edges c
         if isinstance(one, dict):
             if names is None:
                 raise unusable(where, f"columns have no names: give a list of {width:,} numbers")
-            rows[place] = _by_name(_with_types(one, names, where), names, where, sparse=True)
+            rows[place] = _by_name(_with_types(one, names, stored, where), names, where, sparse=True)
         elif len(one) != width:
             raise unusable(where, f"there must be {width:,} numbers, one per column, found {len(one):,}")
         else:
@@ -124,19 +126,52 @@ def edge_rows(given: Sequence[Features], graph: Graph) -> Float[Tensor, "edges c
     return _finite(rows, "edges", "features")
 
 
-def _with_types(given: Mapping[str, object], names: tuple[str, ...], where: str) -> dict[str, object]:
-    """Return values by edge column, with a one for the type of a column of types; numbers must all be there.
+def _with_types(
+    given: Mapping[str, object], names: tuple[str, ...], stored: Tensor, where: str
+) -> dict[str, object]:
+    """Return values by edge feature, from the columns of the table that the stored edges came from.
 
-    The columns of types ``kind`` are called ``kind=pay``: they may be given as ``{"kind": "pay"}``.
+    The features of types ``kind`` are called ``kind=pay``: they may be given as ``{"kind": "pay"}``. A number that is
+    null is filled and marked as in the table. Numbers must all be there, and types that are not are none.
     """
     found: dict[str, object] = {}
     for name, value in given.items():
-        column = f"{name}={value}"
-        found |= {column: 1.0} if isinstance(value, str) and column in names else {name: value}
-    missing = next((name for name in names if "=" not in name and name not in found), None)
+        own: dict[str, object]
+        of_types = () if name in names else tuple(one for one in names if one.startswith(f"{name}="))
+        if value is None and name in names and name + MISSING in names:
+            own = {name: _filled(stored, names, name), name + MISSING: 1.0}
+        elif of_types:
+            own = {} if value is None else {_type_among(of_types, name, value, where): 1.0}
+        else:
+            own = {name: value}
+        twice = next((one for one in own if one in found), None)
+        if twice is not None:
+            raise unusable(where, f"'{twice}' is given twice")
+        found |= own
+    needed = (name for name in names if "=" not in name and not name.endswith(MISSING))
+    missing = next((name for name in needed if name not in found), None)
     if missing is not None:
         raise unusable(where, f"all columns of numbers must be there, found no '{missing}'")
     return found
+
+
+def _type_among(features: tuple[str, ...], name: str, value: object, where: str) -> str:
+    """Return the feature of a type; rare types share one if there are many."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, float) and value.is_integer():
+        text = str(int(value))
+    wanted = next((one for one in (f"{name}={text}", f"{name}={OTHER}") if one in features), None)
+    if wanted is None:
+        known = ", ".join(one.removeprefix(f"{name}=") for one in features[:_NAMED])
+        more = ", ..." if len(features) > _NAMED else ""
+        raise unusable(f"{where}.{name}", f"it must be a type of the stored edges ({known}{more})")
+    return wanted
+
+
+def _filled(stored: Tensor, names: tuple[str, ...], name: str) -> float:
+    """Return what stands for a missing number of a column in the stored edges."""
+    marked = (stored[:, names.index(name + MISSING)] > 0).nonzero()
+    return float(stored[int(marked[0]), names.index(name)]) if len(marked) else 0.0
 
 
 def _finite(rows: np.ndarray, what: str, field: str) -> Float[Tensor, "rows columns"]:
