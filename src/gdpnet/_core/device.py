@@ -39,3 +39,19 @@ def has_numba() -> bool:
     except ImportError:
         return False
     return True
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return the free memory of a GPU, with what torch has reserved and does not use."""
+    reserved = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + reserved
+
+
+def at_once(device: torch.device, on_cpu: int, on_gpu: int, bytes_each: float) -> int:
+    """Return how many things to compute at a time: on a GPU as many as fit into half of its free memory.
+
+    There are never fewer than on a CPU, nor more than ``on_gpu``.
+    """
+    if device.type != "cuda":
+        return on_cpu
+    return max(on_cpu, min(on_gpu, int(free_bytes(device) // 2 / bytes_each)))

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import offsets_of, ranges, sum_by_owner
+from gdpnet._core.device import at_once
 from gdpnet.data.features import Features, add_up, take_rows
 from gdpnet.data.neighbour_sums import mix_dense, mix_into
 from gdpnet.data.prepare import Prepared
@@ -21,7 +22,7 @@ from gdpnet.representation.all_edges import adjacency_of
 from gdpnet.representation.gcn import NormalisedAdjacency
 from gdpnet.representation.sparse import times
 
-_EDGES_AT_ONCE, _EDGES_AT_ONCE_ON_DEVICE = 1 << 17, 1 << 20
+_EDGES_AT_ONCE, _MOST_EDGES_ON_DEVICE = 1 << 17, 1 << 20
 """Edges whose messages are added up at a time, which bounds the memory."""
 _TARGETS_AT_ONCE = 1 << 14
 
@@ -323,7 +324,7 @@ def embed_fold_models(
     own = aggregators.project_own(own_rows)
     single = own if aggregators.self_weight is None else aggregators.project_message(own_rows)
     total, whole = torch.zeros_like(own), own.new_zeros(targets.numel())
-    most = _EDGES_AT_ONCE if prepared.device.type == "cpu" else _EDGES_AT_ONCE_ON_DEVICE
+    most = edges_at_once(aggregators, prepared, _EDGES_AT_ONCE)
     for some, of, by in zip(*(part.split(most) for part in (edge, owner, weight)), strict=True):
         nodes, place = torch.unique(prepared.neighbour[some], return_inverse=True)
         neighbourhood = _project_neighbourhoods(aggregators, prepared, nodes).flatten(1)
@@ -338,6 +339,16 @@ def embed_fold_models(
         total.add_(add_up(neighbourhood, row_ptr, place, counted).view_as(total))
     embedded = aggregators.embed(own, total, whole, aggregators.bias)
     return embedded, aggregators.to_probabilities(aggregators.logits(embedded), dim=2)
+
+
+def edges_at_once(aggregators: Aggregators, prepared: Prepared, on_cpu: int) -> int:
+    """Return how many edges are computed at a time.
+
+    For each of them every fold model has a message, a mean, and a row of each neighbour that the mean is over.
+    """
+    around = prepared.neighbour.numel() / max(1, prepared.num_nodes)
+    each = 4 * aggregators.fold_models * aggregators.width * (2 + around)
+    return at_once(prepared.device, on_cpu, _MOST_EDGES_ON_DEVICE, each)
 
 
 def _project_neighbourhoods(

@@ -11,7 +11,7 @@ from torch import Tensor
 from gdpnet._core.csr import cut_rows
 from gdpnet.config import Config
 from gdpnet.data.prepare import Prepared
-from gdpnet.inference.ensemble import aggregate
+from gdpnet.inference.ensemble import aggregate, edges_at_once
 from gdpnet.inference.evidence import evidence_of
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.select import Selected
@@ -22,7 +22,7 @@ from gdpnet.selection.policy import agreement
 NAMES = ("evidence", "the policy", "predicted classes")
 """The parts that the combination reads, in this order."""
 
-_EDGES_AT_ONCE, _EDGES_AT_ONCE_ON_DEVICE = 1 << 15, 1 << 20
+_EDGES_AT_ONCE = 1 << 15
 """Edges whose targets are embedded at once, by every fold model; more of them project fewer nodes twice."""
 
 _LEAST_AGREEMENT = 0.01
@@ -97,7 +97,7 @@ def local_classes(
 ) -> Float[Tensor, "targets classes"]:
     """Return the aggregators' class probabilities of the nodes from ``first`` up to ``last``, some at a time."""
     prepared, weight, parts = selected.prepared, selected.weight(mode), []
-    most = _EDGES_AT_ONCE if prepared.device.type == "cpu" else _EDGES_AT_ONCE_ON_DEVICE
+    most = edges_at_once(aggregators, prepared, _EDGES_AT_ONCE)
     for low, high in cut_rows(prepared.row_ptr[first : last + 1], most):
         nodes = torch.arange(first + low, first + high, device=prepared.device)
         parts.append(aggregate(aggregators, prepared, nodes, weight)[1])

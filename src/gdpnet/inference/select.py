@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gdpnet._core.csr import ranges
+from gdpnet._core.device import at_once
 from gdpnet._core.progress import advance, part
 from gdpnet._core.random import Key
 from gdpnet.config import Config
@@ -292,7 +293,5 @@ def candidates_at_once(policy: Policy, device: torch.device) -> int:
     """
     if device.type != "cuda":
         return _CANDIDATES_AT_ONCE
-    free = torch.cuda.mem_get_info(device)[0]
-    free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     each = 4 * (3 * policy.neighbour_weight.shape[0] + policy.first_bias.numel()) + 512
-    return max(_LEAST_CANDIDATES_ON_DEVICE, min(free // 2 // each, _MOST_CANDIDATES_ON_DEVICE))
+    return at_once(device, _LEAST_CANDIDATES_ON_DEVICE, _MOST_CANDIDATES_ON_DEVICE, each)

@@ -14,10 +14,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from gdpnet._core.device import has_numba
+from gdpnet._core.device import at_once, has_numba
 
 _AT_ONCE, _AT_ONCE_ON_DEVICE = 1 << 22, 1 << 26
 """Pairs of a node and a tree that are evaluated together."""
+_BYTES_EACH = 40
+"""Bytes of such a pair: the place in the tree, and what a step compares."""
 
 Models = Sequence[tuple[Any, Int[np.ndarray, "_"]]]
 """Classifiers of scikit-learn, each with the outputs that its classes stand for."""
@@ -91,7 +93,7 @@ class BoostedTrees(nn.Module):
         """Return the sum of the values of the leaves that each node falls into, over all trees."""
         if rows.device.type == "cpu" and rows.dtype == torch.float32 and has_numba():
             return self._compiled(rows)
-        most = _AT_ONCE if rows.device.type == "cpu" else _AT_ONCE_ON_DEVICE
+        most = at_once(rows.device, _AT_ONCE, _AT_ONCE_ON_DEVICE, _BYTES_EACH)
         size = max(1, most // max(1, self.root.numel()))
         return torch.cat([self._some(part) for part in rows.split(size)])
 
