@@ -54,7 +54,7 @@ chaos: $(READY_DEV)  ## an hour of kills, full disks and signals; one JSON summa
 	@$(BIN)/python -m campaigns.chaos --seconds 3600 --seed $(SEED)
 
 # a failure in CI must be repeatable: rounds at random moments are left to `make chaos`
-REPEATABLE := kill,tear,full,full-once,interrupt,terminate,read-only,two,occupied,link,device
+REPEATABLE := kill,tear,full,full-once,interrupt,terminate,kill-twice,read-only,two,occupied,link,device
 
 chaos-quick: $(READY_DEV)  ## the same in two minutes, without random moments
 	@$(BIN)/python -m campaigns.chaos --seconds 120 --rounds 150 --only $(REPEATABLE) --seed $(SEED)

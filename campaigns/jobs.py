@@ -46,6 +46,8 @@ class Job:
     """A file, a folder that must be new, a run, shards, records or pages."""
     variants: tuple[str, str] = ("0", "0")
     """Values of ``{variant}``: the usual one, and that of a second writer."""
+    after_a_run: bool = False
+    """Whether its folder holds a finished run, which it replaces or goes on with."""
 
     def words(self, base: Path, work: Path, variant: int = 0) -> list[str]:
         """Return the words of the command."""
@@ -54,7 +56,10 @@ class Job:
 
     def words_again(self, base: Path, work: Path, variant: int = 0) -> list[str]:
         """Return the words that start the command again after it was stopped."""
-        return self.words(base, work, variant) + (["--resume"] if self.makes == "run" else [])
+        words = self.words(base, work, variant)
+        if self.makes != "run":
+            return words
+        return [word for word in words if word not in ("--force", "--resume")] + ["--resume"]
 
 
 _TRAIN = "--out {work}/run --config {base}/fast.toml --no-check --device cpu --seed {variant}"
@@ -68,6 +73,20 @@ JOBS = {
         Job("train-clusters", f"train {{base}}/graph --task clusters {_TRAIN}", "run", "run", _SEEDS),
         Job("train-labels", f"train {{base}}/labels --task multi-label {_TRAIN}", "run", "run", _SEEDS),
         Job("train-regression", f"train {{base}}/numbers --task regression {_TRAIN}", "run", "run", _SEEDS),
+        Job(
+            "train-force",
+            f"train {{base}}/graph --force --set ppo.learning_rate=0.01 {_TRAIN}",
+            "run",
+            "run",
+            after_a_run=True,
+        ),
+        Job(
+            "train-more",
+            f"train {{base}}/graph --resume --set training.epochs=3 {_TRAIN}",
+            "run",
+            "run",
+            after_a_run=True,
+        ),
         Job(
             "denoise",
             "denoise {base}/run --all --threshold {variant} --out {work}/edges.csv",
@@ -151,6 +170,8 @@ def prepare(job: Job, base: Path, work: Path) -> None:
     (work / NOTES).write_text("what the user wrote\n", encoding="utf-8")
     if job.makes == "file" and older(job, base).exists():
         shutil.copy(older(job, base), work / job.out)
+    if job.after_a_run:
+        shutil.copytree(base / "run", work / job.out)
     if job.makes == "records":
         (work / job.out).write_text(_first_lines("robustness.jsonl", 2), encoding="utf-8")
 

@@ -29,6 +29,9 @@ AT_OPERATION = {
 }
 """Disturbances at a file operation, by its number."""
 
+TWICE = "kill-twice"
+"""A kill at a file operation, and another one, at some operation, when the command is started again."""
+
 AT_MOMENT = {
     "kill-moment": signal.SIGKILL,
     "interrupt-moment": signal.SIGINT,
@@ -44,6 +47,7 @@ PROCESS = "process-"
 
 _CODES = {
     "kill": {-signal.SIGKILL, 0},
+    TWICE: {-signal.SIGKILL, 0},
     "tear": {-signal.SIGKILL, 0},
     "interrupt": {130, -signal.SIGINT, 0},
     "terminate": {143, -signal.SIGTERM, 0},
@@ -95,12 +99,13 @@ class Stage:
         groups = []
         for name, usual in self.usual.items():
             operations = range(usual.operations)
-            groups += [[Round(name, kind, at) for at in operations] for kind in AT_OPERATION if operations]
+            kinds = [*AT_OPERATION, TWICE] if operations else []
+            groups += [[Round(name, kind, at) for at in operations] for kind in kinds]
             groups += [[Round(name, kind, at) for at in range(1000)] for kind in AT_MOMENT]
             groups += [
                 [Round(name, kind, number) for number in range(count)]
                 for kind, count in CIRCUMSTANCES.items()
-                if operations or kind != "read-only"
+                if (operations if kind == "read-only" else not JOBS[name].after_a_run)
             ]
         return groups + self._processes()
 
@@ -161,7 +166,7 @@ def _disturbed(stage: Stage, this: Round, job: Job, work: Path) -> list[str]:
         seconds = usual.seconds + _PROCESS_START * process
         shot = Shot(AT_MOMENT[kind], 1.05 * seconds * this.number / 1000)
     else:
-        mode = Mode.READ_ONLY if kind == "read-only" else AT_OPERATION[kind]
+        mode = Mode.READ_ONLY if kind == "read-only" else AT_OPERATION.get(kind, Mode.KILL)
         fault = Fault(mode, this.number, work)
     child = stage.start(job.words(stage.base, work), work.with_name("first"), fault=fault, process=process)
     ended = child.wait(shot=shot)
@@ -174,7 +179,18 @@ def _disturbed(stage: Stage, this: Round, job: Job, work: Path) -> list[str]:
     mine = this.number % 2 == 1 and begun is not None and (work / job.out / begun).is_file()
     if mine:
         (work / job.out / "mine.txt").write_text("what the user added\n", encoding="utf-8")
+    if kind == TWICE:
+        problems += _killed_again(stage, this, job, work)
     return problems + _again(stage, job, work, child.pid if this.number % 4 < 2 else 0, mine)
+
+
+def _killed_again(stage: Stage, this: Round, job: Job, work: Path) -> list[str]:
+    """Start a command again and kill it at another file operation, if it gets there."""
+    at = (5 * this.number + 3) % stage.usual[job.name].operations
+    fault, words = Fault(Mode.KILL, at, work), job.words_again(stage.base, work)
+    ended = stage.start(words, work.with_name("then"), fault=fault).wait()
+    problems = [f"killed again: {one}" for one in _judged(ended, _CODES["kill"] | {2})]
+    return problems + [f"after the second kill {one}" for one in _half_done(stage, job, work)]
 
 
 def _again(stage: Stage, job: Job, work: Path, dead: int, mine: bool) -> list[str]:

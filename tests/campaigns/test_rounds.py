@@ -16,6 +16,19 @@ def test_a_round_is_repeated_by_its_name():
     assert Round.named(str(this)) == this
 
 
+def test_a_finished_run_is_replaced_or_gone_on_with_in_every_way_but_by_two_at_once(tmp_path):
+    stage = Stage(tmp_path, write_carefully)
+    stage.usual = {name: Usual(({}, {}), 3, 0.1) for name in ("train", "train-more")}
+    kinds = {name: {one.kind for (one, *_) in stage.groups() if one.job == name} for name in stage.usual}
+    assert kinds["train"] - kinds["train-more"] == {"two", "occupied", "link", "device"}
+    (stage.base / "run").mkdir(parents=True)
+    (stage.base / "run" / "run.json").write_text("{}")
+    prepare(JOBS["train-more"], stage.base, tmp_path / "work")
+    assert (tmp_path / "work" / "run" / "run.json").read_text() == "{}"
+    assert JOBS["train-force"].words_again(stage.base, tmp_path)[-1] == "--resume"
+    assert "--force" not in JOBS["train-force"].words_again(stage.base, tmp_path)
+
+
 def staged(tmp_path, command) -> Stage:
     """Return a stage whose command writes a file in some way, and what it leaves if nothing disturbs it."""
     stage = Stage(tmp_path, command)
