@@ -1,4 +1,5 @@
 // A chart of lines, drawn by uPlot, with a vertical line where something is marked.
+import { el, plainTable } from "./dom.js";
 import { lineColour, themed } from "./colours.js";
 
 export const HEIGHT_OF_CHART = 230;
@@ -11,7 +12,10 @@ export function lineChart(box, x, lines, options, markedAt) {
     {
       width: Math.max(200, box.clientWidth),
       height: HEIGHT_OF_CHART,
-      scales: { x: { time: false }, ...(options.range ? { y: { range: options.range } } : {}) },
+      scales: {
+        x: { time: false, distr: options.logarithmic ? 3 : 1 },
+        ...(options.range ? { y: { range: options.range } } : {}),
+      },
       axes: axesOf(options),
       cursor: { drag: { x: false, y: false } },
       legend: { live: !options.gaps, show: lines.length > 1, markers: { dash: (plot, at) => markOf(plot.series[at]) } },
@@ -73,4 +77,23 @@ function markOn(plot, place) {
   ctx.lineTo(x, bbox.top + bbox.height);
   ctx.stroke();
   ctx.restore();
+}
+
+// The numbers of a chart, written when they are first asked for.
+export function chartTable(title, header, rows) {
+  const details = el("details", {}, el("summary", { text: "Table" }));
+  details.addEventListener(
+    "toggle",
+    () => {
+      const texts = rows().map((row) => row.map((one) => shortText(one)));
+      details.append(plainTable(header, texts, { name: `${title}: table` }));
+    },
+    { once: true },
+  );
+  return details;
+}
+
+function shortText(value) {
+  if (value === null || value === undefined) return "–";
+  return typeof value === "number" ? String(Number(value.toPrecision(4))) : value;
 }
