@@ -41,9 +41,22 @@ function axesOf(options) {
     labelSize: 18,
   };
   return [
-    { ...axis, label: options.x, size: 34 },
+    { ...axis, label: options.x, size: 34, ...(options.logarithmic ? powersOfTen(axis) : {}) },
     { ...axis, label: options.y ?? "", size: 46, labelSize: options.y ? 18 : 0 },
   ];
+}
+
+// Of a logarithmic axis the powers of ten alone: the lines between them would be one grey surface.
+function powersOfTen(axis) {
+  const isPower = (one) => Number.isInteger(Number(Math.log10(one).toFixed(6)));
+  const filter = (_, places) => places.map((one) => (isPower(one) ? one : null));
+  return {
+    filter,
+    grid: { ...axis.grid, filter },
+    ticks: { ...axis.ticks, filter },
+    values: (_, places) =>
+      places.map((one) => (one === null ? "" : one < 1e-3 ? one.toExponential(0) : String(Number(one.toFixed(3))))),
+  };
 }
 
 function seriesOf(name, at, faint, options) {

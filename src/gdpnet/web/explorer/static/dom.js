@@ -93,7 +93,9 @@ export function shortened(text, most = 18) {
 function signOf(node) {
   const part = node.closest("#find, #see, #why, #judge");
   if (!part) return null;
-  const own = [node.tagName, node.id, node.className, node.getAttribute("aria-label")];
+  // that of the picture names its node, which may be another one now
+  const label = node.matches(".canvas") ? null : node.getAttribute("aria-label");
+  const own = [node.tagName, node.id, node.className, label];
   const rest = [node.dataset.value, node.matches("button") ? node.querySelector(".id, bdi")?.textContent : null];
   return { part, tag: node.tagName, text: JSON.stringify([...own, ...rest]) };
 }

@@ -36,7 +36,9 @@ export class Picture {
     this.note = el("p", { class: "note", hidden: true });
     this.brief = el("div", { class: "brief row", hidden: true });
     this.tip = el("div", { class: "tip", hidden: true, "aria-hidden": "true" });
-    byId("see").append(this.head, this.stage, this.note, this.brief, this.legend, slider.node, this.tip);
+    // over the picture, whose size they must not change: it would be fitted again
+    const over = el("div", { class: "over" }, this.note, this.brief);
+    byId("see").append(this.head, el("div", { class: "frame" }, this.stage, over), this.legend, slider.node, this.tip);
     new ResizeObserver(() => this.fit()).observe(this.stage);
   }
 

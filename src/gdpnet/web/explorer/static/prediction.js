@@ -16,9 +16,10 @@ export function question(store, place) {
 // What the number is that is explained; of a node that was not explained itself, that of its predicted class.
 export function explainedWords(store, place) {
   const { task } = store.about;
+  // a number has no class that is explained
   const explained =
-    store.name("explained", place) ?? (task === "classification" ? store.name("predicted", place) : null);
-  if (explained === null) return ["Predicted: "];
+    store.name("explained", place) || (task === "classification" ? store.name("predicted", place) : null);
+  if (!explained) return [task === "regression" ? "Predicted: " : "Largest probability: "];
   return [`Probability of ${["links", "clusters"].includes(task) ? "community " : ""}`, said(explained), ": "];
 }
 
