@@ -455,7 +455,7 @@ def variants() -> dict:
 
 
 WORDS = {
-    "regression": {"#why .running": "The prediction goes from"},
+    "regression": {"#why .running": "The prediction goes from", "#why .sum": "Predicted: "},
     "links": {"#why h2": "Why are neighbours of ", "#why .sum": "Probability of community "},
     "clusters": {"#why h2": " in cluster ", "#why .sum": "Probability of community "},
     "directed": {"#see figcaption": " in and out kept", "#why .chips": " incoming edge"},

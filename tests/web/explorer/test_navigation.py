@@ -73,6 +73,22 @@ def test_the_focus_stays_where_it_was_when_its_part_is_drawn_anew(make_reader):
     assert page.evaluate(f"{FOCUS}.id") == "why"
 
 
+def test_the_focus_stays_in_the_picture_that_goes_to_another_node_and_its_zoom_when_an_edge_is_chosen(
+    make_reader,
+):
+    page = make_reader(**PHONE).open("node=041")
+    page.focus("#see .canvas")
+    page.keyboard.press("+")
+    zoom = page.evaluate(f"{PICTURE_OF}.zoom()")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#see .brief:not([hidden])")
+    page.wait_for_timeout(100)  # for what observes sizes
+    assert page.evaluate(f"{PICTURE_OF}.zoom()") == zoom
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('#see h2 bdi').textContent !== '041'")
+    assert page.evaluate(f"{FOCUS}.matches('.canvas')")
+
+
 def test_arrows_are_left_to_what_scrolls_and_single_keys_can_be_switched_off(make_reader):
     page = make_reader().open("node=041&tab=judge")
     page.focus("#judge .scroll")
