@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gdpnet._core.words import counted
+from gdpnet.config import METRICS
 
 NESTED = ("intervals", "per_class", "confusion", "unknown_classes", "check", "cross_validation")
 """The scores in ``metrics.json`` that are more than one number."""
@@ -20,8 +21,20 @@ CURVES = {
 }
 """What is measured in every epoch, by its name in the history of a run."""
 
+_SCORES = {"score": "score of the task", "log_loss": "negative log loss"} | {
+    name: text for name, text in METRICS.items() if name not in ("micro_f1", "log_loss")
+}
+"""What the validation score is called if it is no micro-F1; larger is better, so the logarithmic loss is negated."""
+
 Table = tuple[list[str], list[tuple[Any, ...]]]
 """Names of columns, and rows."""
+
+
+def curve_names(metric: str) -> dict[str, str]:
+    """Return what is measured in every epoch by its name, with that of the metric that the history has."""
+    if metric == "micro_f1":
+        return CURVES
+    return CURVES | {"validation_f1": f"{_SCORES.get(metric, metric)} on validation"}
 
 
 def folds_sentence(folds: Mapping[str, Any]) -> str:

@@ -130,3 +130,19 @@ def test_a_served_search_that_is_cut_says_that_it_shows_the_first_nodes(server):
         page.fill("#search", "a")
         page.wait_for_selector("#found li.quiet")
         assert page.text_content("#found li.quiet") == "The first 50 nodes."
+
+
+@pytest.mark.parametrize("server", ["undecided"], indirect=True)
+def test_a_served_page_is_named_after_its_run_and_says_if_a_search_fails(server):
+    with browser() as chromium:
+        page = chromium.new_page()
+        page.goto(server)
+        page.wait_for_selector("body[data-ready]")
+        assert page.title() == "GDPNet explorer: run"
+        assert (
+            page.get_attribute("#search", "placeholder") == "id or label"
+        )  # a server does not search predictions
+        page.route("**/search?*", lambda route: route.abort())
+        page.fill("#search", "04")
+        page.wait_for_selector("#found li.quiet")
+        assert page.text_content("#found").startswith("The search failed: ")

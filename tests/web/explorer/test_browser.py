@@ -3,7 +3,6 @@
 import csv
 import io
 import struct
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -11,7 +10,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 import torch
-from tools.chromium import browser, chromium_path
+from tools.chromium import chromium_path
 
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN
@@ -20,6 +19,7 @@ from gdpnet.web.explorer.page import render_page
 from gdpnet.web.explorer.payload import build_payload
 from helpers.pages import CLASSES, HOSTILE, unpacked
 from helpers.small import FAST, fitted, noisy_graph
+from web.explorer.reader import PAINTED, downloaded
 
 pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed (extra dev)")
 pytestmark = [
@@ -29,14 +29,6 @@ pytestmark = [
     ),
 ]
 
-PAINTED = """(selector) => [...document.querySelectorAll(selector)].map((canvas) => {
-    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-    const colours = new Set();
-    for (let at = 0; at < data.length; at += 4) if (data[at + 3]) colours.add(data.slice(at, at + 3).join());
-    return colours.size;
-})"""
-"""Counts the colours on some canvases; a blank one has none."""
-
 PICTURE = """() => [...document.querySelectorAll('#see canvas')].map((one) => one.toDataURL()).join()"""
 
 
@@ -45,76 +37,12 @@ def quoted(text: str) -> str:
     return quote(text, safe="")
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator:
-    with browser() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def address(payload, tmp_path_factory) -> str:
-    path = tmp_path_factory.mktemp("page") / "explorer.html"
-    path.write_text(render_page(payload), encoding="utf-8")
-    return path.as_uri()
-
-
 def page_of(folder: Path, graph: Graph, model=None, **changes) -> str:
     """Write a page of a graph, with a new model unless one is given; return its address."""
     model = model or fitted(graph, FAST.with_values(changes))
     path = folder / "page.html"
     path.write_text(render_page(build_payload(model, graph)), encoding="utf-8")
     return path.as_uri()
-
-
-class Reader:
-    """A browser with one page; whatever it asks for or complains about is remembered."""
-
-    def __init__(self, chromium, address: str, **options) -> None:
-        options = {"viewport": {"width": 1400, "height": 900}, "accept_downloads": True} | options
-        self.context = chromium.new_context(**options)
-        self.page, self.address = self.context.new_page(), address
-        self.asked: list[str] = []
-        self.complaints: list[str] = []
-        self.page.on("request", lambda one: self.asked.append(one.url))
-        self.page.on("pageerror", lambda one: self.complaints.append(str(one)))
-        self.page.on("dialog", lambda one: self.complaints.append(f"dialog {one.message}"))
-        self.page.on("console", self.on_console)
-
-    def on_console(self, said) -> None:
-        # canvases are read by these tests alone
-        if said.type in ("error", "warning") and "willReadFrequently" not in said.text:
-            self.complaints.append(said.text)
-
-    def open(self, state: str = ""):
-        self.page.goto(f"{self.address}#{state}")
-        self.page.wait_for_selector("body[data-ready]", timeout=30_000)
-        return self.page
-
-    def drawn(self, selector: str = "#see canvas") -> int:
-        """Return how many colours are on some canvases once they are painted."""
-        self.page.wait_for_function(f"() => ({PAINTED})('{selector}').some((one) => one > 3)", timeout=10_000)
-        return max(self.page.evaluate(PAINTED, selector))
-
-    def check(self) -> None:
-        """Assert that nothing was asked from elsewhere and nothing went wrong."""
-        elsewhere = [
-            url for url in self.asked if not url.startswith((self.address.split("#")[0], "data:", "blob:"))
-        ]
-        assert (elsewhere, self.complaints) == ([], [])
-
-
-@pytest.fixture
-def make_reader(chromium, address) -> Iterator:
-    readers: list[Reader] = []
-
-    def make(**options) -> Reader:
-        readers.append(Reader(chromium, options.pop("address", address), **options))
-        return readers[-1]
-
-    yield make
-    for one in readers:
-        one.check()
-        one.context.close()
 
 
 def test_the_page_opens_with_a_picture_and_asks_for_nothing(make_reader, payload):
@@ -358,12 +286,6 @@ def test_few_neighbours_fill_both_sides_with_texts_that_can_be_read(make_reader,
         assert found["high"] > 0.5
 
 
-def downloaded(page, selector: str) -> tuple[str, bytes]:
-    with page.expect_download() as found:
-        page.click(selector)
-    return found.value.suggested_filename, Path(found.value.path()).read_bytes()
-
-
 def test_the_table_is_downloaded_as_csv(make_reader, predictor, payload):
     told = max((predictor.explain(one) for one in HOSTILE), key=lambda one: len(one.decisions))
     hostile = told.node
@@ -525,13 +447,25 @@ def variants() -> dict:
         "regression": (replace(graph, **numbers), {"task": {"kind": "regression", "bins": 4}}),
         "multi-label": (replace(graph, class_names=tuple(both)), {"task": {"kind": "multi-label"}}),
         "links": (graph, {"task": {"kind": "links"}, "links": {"steps": 20}}),
+        "clusters": (graph, {"task": {"kind": "clusters", "clusters": 3}}),
         "directed": (directed, {}),
         "two hops": (graph, {"policy": {"hops": 2, "hidden": [8, 6]}}),
         "no edges": (None, {}),
     }
 
 
-@pytest.mark.parametrize("name", ["regression", "multi-label", "links", "directed", "two hops", "no edges"])
+WORDS = {
+    "regression": {"#why .running": "The prediction goes from", "#why .sum": "Predicted: "},
+    "links": {"#why h2": "Why are neighbours of ", "#why .sum": "Probability of community "},
+    "clusters": {"#why h2": " in cluster ", "#why .sum": "Probability of community "},
+    "directed": {"#see figcaption": " in and out kept", "#why .chips": " incoming edge"},
+}
+"""What a page says of its task or graph, by the part that says it."""
+
+
+@pytest.mark.parametrize(
+    "name", ["regression", "multi-label", "links", "clusters", "directed", "two hops", "no edges"]
+)
 def test_pages_of_other_tasks_and_graphs_open_too(make_reader, tmp_path, predictor, name):
     graph, changes = variants()[name]
     if graph is None:
@@ -550,6 +484,12 @@ def test_pages_of_other_tasks_and_graphs_open_too(make_reader, tmp_path, predict
     assert reader.drawn() > 3
     assert page.text_content("#problem") == ""
     assert page.locator(".steps tr.chosen").count() == (0 if graph is None else 1)
+    for selector, words in WORDS.get(name, {}).items():
+        assert words in page.inner_html(selector), selector
+    if name in ("links", "clusters"):
+        assert (
+            page.locator("#see .legend .ring").count() == page.locator("#list [value=suspected]").count() == 0
+        )
     page.keyboard.press("j")
     page.wait_for_selector("#judge .card")
     assert page.evaluate(UNNAMED) == []

@@ -176,6 +176,7 @@ def test_tasks_without_labels_have_a_page_too(kind):
     page = build_payload(fitted(graph, FAST.with_values(changes)), graph)
     assert page["nodes"]["probabilities"] is None
     assert None not in unpacked(page["nodes"]["predicted"])
+    assert "suspected" not in {one["key"] for one in page["lists"]}
     json.loads(json_text(page))
 
 

@@ -26,7 +26,9 @@ _MOST_PROBABILITIES = 2_000_000
 _MOST_EDGE_FEATURES = 6
 """Edge features of a page."""
 
-_SHARES = ("draw_probability", "keep_by_node", "keep_by_neighbour")
+_CHANCES = ("draw_probability", "keep_by_node", "keep_by_neighbour")
+"""Probabilities of which small ones are told apart, as shares in two bytes are not."""
+
 _NUMBERS = {"contribution": "f4", "step": "u2", "common_neighbours": "u2"}
 
 
@@ -41,7 +43,7 @@ def edge_columns(
         "row_ptr": pack(offsets_of(count), "u4"),
         "neighbour": pack(part.neighbour, "u4"),
         "keep": pack(keep[edge], "f4"),
-        "genuine": None if genuine is None else pack_shares(genuine[edge]),
+        "genuine": None if genuine is None else pack(genuine[edge], "f4"),
         "spurious": None if truth is None else pack(truth.spurious[edge], "u1"),
         "weight": None if graph.edge_weight is None else pack(graph.edge_weight[edge], "f4"),
     }
@@ -147,9 +149,9 @@ def step_columns(part: Part, told: Iterable[Explanation]) -> dict[str, Any]:
     }
     for name, kind in _NUMBERS.items():
         columns[name] = pack([getattr(one, name) or 0 for one in rows], kind)
-    for name in _SHARES:
+    for name in _CHANCES:
         values = [getattr(one, name) for one in rows]
-        columns[name] = pack_shares([math.nan if one is None else one for one in values])
+        columns[name] = pack([math.nan if one is None else one for one in values], "f4")
     if any(one.distance > 1 for one in rows):
         columns["distance"] = pack([one.distance for one in rows], "u1")
         columns["keep_probability"] = pack([one.keep_probability for one in rows], "f4")

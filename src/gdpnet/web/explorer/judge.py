@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from torch import Tensor
 
 from gdpnet.benchmark.evaluation import describe_cleaning, evaluate, reliability, true_labels
-from gdpnet.benchmark.score_tables import CURVES, NESTED, confusion_table, per_class_table
+from gdpnet.benchmark.score_tables import NESTED, confusion_table, curve_names, per_class_table
 from gdpnet.config import Config, toml_text
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN
@@ -27,6 +28,9 @@ _MOST_POINTS = 200
 
 _BINS = 50
 """Bins of the histogram of keep probabilities."""
+
+_TINY = 0.01
+"""Below a threshold of this size there are others to choose."""
 
 _WIDEST = 20
 """Classes of a matrix; with more, the rarest are left out. Confusion matrices of more are left out."""
@@ -45,7 +49,7 @@ def make_judge(
     judged = {
         "scores": _scores(predictor, cleaned),
         "thresholds": _over_thresholds(graph, keep, grid),
-        "histogram": _histogram(graph, keep),
+        "histogram": _histogram(graph, keep, grid),
         "matrix": _removed_matrix(graph, keep, grid, names, group),
         "edges": _edge_curves(graph, cleaned),
         "predictions": _prediction_curves(predictor, found),
@@ -56,8 +60,15 @@ def make_judge(
 
 
 def thresholds_of(own: float) -> np.ndarray:
-    """Return the thresholds that a reader can choose: hundredths, and the model's own."""
-    return np.unique(np.concatenate([np.arange(101) / 100, [own]]))
+    """Return the thresholds that a reader can choose: hundredths, the model's own, and others near a tiny one."""
+    usual = np.arange(101) / 100
+    if 0 < own < _TINY:
+        lowest = max(-30, math.floor(math.log10(own)) - 2)
+        tiny = [digit * 10.0**power for power in range(lowest, -2) for digit in (1, 2, 5)]
+        usual = np.concatenate(
+            [tiny, usual[::5]]
+        )  # fewer of the large ones, between which there is little to choose
+    return np.unique(np.concatenate([usual, [own]]))
 
 
 def _scores(predictor: Predictor, cleaned: Denoised) -> dict[str, Any]:
@@ -117,12 +128,21 @@ def _over_thresholds(
     return {"threshold": grid.tolist(), "kept": kept}
 
 
-def _histogram(graph: Graph, keep: Float[np.ndarray, "edges"]) -> dict[str, Any]:
-    """Return how many edges have a keep probability in each bin; known noise is counted apart."""
+def _histogram(
+    graph: Graph, keep: Float[np.ndarray, "edges"], grid: Float[np.ndarray, "grid"]
+) -> dict[str, Any]:
+    """Return how many edges have a keep probability in each bin; known noise is counted apart.
+
+    If there are tiny thresholds, bins are as narrow as these are close, and their ends are returned too.
+    """
     noise = np.zeros(keep.size, dtype=bool) if graph.truth is None else graph.truth.spurious.numpy()
-    bins = np.minimum((keep * _BINS).astype(int), _BINS - 1)
-    counts = [np.bincount(bins[some], minlength=_BINS).tolist() for some in (~noise, noise)]
-    return {"bins": _BINS, "other": counts[0], "spurious": counts[1]}
+    uneven = 0 < grid[1] < _TINY
+    ends = grid if uneven else np.arange(_BINS + 1) / _BINS
+    count = ends.size - 1
+    bins = np.searchsorted(ends[1:-1].astype(keep.dtype), keep, side="right")
+    counts = [np.bincount(bins[some], minlength=count).tolist() for some in (~noise, noise)]
+    found = {"bins": count, "other": counts[0], "spurious": counts[1]}
+    return found | ({"edges": ends.tolist()} if uneven else {})
 
 
 def _classes(
@@ -236,8 +256,8 @@ def _training(history: tuple[dict[str, Any], ...], best: int) -> dict[str, Any] 
         return None
     curves = [
         {"name": title, "y": [line.get(key) for line in history]}
-        for key, title in CURVES.items()
-        if any(line.get(key) is not None for line in history)
+        for key, title in curve_names(str(history[-1].get("metric") or "micro_f1")).items()
+        if any(line.get(key) is not None and not math.isnan(line[key]) for line in history)
     ]
     return {"epoch": [line.get("epoch") for line in history], "best": best, "curves": curves}
 

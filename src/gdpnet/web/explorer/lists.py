@@ -159,8 +159,8 @@ def _surprising(
 
 
 def _suspected(predictor: Predictor, part: Part) -> list[Row] | None:
-    """Return training nodes whose label cross-fitted models contradict; None if the task has no classes."""
-    if not isinstance(predictor.model.task, Classification):
+    """Return training nodes whose label cross-fitted models contradict; None if the task has no labels to doubt."""
+    if predictor.model.config.task.kind != "classification":
         return None
     found = [one for one in predictor.model.suspected_labels if one.node in part.place_of]
     return [{"id": one.node, "text": f"{one.label}, rather {one.suggested}"} for one in found[:LONGEST]]

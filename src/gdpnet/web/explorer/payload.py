@@ -32,6 +32,12 @@ from gdpnet.web.explorer.part import MOST_EDGES, Part, part_of, part_of_all
 
 FORMAT = "gdpnet-explorer"
 VERSION = 1
+_PARTS_TOLD = 50
+"""Parts in which nodes are explained, after each of which the time left is known better."""
+
+_FEWEST_TOLD = 64
+"""Nodes of a part, of which all that is needed is computed once."""
+
 _MOST_FOUND = 50
 """Nodes that a search returns."""
 
@@ -125,10 +131,10 @@ def search_nodes(graph: Graph, text: str, most: int = _MOST_FOUND) -> list[dict[
 
 def _explained(predictor: Predictor, part: Part) -> list[Explanation]:
     """Explain the nodes that are asked for, which is most of the work, and say how far it is."""
-    told, total, waiting = list[Explanation](), part.asked.numel(), predictor.explain_nodes(part.asked)
-    while len(told) < total:
-        with watch(None):  # many nodes are explained at a time, each of which would advance from the start
-            told.append(next(waiting))
+    told, total = list[Explanation](), part.asked.numel()
+    for some in part.asked.split(max(_FEWEST_TOLD, -(-total // _PARTS_TOLD))):
+        with watch(None):  # what explains them would advance from the start
+            told.extend(predictor.explain_nodes(some))
         advance(total + 9 * len(told), 10 * total)
     return told
 

@@ -1,4 +1,5 @@
 // A chart of lines, drawn by uPlot, with a vertical line where something is marked.
+import { el, plainTable } from "./dom.js";
 import { lineColour, themed } from "./colours.js";
 
 export const HEIGHT_OF_CHART = 230;
@@ -11,7 +12,10 @@ export function lineChart(box, x, lines, options, markedAt) {
     {
       width: Math.max(200, box.clientWidth),
       height: HEIGHT_OF_CHART,
-      scales: { x: { time: false }, ...(options.range ? { y: { range: options.range } } : {}) },
+      scales: {
+        x: { time: false, distr: options.logarithmic ? 3 : 1 },
+        ...(options.range ? { y: { range: options.range } } : {}),
+      },
       axes: axesOf(options),
       cursor: { drag: { x: false, y: false } },
       legend: { live: !options.gaps, show: lines.length > 1, markers: { dash: (plot, at) => markOf(plot.series[at]) } },
@@ -37,9 +41,22 @@ function axesOf(options) {
     labelSize: 18,
   };
   return [
-    { ...axis, label: options.x, size: 34 },
+    { ...axis, label: options.x, size: 34, ...(options.logarithmic ? powersOfTen(axis) : {}) },
     { ...axis, label: options.y ?? "", size: 46, labelSize: options.y ? 18 : 0 },
   ];
+}
+
+// Of a logarithmic axis the powers of ten alone: the lines between them would be one grey surface.
+function powersOfTen(axis) {
+  const isPower = (one) => Number.isInteger(Number(Math.log10(one).toFixed(6)));
+  const filter = (_, places) => places.map((one) => (isPower(one) ? one : null));
+  return {
+    filter,
+    grid: { ...axis.grid, filter },
+    ticks: { ...axis.ticks, filter },
+    values: (_, places) =>
+      places.map((one) => (one === null ? "" : one < 1e-3 ? one.toExponential(0) : String(Number(one.toFixed(3))))),
+  };
 }
 
 function seriesOf(name, at, faint, options) {
@@ -73,4 +90,23 @@ function markOn(plot, place) {
   ctx.lineTo(x, bbox.top + bbox.height);
   ctx.stroke();
   ctx.restore();
+}
+
+// The numbers of a chart, written when they are first asked for.
+export function chartTable(title, header, rows) {
+  const details = el("details", {}, el("summary", { text: "Table" }));
+  details.addEventListener(
+    "toggle",
+    () => {
+      const texts = rows().map((row) => row.map((one) => shortText(one)));
+      details.append(plainTable(header, texts, { name: `${title}: table` }));
+    },
+    { once: true },
+  );
+  return details;
+}
+
+function shortText(value) {
+  if (value === null || value === undefined) return "–";
+  return typeof value === "number" ? String(Number(value.toPrecision(4))) : value;
 }

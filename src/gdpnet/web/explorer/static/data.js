@@ -229,7 +229,9 @@ export class Store {
   mostRemoved(threshold, most = 50) {
     const [ends, keep, least] = [this.link("row_ptr"), this.link("keep"), Math.fround(threshold)];
     const rows = [];
+    const degree = this.node("degree");
     for (let place = 0; place < this.ids.length; place++) {
+      if (ends[place + 1] - ends[place] < degree[place]) continue; // a part of its edges says little of the node
       let count = 0;
       for (let edge = ends[place]; edge < ends[place + 1]; edge++) if (keep[edge] < least) count += 1;
       if (count) rows.push([count, place, ends[place + 1] - ends[place]]);

@@ -49,6 +49,24 @@ export function number(value, digits = 3) {
   return value === null || Number.isNaN(value) ? "–" : value.toFixed(digits);
 }
 
+// A probability: of a small one the first digits, where its decimals would be zeros.
+export function share(value, digits = 3) {
+  if (!value || Number.isNaN(value) || Math.abs(value) >= 10 ** -digits) return number(value, digits);
+  return Math.abs(value) < 1e-4 ? value.toExponential(2) : String(Number(value.toPrecision(3)));
+}
+
+// A threshold: hundredths as such, others with so many digits that they are told apart from these.
+export function thresholdText(value) {
+  return Number.isInteger(Number((100 * value).toFixed(9))) && (value === 0 || value >= 0.01)
+    ? value.toFixed(2)
+    : share(value);
+}
+
+// Numbers of four bytes, or fewer, without the digits that they get in eight.
+export function precise(value, digits = 7) {
+  return value === null || Number.isNaN(value) ? value : Number(value.toPrecision(digits));
+}
+
 export function change(value, digits = 3) {
   const text = number(value, digits);
   return value > 0 && text !== "–" ? `+${text}` : text.replace("-", "−");
@@ -69,6 +87,27 @@ export function capital(text) {
 export function shortened(text, most = 18) {
   const letters = [...text];
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
+}
+
+// What an element is, so that it is found again after its part of the page is drawn anew.
+function signOf(node) {
+  const part = node.closest("#find, #see, #why, #judge");
+  if (!part) return null;
+  // that of the picture names its node, which may be another one now
+  const label = node.matches(".canvas") ? null : node.getAttribute("aria-label");
+  const own = [node.tagName, node.id, node.className, label];
+  const rest = [node.dataset.value, node.matches("button") ? node.querySelector(".id, bdi")?.textContent : null];
+  return { part, tag: node.tagName, text: JSON.stringify([...own, ...rest]) };
+}
+
+// Draw something anew and leave the focus where it was, or on the part of the page if what had it is gone.
+export function keepingFocus(draw) {
+  const node = document.activeElement;
+  const sign = node && node !== document.body ? signOf(node) : null;
+  draw();
+  if (!sign || node.isConnected) return;
+  const same = [...sign.part.querySelectorAll(sign.tag)].find((one) => signOf(one).text === sign.text && !one.disabled);
+  (same ?? sign.part).focus({ preventScroll: true });
 }
 
 // A bar from 0 to 1, beside which its number is written.

@@ -78,9 +78,10 @@ export function legendOf(store, shape) {
     dot.style.background = classColour(store.about.classes, name);
     return el("span", {}, dot, el("bdi", { text: shortened(name, 28) }));
   });
-  parts.push(
-    el("span", {}, el("span", { class: "ring", "aria-hidden": "true" }), "ring: known class, if it differs"),
-  );
+  if (store.about.task === "classification")
+    parts.push(
+      el("span", {}, el("span", { class: "ring", "aria-hidden": "true" }), "ring: known class, if it differs"),
+    );
   parts.push(el("span", {}, "drop", el("span", { class: "scale", "aria-hidden": "true" }), "keep"));
   parts.push(el("span", {}, el("span", { class: "dash", "aria-hidden": "true" }), "below the threshold"));
   if (store.truthKnown()) parts.push(el("span", {}, el("b", { class: "noise", text: "✕" }), "planted noise"));

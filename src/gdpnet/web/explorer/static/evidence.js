@@ -1,5 +1,5 @@
 // The evidence for an edge: both probabilities, and what its nodes have in common, in words and bars.
-import { el, said, bar, number, change, counted, percent } from "./dom.js";
+import { el, said, bar, number, share, thresholdText, change, counted, percent } from "./dom.js";
 import { update } from "./state.js";
 
 export function evidenceCard(store, decisions, one, action, threshold) {
@@ -21,7 +21,7 @@ export function evidenceCard(store, decisions, one, action, threshold) {
       "p",
       {},
       action,
-      ` at threshold ${number(threshold, 2)} · adds `,
+      ` at threshold ${thresholdText(threshold)} · adds `,
       el("b", { text: change(one.adds) }),
       predicted === null ? "" : " · predicted ",
       predicted === null ? "" : said(predicted),
@@ -45,11 +45,11 @@ export function evidenceCard(store, decisions, one, action, threshold) {
 function evidenceRows(store, decisions, one) {
   const most = Math.max(1, ...decisions.map((other) => other.common));
   const rows = [
-    ["keep probability", one.keep, number(one.keep)],
-    ["as this node decides", one.byNode, number(one.byNode)],
-    ["as the neighbour decides", one.byNeighbour, number(one.byNeighbour)],
-    ["genuine probability", one.genuine, number(one.genuine)],
-    ["drawn with probability", one.step ? one.draw : NaN, one.step ? number(one.draw) : "–"],
+    ["keep probability", one.keep, share(one.keep)],
+    ["as this node decides", one.byNode, share(one.byNode)],
+    ["as the neighbour decides", one.byNeighbour, share(one.byNeighbour)],
+    ["genuine probability", one.genuine, share(one.genuine)],
+    ["drawn with probability", one.step ? one.draw : NaN, one.step ? share(one.draw) : "–"],
     ["features shared (cosine)", one.cosine, number(one.cosine, 2)],
     ["common neighbours", one.common / most, String(one.common)],
     [store.about.agreement, one.agreement, number(one.agreement, 2)],
@@ -70,9 +70,9 @@ function evidenceRows(store, decisions, one) {
 // The evidence in words, compared with all other edges where the page has them.
 function inWords(store, one) {
   const compared = (name, value) => {
-    const share = store.shareBelow(name, value);
-    if (share === 0) return " (no edge has less)";
-    return Number.isNaN(share) ? "" : ` (higher than for ${percent(share).replace(".0 %", " %")} of all edges)`;
+    const below = store.shareBelow(name, value);
+    if (below === 0) return " (no edge has less)";
+    return Number.isNaN(below) ? "" : ` (higher than for ${percent(below).replace(".0 %", " %")} of all edges)`;
   };
   const parts = [
     one.common

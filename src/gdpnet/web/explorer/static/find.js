@@ -1,5 +1,5 @@
 // Find: a search box, and lists of nodes that are worth looking at.
-import { el, said, byId, csvButton, tell, counted, capital } from "./dom.js";
+import { el, said, byId, csvButton, tell, counted, capital, keepingFocus } from "./dom.js";
 import { state, update } from "./state.js";
 import { classColour } from "./colours.js";
 
@@ -23,7 +23,7 @@ export class Find {
       id: "search",
       type: "search",
       role: "combobox",
-      placeholder: "id, label or class",
+      placeholder: source.store ? "id, label or class" : "id or label",
       autocomplete: "off",
       spellcheck: "false",
       "aria-expanded": "false",
@@ -44,8 +44,16 @@ export class Find {
 
   async search() {
     const text = this.input.value;
-    const { rows, count } = await this.source.search(text);
+    let answer = { rows: [], count: 0 };
+    let problem = "";
+    try {
+      answer = await this.source.search(text);
+    } catch (error) {
+      problem = `The search failed: ${error.message}.`;
+    }
     if (text !== this.input.value) return;
+    const { rows, count } = answer;
+    const none = `No node has this ${this.source.store ? "id, label or class" : "id or label"}.`;
     const found = foundWords(rows.length, count);
     this.found = rows;
     this.active = rows.length ? 0 : -1;
@@ -70,14 +78,14 @@ export class Find {
               class: "quiet",
               role: "option",
               "aria-disabled": "true",
-              text: rows.length ? `${capital(found)}.` : "No node has this id, label or class.",
+              text: problem || (rows.length ? `${capital(found)}.` : none),
             }),
           ]),
     );
     this.box.hidden = !text.trim();
     this.input.setAttribute("aria-expanded", String(!this.box.hidden));
     this.mark();
-    if (text.trim()) tell(rows.length ? found : "no node found");
+    if (text.trim()) tell(problem || (rows.length ? found : "no node found"));
   }
 
   mark() {
@@ -112,6 +120,10 @@ export class Find {
   }
 
   showLists() {
+    keepingFocus(() => this.drawLists());
+  }
+
+  drawLists() {
     const lists = this.source.lists();
     if (!lists.length) return this.lists.replaceChildren();
     const current = lists.find((one) => one.key === state.list) ?? firstOf(lists);

@@ -1,8 +1,16 @@
 // Judge: how good the decisions and predictions are, and how both follow the threshold.
-import { el, said, byId, plainTable, csvButton, number, percent, counted, isolated } from "./dom.js";
+import { el, said, byId, plainTable, csvButton, number, percent, counted, isolated, thresholdText } from "./dom.js";
 import { decoded } from "./data.js";
-import { HEIGHT_OF_CHART, lineChart } from "./chart.js";
+import { HEIGHT_OF_CHART, chartTable, lineChart } from "./chart.js";
 import { nearestThreshold } from "./slider.js";
+
+const SCORES = { "micro f1": "Micro F1", r2: "R2", "roc auc": "ROC AUC", nmi: "NMI" };
+// What a score is about.
+const SCORED = {
+  links: "hidden links, model's own threshold",
+  clusters: "clusters and known classes, model's own threshold",
+  other: "test nodes, model's own threshold",
+};
 
 export class Judge {
   constructor(about, judge, slider) {
@@ -77,8 +85,9 @@ export class Judge {
   }
 
   drawTiles() {
+    const { task } = this.about;
     const score = this.judge.scores.tables[0].rows.find(([name]) =>
-      ["micro f1", "r2", "roc auc", "nmi"].includes(name),
+      Object.hasOwn(SCORES, name),
     );
     const [before, after] = [this.homophily(0), this.homophily(this.at)];
     const tiles = [
@@ -95,7 +104,9 @@ export class Judge {
         percent(this.share("spurious", true)),
         `${percent(this.share("genuine"))} of the genuine edges kept`,
       ],
-      score ? [score[0], score[1], score[2] ? `95 % interval ${score[2]}` : "test nodes, model's own threshold"] : null,
+      score
+        ? [SCORES[score[0]], score[1], score[2] ? `95 % interval ${score[2]}` : (SCORED[task] ?? SCORED.other)]
+        : null,
     ].filter((one) => one && one[1] !== "–");
     this.tiles.replaceChildren(
       ...tiles.map(([name, value, more]) =>
@@ -112,6 +123,7 @@ export class Judge {
 
   overThreshold() {
     const { threshold, kept } = this.judge.thresholds;
+    const tiny = threshold[1] < 0.01; // then most happens near 0, which has no place on a logarithmic scale
     const share = (counts) => counts.map((one) => one / counts[0]);
     const lines = [
       ["edges kept", share(kept.all ?? [0])],
@@ -119,7 +131,9 @@ export class Judge {
     ];
     if (kept.genuine) lines.push(["genuine kept", share(kept.genuine)], ["noise kept", share(kept.spurious)]);
     else if (kept.cross_class) lines.push(["across classes kept", share(kept.cross_class)]);
-    this.chart("Over the threshold", threshold, lines, { x: "threshold", marked: true, range: [0, 1] });
+    const shown = tiny ? lines.map(([name, values]) => [name, values.slice(1)]) : lines;
+    const options = { x: "threshold", marked: true, range: [0, 1], logarithmic: tiny };
+    this.chart("Over the threshold", tiny ? threshold.slice(1) : threshold, shown, options);
   }
 
   curves(found, title, up, along, right) {
@@ -146,12 +160,15 @@ export class Judge {
 
   // Curves with a number and points of their own, over the diagonal.
   scattered(title, lines, options) {
-    const places = [...new Set([0, 1, ...lines.flatMap(([, , one]) => one.x)])].sort((one, other) => one - other);
-    const at = new Map(places.map((one, place) => [one, place]));
+    const all = [...new Set([0, 1, ...lines.flatMap(([, , one]) => one.x)])].sort((one, other) => one - other);
+    const places = all.flatMap((one) => [one, one]);
+    const at = new Map(all.map((one, place) => [one, 2 * place]));
     const series = lines.map(([name, score, one]) => {
       const values = new Array(places.length).fill(null);
+      // a vertical step has two ends: the first and the last point at its place
       one.x.forEach((x, place) => {
-        values[at.get(x)] = one.y[place];
+        const first = at.get(x);
+        values[values[first] === null ? first : first + 1] = one.y[place];
       });
       return [`${isolated(name)} ${score}`, values];
     });
@@ -184,7 +201,8 @@ export class Judge {
       [options.x, ...lines.map(([name]) => name)],
       () => x.map((one, at) => [one, ...lines.map(([, values]) => values[at])]),
     ];
-    this.grid.append(this.card(title, box, { csv, note: options.note }));
+    const content = el("div", {}, box, chartTable(title, ...csv));
+    this.grid.append(this.card(title, content, { csv, note: options.note }));
     const markedAt = () => (options.marked ? this.threshold : options.best);
     this.charts.push({ plot: lineChart(box, x, lines, options, markedAt), box, marked: options.marked });
   }
@@ -210,7 +228,7 @@ export class Judge {
       el(
         "tr",
         {},
-        el("th", { scope: "row" }, said(name)),
+        el("th", { scope: "row" }, said(name, { title: name })),
         ...this.cellsAt(row).map(({ total, removed }, column) => {
           const share = total ? removed / total : 0;
           const cell = el(
@@ -219,7 +237,8 @@ export class Judge {
             el("span", { text: total ? `${Math.round(100 * share)} %` : "–" }),
             el("small", { text: total ? `${removed.toLocaleString("en")} of ${total.toLocaleString("en")}` : "" }),
           );
-          cell.style.background = `color-mix(in srgb, var(--noise) ${Math.round(70 * share)}%, transparent)`;
+          // no stronger, so that the numbers can be read on it
+          cell.style.background = `color-mix(in srgb, var(--noise) ${Math.round(35 * share)}%, transparent)`;
           return cell;
         }),
       ),
@@ -228,12 +247,12 @@ export class Judge {
       "tr",
       {},
       el("th", { scope: "col", text: "target, neighbour →" }),
-      ...classes.map((name) => el("th", { scope: "col" }, said(name))),
+      ...classes.map((name) => el("th", { scope: "col" }, said(name, { title: name }))),
     );
     this.matrix.replaceChildren(
       el("p", {
         class: "quiet",
-        text: `Share of the edges from each class to each that threshold ${this.about.thresholds[this.at].toFixed(2)} removes. Classes are labels, or predictions where no label is known.`,
+        text: `Share of the edges from each class to each that threshold ${thresholdText(this.about.thresholds[this.at])} removes. Classes are labels as they are given, or predictions where no label is known; homophily above is by the true labels where these are known.`,
       }),
       el(
         "div",

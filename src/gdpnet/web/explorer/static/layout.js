@@ -7,13 +7,14 @@ export const PADDING = 20; // between the picture and the edge of its panel
 const READABLE = 1.1; // zoom at which texts are easily read
 const LETTERS = 18; // of the longest text
 
-// The neighbours that are shown: those that add most, then those that are most surely kept.
-function chosen(store, centre, most) {
+// The neighbours that are shown: the edges that come first, those that add most, then those that are most surely kept.
+function chosen(store, centre, most, first) {
   const adds = new Map(store.decisionsOf(centre).map((one) => [one.neighbour, Math.abs(one.adds)]));
   const all = [...store.neighboursOf(centre)];
   const keep = store.link("keep");
   all.sort(
     ([one, edge], [other, another]) =>
+      first(another) - first(edge) ||
       (adds.get(other) ?? 0) - (adds.get(one) ?? 0) || keep[another] - keep[edge] || one - other,
   );
   return [new Map(all.slice(0, most)), all.length];
@@ -23,14 +24,19 @@ function farther(store, centre, near) {
   const parents = new Map();
   const left = new Map();
   const each = Math.max(2, Math.floor(SECOND / Math.max(1, near.size)));
-  for (const parent of near.keys()) {
-    const keep = store.link("keep");
-    const all = [...store.neighboursOf(parent)].filter(
-      ([place]) => place !== centre && !near.has(place) && !parents.has(place),
+  const keep = store.link("keep");
+  const direct = store.neighboursOf(centre); // of a large node more than are drawn, none of which is farther away
+  const around = (parent) =>
+    [...store.neighboursOf(parent)].filter(
+      ([place]) => place !== centre && !direct.has(place) && !parents.has(place),
     );
-    all.sort(([, edge], [, other]) => keep[other] - keep[edge]);
+  for (const parent of near.keys()) {
+    const all = around(parent).sort(([, edge], [, other]) => keep[other] - keep[edge]);
     for (const [place, edge] of all.slice(0, each)) parents.set(place, [parent, edge]);
-    const hidden = Math.max(0, all.length - each) + missing(store, parent);
+  }
+  // counted when all are placed: what another neighbour has shown is not hidden
+  for (const parent of near.keys()) {
+    const hidden = around(parent).length + missing(store, parent);
     if (hidden) left.set(parent, hidden);
   }
   return [parents, left];
@@ -51,8 +57,8 @@ function byClass(store, near) {
 }
 
 // Return the nodes and edges of the picture around a node, with positions.
-export function neighbourhoodOf(store, centre, hops, more) {
-  const [near, count] = chosen(store, centre, FIRST + more);
+export function neighbourhoodOf(store, centre, hops, more, first = () => false) {
+  const [near, count] = chosen(store, centre, FIRST + more, first);
   const [far, left] = hops === 2 ? farther(store, centre, near) : [new Map(), new Map()];
   const children = new Map();
   for (const [place, [parent]] of far) children.set(parent, [...(children.get(parent) ?? []), place]);

@@ -1,8 +1,8 @@
 // The page: its data, or the server that has it, and the views that follow what is chosen.
-import { el, byId, tell, complain, counted } from "./dom.js";
-import { Store } from "./data.js";
-import { state, update, listen, beginState } from "./state.js";
-import { Find, firstOf } from "./find.js";
+import { el, byId, tell, complain, counted, keepingFocus } from "./dom.js";
+import { Source, asked } from "./source.js";
+import { state, update, listen, beginState, beginWith } from "./state.js";
+import { Find } from "./find.js";
 import { Slider } from "./slider.js";
 import { Picture } from "./picture.js";
 import { Why } from "./why.js";
@@ -21,85 +21,6 @@ const KEYS = [
   ["?", "these keys"],
 ];
 
-const FEW = 20;
-const MOST_FOUND = 50; // as many as a server sends
-
-// What the views ask: the page's own data, or a server.
-class Source {
-  constructor(payload, api) {
-    this.payload = payload;
-    this.api = api;
-    this.store = payload.nodes ? new Store(payload) : null;
-    this.known = new Map();
-  }
-
-  about() {
-    return this.payload.about;
-  }
-
-  threshold() {
-    const asked = state.threshold === null ? NaN : Number(state.threshold);
-    return Number.isNaN(asked) ? this.about().threshold : Math.max(0, Math.min(1, asked));
-  }
-
-  lists() {
-    const lists = this.payload.lists ?? [];
-    if (!this.store) return lists;
-    const removed = this.store.mostRemoved(this.threshold());
-    const others = lists.filter((one) => one.key !== "removed");
-    const none = "No edge is below this threshold.";
-    return [{ key: "removed", title: "Most removed edges", rows: removed, none }, ...others];
-  }
-
-  predictedOf(id) {
-    const place = this.store?.place.get(id);
-    return place === undefined ? null : this.store.name("predicted", place);
-  }
-
-  // The first nodes that match, and how many do: NaN if the server may know more than it sent.
-  async search(text) {
-    if (this.store) {
-      const places = this.store.search(text);
-      const row = (place) => ({ id: this.store.ids[place], text: this.store.name("predicted", place) ?? "" });
-      return { rows: places.slice(0, MOST_FOUND).map(row), count: places.length };
-    }
-    const rows = text.trim() ? await asked(`${this.api}search?q=${encodeURIComponent(text.trim())}`) : [];
-    return { rows, count: rows.length < MOST_FOUND ? rows.length : NaN };
-  }
-
-  // The data around a node: the page's own, or a part that the server sends.
-  async around(id) {
-    if (this.store) return this.store;
-    if (!this.known.has(id)) {
-      if (this.known.size > 30) this.known.clear();
-      this.known.set(id, new Store(await asked(`${this.api}neighbourhood?node=${encodeURIComponent(id)}`)));
-    }
-    return this.known.get(id);
-  }
-
-  // What the model is judged by: the page's own, or computed by the server over the whole graph when it is first asked.
-  async judge() {
-    if (!this.payload.judge) Object.assign(this.payload, await asked(`${this.api}judge`));
-    return this.payload.judge;
-  }
-
-  // The node that the page opens with: of the first list that is not empty, the first that is explained and has few neighbours.
-  first() {
-    if (!this.store) return this.payload.first ?? firstOf(this.lists())?.rows[0]?.id ?? null;
-    const rows = (firstOf(this.lists())?.rows ?? []).map((row) => this.store.place.get(row.id));
-    const explained = rows.filter((place) => this.store.hasEpisode(place));
-    const small = explained.find((place) => this.store.node("degree")[place] <= FEW);
-    return this.store.ids[small ?? explained[0] ?? rows[0] ?? 0] ?? null;
-  }
-}
-
-async function asked(address) {
-  const answer = await fetch(address, { headers: { Accept: "application/json" } });
-  const content = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(content.detail ?? `the server answered ${answer.status}`);
-  return content;
-}
-
 class Page {
   constructor(source) {
     this.source = source;
@@ -109,6 +30,8 @@ class Page {
     source.chosenNeighbour = () => this.why.neighbour();
     source.chooseNeighbour = (place) => this.why.choose(place);
     source.moveStep = (step) => this.why.move(step);
+    source.chosenWords = () => this.why.chosenWords();
+    source.showEvidence = () => this.show("why") ?? this.why.showEvidence();
     source.show = (panel) => this.show(panel);
     this.find = new Find(source);
     this.picture = new Picture(source, this.slider);
@@ -118,6 +41,7 @@ class Page {
     if (this.canJudge && !judge) this.slider.offerJudge(() => this.show("judge"));
     document.querySelector("[data-go=judge]").hidden = !this.canJudge;
     byId("title").textContent = about.title || "GDPNet explorer";
+    if (about.title) document.title = `GDPNet explorer: ${about.title}`; // a served page is named before it is asked
     byId("about").textContent =
       `${counted(about.nodes, "node")}, ${counted(about.edges, "directed edge")} · ${about.task} · GDPNet ${about.gdpnet}${source.store && !about.whole ? ` · ${counted(source.store.ids.length, "node")} on this page` : ""}`;
   }
@@ -134,7 +58,7 @@ class Page {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
     addEventListener("keydown", (event) => this.onKey(event));
     if (state.node === null && this.source.first() !== null) {
-      state.node = this.source.first();
+      beginWith(this.source.first());
       this.chosenByPage = true;
     }
     this.tabs();
@@ -153,8 +77,10 @@ class Page {
       const place = store.place.get(wanted);
       if (place === undefined) throw new Error(`no node on this page has the id '${wanted}'`);
       complain("");
-      this.why.draw(store, place);
-      this.picture.draw(store, place);
+      keepingFocus(() => {
+        this.why.draw(store, place);
+        this.picture.draw(store, place);
+      });
       if (!this.chosenByPage)
         tell(
           `node ${wanted}: predicted ${store.name("predicted", place) ?? "nothing"}, ${counted(store.node("degree")[place], "neighbour")}`,
@@ -167,11 +93,12 @@ class Page {
 
   async follow(changed) {
     if (changed.has("theme")) this.theme();
-    if (changed.has("tab")) this.tabs();
+    if (changed.has("tab") || changed.has("panel")) this.tabs();
     if (changed.has("node") || changed.has("hops") || changed.has("view") || changed.has("theme"))
       await this.drawNode();
     else if (changed.has("step")) {
       this.why.follow();
+      this.why.showEvidence();
       this.picture.mark();
     }
     if (changed.has("threshold")) this.thresholdMoved();
@@ -183,10 +110,10 @@ class Page {
     const threshold = this.source.threshold();
     this.slider.show(threshold);
     this.judgeSlider.show(threshold);
-    this.judge?.follow(threshold);
+    keepingFocus(() => this.judge?.follow(threshold));
     if (this.picture.store) {
+      this.why.follow();
       this.picture.follow(threshold);
-      if (this.why.decisions?.length) this.why.follow();
     }
   }
 
@@ -194,8 +121,10 @@ class Page {
     if (!this.canJudge) return;
     try {
       if (!this.judge) await this.askForJudge();
-      this.judge.draw();
-      this.judge.follow(this.source.threshold());
+      keepingFocus(() => {
+        this.judge.draw();
+        this.judge.follow(this.source.threshold());
+      });
     } catch (error) {
       complain(`The model cannot be judged: ${error.message}.`);
     }
@@ -231,17 +160,19 @@ class Page {
   // Show a panel: on narrow screens one at a time, on wide ones all but the tab judge.
   show(panel) {
     const tab = panel === "judge" ? "judge" : "explore";
-    if (panel !== "judge" && panel !== "explore") document.body.dataset.panel = panel;
-    if (state.tab !== tab) update({ tab });
-    this.tabs();
+    const one = tab === "explore" && panel !== "explore" && isNarrow() ? panel : state.panel;
+    update({ tab, panel: one });
     if (tab === "explore") this.picture.fit();
+    const focused = document.activeElement;
+    if (focused !== document.body && !focused.checkVisibility()) byId(tab === "judge" ? tab : one).focus();
   }
 
   tabs() {
     const judging = state.tab === "judge" && this.canJudge;
     byId("explore").hidden = judging;
     byId("judge").hidden = !judging;
-    const panel = document.body.dataset.panel;
+    const { panel } = state;
+    document.body.dataset.panel = panel;
     for (const one of document.querySelectorAll("[data-go]")) {
       const current = judging ? one.dataset.go === "judge" : one.dataset.go === "explore" || one.dataset.go === panel;
       if (current) one.setAttribute("aria-current", "page");
@@ -264,6 +195,17 @@ class Page {
           ),
         ),
       ),
+      el(
+        "p",
+        {},
+        el("input", {
+          id: "single",
+          type: "checkbox",
+          checked: state.keys === "on",
+          onchange: (event) => update({ keys: event.target.checked ? "on" : "off" }),
+        }),
+        el("label", { for: "single", text: " Keys without Ctrl or Alt do what is listed here" }),
+      ),
       el("form", { method: "dialog" }, el("button", { class: "small", text: "Close" })),
     );
     dialog.showModal();
@@ -271,6 +213,10 @@ class Page {
 
   onKey(event) {
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+    const arrow = event.key.startsWith("Arrow");
+    // arrows scroll what can be scrolled sideways, and steps are no part of Judge
+    if (arrow && (state.tab === "judge" || event.target.matches(".scroll, .legend"))) return;
+    if (!arrow && state.keys === "off") return;
     if (event.ctrlKey || event.metaKey || event.altKey || typing || byId("keys").open) return;
     const grid = this.source.about().thresholds;
     const move = (step) => {
@@ -295,6 +241,10 @@ class Page {
     event.preventDefault();
     keys[event.key]();
   }
+}
+
+function isNarrow() {
+  return matchMedia("(max-width: 720px)").matches;
 }
 
 function isDark() {

@@ -1,10 +1,11 @@
 // See: the neighbourhood of a node, drawn by cytoscape; before and after, side by side or as decisions.
-import { el, byId, tell, counted, save, fileName, segmented, number, loadedPicture } from "./dom.js";
+import { el, byId, tell, counted, save, fileName, segmented, share, thresholdText, keepingFocus } from "./dom.js";
 import { state, update } from "./state.js";
 import { themed } from "./colours.js";
 import { neighbourhoodOf, missing, spread, PADDING } from "./layout.js";
 import { nodeElement, edgeElement, legendOf } from "./elements.js";
 import { networkStyle } from "./network_style.js";
+import { pictureOf } from "./saved_picture.js";
 
 const VIEWS = [
   ["decisions", "Decisions"],
@@ -12,6 +13,7 @@ const VIEWS = [
   ["after", "After"],
   ["both", "Side by side"],
 ];
+const MORE = 60; // neighbours that are drawn in addition when they are asked for
 const HOPS = [
   ["1", "1 hop"],
   ["2", "2 hops"],
@@ -31,8 +33,12 @@ export class Picture {
     this.head = el("div", { class: "row head" });
     this.stage = el("div", { class: "stage" });
     this.legend = el("div", { class: "legend quiet" });
+    this.note = el("p", { class: "note", hidden: true });
+    this.brief = el("div", { class: "brief row", hidden: true });
     this.tip = el("div", { class: "tip", hidden: true, "aria-hidden": "true" });
-    byId("see").append(this.head, this.stage, this.legend, slider.node, this.tip);
+    // over the picture, whose size they must not change: it would be fitted again
+    const over = el("div", { class: "over" }, this.note, this.brief);
+    byId("see").append(this.head, el("div", { class: "frame" }, this.stage, over), this.legend, slider.node, this.tip);
     new ResizeObserver(() => this.fit()).observe(this.stage);
   }
 
@@ -46,7 +52,9 @@ export class Picture {
     this.destroy();
     if (this.centre !== centre || this.store !== store) this.more = 0;
     [this.store, this.centre] = [store, centre];
-    this.shape = neighbourhoodOf(store, centre, Number(state.hops), this.more);
+    const first = state.view === "after" ? (edge) => store.isKept(edge, this.source.threshold()) : () => false;
+    this.shape = neighbourhoodOf(store, centre, Number(state.hops), this.more, first);
+    this.say("");
     this.drawHead();
     const views = state.view === "both" ? ["before", "after"] : [state.view];
     this.stage.classList.toggle("two", views.length === 2);
@@ -61,6 +69,7 @@ export class Picture {
 
   drawHead() {
     const id = this.store.ids[this.centre];
+    const hidden = this.hidden();
     this.head.replaceChildren(
       el("h2", {}, el("span", { text: "Node " }), el("bdi", { text: id })),
       segmented("Hops", HOPS, state.hops, (hops) => update({ hops })),
@@ -68,6 +77,16 @@ export class Picture {
       el(
         "span",
         { class: "buttons" },
+        hidden
+          ? el("button", {
+              type: "button",
+              class: "small",
+              id: "more",
+              text: `Show ${Math.min(MORE, hidden)} more`,
+              title: `${counted(hidden, "neighbour")} not drawn`,
+              onclick: () => this.drawMore(),
+            })
+          : null,
         el("button", {
           type: "button",
           class: "small",
@@ -109,7 +128,7 @@ export class Picture {
       ],
       layout: { name: "preset", fit: true, padding: PADDING },
       style: networkStyle(this.shape.scale),
-      minZoom: 0.15,
+      minZoom: 0.02, // a wide picture on a phone is fitted far below the zoom at which texts are read
       maxZoom: 4,
       autoungrabify: false,
       boxSelectionEnabled: false,
@@ -127,7 +146,10 @@ export class Picture {
     const around = [...this.store.neighboursOf(this.centre).values()];
     const own = around.length;
     const kept = around.filter((edge) => this.store.isKept(edge, threshold)).length;
-    const drawn = this.shape.edges.filter((one) => one.own).length;
+    const drawn = this.shape.edges.filter((one) => one.own);
+    const drawnKept = drawn.filter((one) => this.store.isKept(one.edge, threshold)).length;
+    const part = missing(this.store, this.centre) ? " on this page" : "";
+    const edges = `${counted(own, "edge")}${part}${this.store.about.directed ? " in and out" : ""}`;
     for (const { cy, view, canvas, caption } of this.panes) {
       cy.batch(() => {
         for (const one of cy.edges()) {
@@ -140,8 +162,8 @@ export class Picture {
           one.toggleClass("alone", view === "after" && one.connectedEdges().every((edge) => edge.hasClass("gone")));
       });
       const count =
-        (view === "before" ? counted(own, "edge") : `${kept} of ${counted(own, "edge")} kept`) +
-        (own > drawn ? `, ${drawn} drawn` : "");
+        (view === "before" ? edges : `${kept} of ${edges} kept`) +
+        (own > drawn.length ? `, ${view === "after" ? drawnKept : drawn.length} drawn` : "");
       caption.replaceChildren(el("span", { text: TITLES[view] }), el("span", { class: "quiet", text: count }));
       canvas.setAttribute(
         "aria-label",
@@ -160,6 +182,13 @@ export class Picture {
       node.addClass("chosen");
       node.edgesWith(cy.$id(`n${this.centre}`)).addClass("chosen");
     }
+    // where Why is another panel, what was chosen is said here
+    const words = this.source.chosenWords();
+    this.brief.hidden = words === null;
+    this.brief.replaceChildren(
+      el("span", {}, ...(words ?? [])),
+      el("button", { type: "button", class: "small", text: "Why", onclick: () => this.source.showEvidence() }),
+    );
   }
 
   together() {
@@ -179,14 +208,31 @@ export class Picture {
   onTap(data) {
     if (data.more !== undefined) this.showMore(data);
     else if (data.place !== this.centre && data.ring === 1) this.source.chooseNeighbour(data.place);
-    else if (data.place !== this.centre) tell(`node ${this.store.ids[data.place]}: double-click to go there`);
+    else if (data.place !== this.centre) this.say(`Node ${this.store.ids[data.place]}: double-click to go there.`);
   }
 
   showMore(data) {
     if (data.place !== this.centre) return this.go(data.place);
-    if (data.more <= missing(this.store, this.centre)) return tell("these neighbours are not on this page");
-    this.more += 60;
-    return this.draw(this.store, this.centre);
+    if (!this.hidden()) return this.say("These neighbours are not on this page.");
+    return this.drawMore();
+  }
+
+  // Neighbours on the page that are not drawn.
+  hidden() {
+    const drawn = this.shape.nodes.filter((one) => one.ring === 1 && one.more === undefined).length;
+    return this.store.neighboursOf(this.centre).size - drawn;
+  }
+
+  drawMore() {
+    this.more += MORE;
+    keepingFocus(() => this.draw(this.store, this.centre));
+  }
+
+  // Say what a click led to, for all to see.
+  say(text) {
+    this.note.textContent = text;
+    this.note.hidden = !text;
+    if (text) tell(text);
   }
 
   onTapEdge({ source, target }) {
@@ -228,8 +274,8 @@ export class Picture {
     const lines = [];
     if (event.target.isEdge()) {
       const ends = ["source", "target"].map((end) => store.ids[Number(data[end].slice(1))]);
-      lines.push(`${ends[0]} ${store.about.directed ? "→" : "–"} ${ends[1]}`, `keep probability ${number(data.keep)}`);
-      if (store.link("genuine")) lines.push(`genuine probability ${number(store.link("genuine")[data.edge])}`);
+      lines.push(`${ends[0]} ${store.about.directed ? "→" : "–"} ${ends[1]}`, `keep probability ${share(data.keep)}`);
+      if (store.link("genuine")) lines.push(`genuine probability ${share(store.link("genuine")[data.edge])}`);
       if (data.label) lines.push("planted noise");
     } else if (data.more !== undefined) lines.push(`${counted(data.more, "neighbour")} not drawn`);
     else {
@@ -250,33 +296,17 @@ export class Picture {
     this.tip.hidden = true;
   }
 
-  // The pictures that are shown, beside each other, with what they are.
   async savePicture() {
-    const drawn = await Promise.all(
-      this.panes.map(({ cy }) =>
-        loadedPicture(cy.png({ output: "base64uri", full: true, scale: 2, bg: themed("paper"), maxWidth: 3000 })),
-      ),
+    const titles = this.panes.map(
+      ({ view }) => `${this.store.ids[this.centre]} · ${TITLES[view]} · threshold ${thresholdText(this.source.threshold())}`,
     );
-    const height = Math.max(...drawn.map((one) => one.height)) + 60;
-    const canvas = el("canvas", { width: drawn.reduce((sum, one) => sum + one.width, 0), height });
-    const context = canvas.getContext("2d");
-    context.fillStyle = themed("paper");
-    context.fillRect(0, 0, canvas.width, height);
-    context.font = "26px system-ui, sans-serif";
-    let left = 0;
-    drawn.forEach((one, place) => {
-      context.fillStyle = themed("ink");
-      context.fillText(
-        `${this.store.ids[this.centre]} · ${TITLES[this.panes[place].view]} · threshold ${number(this.source.threshold(), 2)}`,
-        left + 16,
-        38,
-        one.width - 24,
-      );
-      context.drawImage(one, left, 60);
-      left += one.width;
-    });
+    const canvas = await pictureOf(
+      this.panes.map(({ cy }) => cy),
+      titles,
+      [...this.legend.children],
+    );
     const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
     save(blob, fileName(`node-${this.store.ids[this.centre]}`, "png"));
-    tell("the picture is saved");
+    this.say("The picture is saved.");
   }
 }

@@ -4,10 +4,30 @@ import { classColour } from "./colours.js";
 
 const MOST_CLASSES = 6;
 
+// As `gdpnet explain` says it: a cluster is not the community whose probability is explained.
+export function question(store, place) {
+  const [own, predicted] = [said(store.ids[place]), said(store.name("predicted", place) ?? "so")];
+  if (store.about.task === "clusters") return ["Why is ", own, " in cluster ", predicted, "?"];
+  if (store.about.task === "links")
+    return ["Why are neighbours of ", own, " predicted to be in community ", predicted, "?"];
+  return ["Why is ", own, " predicted ", predicted, "?"];
+}
+
+// What the number is that is explained; of a node that was not explained itself, that of its predicted class.
+export function explainedWords(store, place) {
+  const { task } = store.about;
+  // a number has no class that is explained
+  const explained =
+    store.name("explained", place) || (task === "classification" ? store.name("predicted", place) : null);
+  if (!explained) return [task === "regression" ? "Predicted: " : "Largest probability: "];
+  return [`Probability of ${["links", "clusters"].includes(task) ? "community " : ""}`, said(explained), ": "];
+}
+
 export function chips(store, place) {
   const [predicted, label] = [store.name("predicted", place), store.name("label", place)];
   const found = [];
-  if (predicted !== null) found.push(chip("predicted", predicted, classColour(store.about.classes, predicted)));
+  const kind = { clusters: "cluster", links: "neighbours in community" }[store.about.task] ?? "predicted";
+  if (predicted !== null) found.push(chip(kind, predicted, classColour(store.about.classes, predicted)));
   found.push(
     label === null
       ? el("span", { class: "chip", text: "no known label" })
@@ -23,7 +43,10 @@ export function chips(store, place) {
   }
   found.push(
     el("span", { class: "chip", text: store.splitOf(place) }),
-    el("span", { class: "chip", text: counted(store.node("degree")[place], "neighbour") }),
+    el("span", {
+      class: "chip",
+      text: counted(store.node("degree")[place], store.about.directed ? "incoming edge" : "neighbour"),
+    }),
   );
   const suggested = store.name("suggested", place);
   if (suggested !== null) found.push(el("span", { class: "chip bad" }, "suspected label; rather ", said(suggested)));
@@ -49,7 +72,7 @@ export function classBars(store, place) {
     return el(
       "tr",
       {},
-      el("th", { scope: "row" }, said(name)),
+      el("th", { scope: "row" }, said(name, { title: name })),
       el("td", { class: "wide" }, level),
       el("td", { class: "number", text: number(value) }),
     );
@@ -78,7 +101,7 @@ export function headTable(store, place) {
       {},
       el("th", { scope: "row", text: one.name }),
       el("td", { class: "number", text: one.weight.toFixed(2) }),
-      el("td", {}, said(one.predicted)),
+      el("td", {}, said(one.predicted, { title: one.predicted })),
       el("td", { class: "wide" }, chance ? bar(one.value, number(one.value)) : null),
       el("td", { class: "number", text: number(one.value) }),
     ),
@@ -88,10 +111,10 @@ export function headTable(store, place) {
     "What each head says",
     el(
       "div",
-      { class: "scroll" },
+      { class: "scroll", tabindex: 0, role: "region", "aria-label": "What each head says" },
       el(
         "table",
-        { class: "bars" },
+        { class: "bars heads" },
         el("thead", {}, el("tr", {}, ...header.map((text) => el("th", { scope: "col", text })))),
         el("tbody", {}, ...rows),
       ),

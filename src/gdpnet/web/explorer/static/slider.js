@@ -1,5 +1,5 @@
 // The threshold: a slider below the histogram of keep probabilities.
-import { el, svg, counted, percent } from "./dom.js";
+import { el, svg, counted, percent, share, thresholdText } from "./dom.js";
 import { state, update } from "./state.js";
 
 const HEIGHT = 44;
@@ -27,11 +27,12 @@ export class Slider {
     this.reset = el("button", {
       type: "button",
       class: "small",
-      text: `Model's own (${about.threshold.toPrecision(3).replace(/\.?0+$/, "")})`,
+      text: `Model's own (${thresholdText(about.threshold)})`,
       title: about.reason,
       onclick: () => update({ threshold: null }),
     });
     this.bars = [];
+    this.scale = el("span", { text: "keep probability" });
     this.node = el(
       "div",
       { class: "threshold" },
@@ -41,7 +42,7 @@ export class Slider {
         "div",
         { class: "row quiet axis", "aria-hidden": "true" },
         el("span", { text: "0" }),
-        el("span", { text: "keep probability" }),
+        this.scale,
         el("span", { text: "1" }),
       ),
     );
@@ -69,7 +70,9 @@ export class Slider {
   }
 
   histogram() {
-    const { bins, other, spurious } = this.judge.histogram;
+    const { bins, other, spurious, edges } = this.judge.histogram;
+    const ends = edges ?? Array.from({ length: bins + 1 }, (_, place) => place / bins);
+    if (edges) this.scale.textContent = "keep probability, small ones spread out";
     const largest = Math.max(1, ...other.map((count, place) => count + spurious[place]));
     const tall = (count) => (count ? Math.max(1, HEIGHT * Math.sqrt(count / largest)) : 0);
     const picture = svg("svg", {
@@ -82,9 +85,9 @@ export class Slider {
       const noise = other[place] + spurious[place] ? (both * spurious[place]) / (other[place] + spurious[place]) : 0;
       const group = svg(
         "g",
-        { "data-from": place / bins },
+        { "data-from": ends[place] },
         svg("title", {
-          text: `${(place / bins).toFixed(2)} to ${((place + 1) / bins).toFixed(2)}: ${counted(other[place] + spurious[place], "edge")}`,
+          text: `${share(ends[place], 2)} to ${share(ends[place + 1], 2)}: ${counted(other[place] + spurious[place], "edge")}`,
         }),
         svg("rect", { class: "any", x: place * 10 + 1, y: HEIGHT - both, width: 8, height: both }),
         svg("rect", { class: "noise", x: place * 10 + 1, y: HEIGHT - noise, width: 8, height: noise }),
@@ -100,7 +103,7 @@ export class Slider {
     const all = this.judge?.thresholds.kept.all;
     this.input.value = place;
     const kept = all ? `: ${counted(all[place], "edge")} kept (${percent(all[place] / all[0])})` : "";
-    const text = `${this.about.thresholds[place].toFixed(2)}${kept}`;
+    const text = `${thresholdText(this.about.thresholds[place])}${kept}`;
     this.words.textContent = text;
     this.input.setAttribute("aria-valuetext", text);
     this.reset.setAttribute("aria-pressed", String(state.threshold === null));

@@ -9,6 +9,8 @@ const DEFAULTS = {
   list: null,
   step: null,
   theme: null,
+  panel: "see",
+  keys: "on",
 };
 // What an address may ask for; anything else is as if it was not there.
 const KNOWN = {
@@ -16,7 +18,10 @@ const KNOWN = {
   hops: ["1", "2"],
   view: ["decisions", "before", "after", "both"],
   theme: ["light", "dark"],
+  panel: ["find", "see", "why"],
+  keys: ["on", "off"],
 };
+let firstNode = null; // of an address that names none
 const listeners = new Set();
 
 export const state = { ...DEFAULTS };
@@ -27,6 +32,7 @@ function readAddress() {
     const value = given.get(name);
     state[name] = value === null || KNOWN[name]?.includes(value) === false ? DEFAULTS[name] : value;
   }
+  state.node ??= firstNode;
 }
 
 function written() {
@@ -46,6 +52,12 @@ export function update(changes) {
 function announce(before) {
   const changed = new Set(Object.keys(state).filter((name) => state[name] !== before[name]));
   if (changed.size) for (const one of listeners) one(changed);
+}
+
+// Show a node as if the address had named it: going back to the beginning must find it there.
+export function beginWith(node) {
+  [firstNode, state.node] = [node, node];
+  history.replaceState(null, "", written());
 }
 
 export function listen(listener) {

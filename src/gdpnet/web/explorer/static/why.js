@@ -1,8 +1,8 @@
 // Why: the prediction of a node, its heads, its episode step by step, and the evidence for each edge.
-import { el, svg, said, byId, twoSided, number, change, counted, capital, csvButton, tell } from "./dom.js";
+import { el, svg, said, byId, twoSided, number, share, precise, change, counted, capital, csvButton, tell } from "./dom.js";
 import { state, update } from "./state.js";
 import { classColour } from "./colours.js";
-import { chips, classBars, headTable } from "./prediction.js";
+import { question, explainedWords, chips, classBars, headTable } from "./prediction.js";
 import { evidenceCard } from "./evidence.js";
 
 const WIDTH = 300;
@@ -22,15 +22,7 @@ export class Why {
       (sums, one) => [...sums, sums.at(-1) + one.adds],
       [store.node("alone")[place]],
     );
-    this.heading = el(
-      "h2",
-      {},
-      "Why is ",
-      said(store.ids[place]),
-      " predicted ",
-      said(store.name("predicted", place) ?? "so"),
-      "?",
-    );
+    this.heading = el("h2", {}, ...question(store, place));
     this.episode = el("div", { class: "episode" });
     this.detail = el("div", { class: "detail" });
     this.body = el("div", {});
@@ -57,9 +49,7 @@ export class Why {
     const { store, place } = this;
     const [value, alone] = [store.node("value")[place], store.node("alone")[place]];
     if (Number.isNaN(value)) return [];
-    const explained = store.name("explained", place);
-    const what = explained ? ["Probability of ", said(explained), ": "] : ["Predicted: "];
-    const first = el("p", { class: "sum" }, ...what, el("b", { text: number(value) }));
+    const first = el("p", { class: "sum" }, ...explainedWords(store, place), el("b", { text: number(value) }));
     if (!store.hasEpisode(place)) return [first];
     first.append(
       ` = ${number(alone)} alone ${change(value - alone)} from ${counted(this.decisions.length, "neighbour")}`,
@@ -93,10 +83,23 @@ export class Why {
 
   // Show the step that is chosen, and which edges the threshold keeps.
   follow() {
+    if (!this.decisions?.length) return;
     const chosen = this.chosen();
     this.drawEpisode(chosen);
     this.detail.replaceChildren(...(chosen === null ? [] : [this.evidence(this.decisions[chosen])]));
     this.drawTable(chosen);
+  }
+
+  showEvidence() {
+    this.detail?.scrollIntoView({ block: "nearest" });
+  }
+
+  // The chosen edge in short, for a screen that does not show the evidence beside the picture.
+  chosenWords() {
+    const at = this.chosen();
+    if (at === null) return null;
+    const one = this.decisions[at];
+    return [this.action(one), " edge to ", said(one.id), `: keep ${share(one.keep)}, adds ${change(one.adds)}`];
   }
 
   chosen() {
@@ -123,7 +126,7 @@ export class Why {
     update({ step: String(next + 1) });
     const one = this.decisions[next];
     tell(
-      `${this.rowWords(next)}: ${one.step ? "neighbour " : ""}${one.id}, ${this.isKept(one) ? "kept" : "dropped"}, keep probability ${number(one.keep)}, adds ${change(one.adds)}`,
+      `${this.rowWords(next)}: ${one.step ? "neighbour " : ""}${one.id}, ${this.isKept(one) ? "kept" : "dropped"}, keep probability ${share(one.keep)}, adds ${change(one.adds)}`,
     );
   }
 
@@ -189,7 +192,7 @@ export class Why {
           viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
           preserveAspectRatio: "none",
           role: "img",
-          "aria-label": `The probability goes from ${number(this.running[0])} alone to ${number(this.running.at(-1))} with all neighbours`,
+          "aria-label": `The ${this.store.about.task === "regression" ? "prediction" : "probability"} goes from ${number(this.running[0])} alone to ${number(this.running.at(-1))} with all neighbours`,
         },
         svg("path", { d: path, class: "line" }),
         svg("path", { d: `M${x(at)} ${y(this.running[at])}h.01`, class: "point" }),
@@ -237,12 +240,12 @@ export class Why {
               "aria-label": one.step ? `Step ${one.step}: neighbour ${one.id}` : `Neighbour ${one.id}, no step`,
             },
             this.mark(one),
-            said(one.id),
+            said(one.id, { title: one.id }),
           ),
         ),
         el("td", {}, this.action(one)),
-        el("td", { class: "number", text: number(one.keep) }),
-        ...(genuine ? [el("td", { class: "number", text: number(one.genuine) })] : []),
+        el("td", { class: "number", text: share(one.keep) }),
+        ...(genuine ? [el("td", { class: "number", text: share(one.genuine) })] : []),
         el("td", { class: "number", text: change(one.adds) }),
         el("td", { class: "wide" }, twoSided(one.adds, largest, `adds ${change(one.adds)}`)),
       ),
@@ -305,16 +308,16 @@ export class Why {
         one.id,
         one.step || "",
         one.distance === 1 ? this.isKept(one) : "",
-        one.keep,
-        one.genuine,
-        one.adds,
+        precise(one.keep),
+        precise(one.genuine),
+        precise(one.adds),
         store.name("label", one.neighbour),
         store.name("predicted", one.neighbour),
         one.common,
-        one.cosine,
-        one.agreement,
-        one.byNode,
-        one.byNeighbour,
+        precise(one.cosine, 4), // packed in two bytes
+        precise(one.agreement, 4),
+        precise(one.byNode),
+        precise(one.byNeighbour),
         one.distance,
       ]);
     return [header, rows];
