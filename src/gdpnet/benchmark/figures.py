@@ -16,8 +16,7 @@ from sklearn.manifold import TSNE
 from gdpnet._core.files import atomic_path
 from gdpnet._core.words import counted
 from gdpnet.benchmark.evaluation import calibration, selected_shares
-from gdpnet.benchmark.score_tables import CURVES
-from gdpnet.config import METRICS
+from gdpnet.benchmark.score_tables import curve_names
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.inference.denoised import Denoised
@@ -83,11 +82,8 @@ def panels(
 def training_curves(history: Sequence[dict[str, Any]], best_epoch: int) -> Figure:
     """Draw loss, validation F1, reward, kept share, KL and, if edges were injected, their AUC, per epoch."""
     injected = any(line.get("injected_auc") is not None for line in history)
-    keys = {title: key for key, title in CURVES.items() if key != "injected_auc" or injected}
-    metric = history[-1].get("metric", "micro_f1") if history else "micro_f1"
-    if metric != "micro_f1":  # larger is better, so the logarithmic loss is negated
-        name = "negative log loss" if metric == "log_loss" else METRICS.get(metric, metric)
-        keys = {title.replace("micro-F1", name): key for title, key in keys.items()}
+    names = curve_names(history[-1].get("metric", "micro_f1") if history else "micro_f1")
+    keys = {title: key for key, title in names.items() if key != "injected_auc" or injected}
     epochs = [_drawn(line["epoch"]) for line in history]
 
     def draw(axes: Axes, title: str) -> None:
