@@ -26,6 +26,9 @@ METRICS = {
 }
 """Scores that models are chosen by, and how they are called in text; ``training.metric`` names all but R2."""
 
+TASKS = ("classification", "multi-label", "regression", "links", "clusters")
+"""What a model can learn."""
+
 _LARGEST = (1 << 63) - 1
 """The largest whole number of a setting, which arrays of 64 bits can hold."""
 
@@ -549,7 +552,7 @@ class TaskSettings(Section):
         "classification",
         "what to learn: one class per node, several labels per node, a number per node (regression), missing edges "
         "(links) or clusters; the last two use no labels",
-        choices=("classification", "multi-label", "regression", "links", "clusters"),
+        choices=TASKS,
     )
     clusters: int = setting(
         0,

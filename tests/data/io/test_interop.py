@@ -475,3 +475,39 @@ def test_an_edge_attribute_that_holds_itself_is_refused():
     network.add_edge(1, 2, w=value)
     with pytest.raises(GraphError, match="edge attribute 'w' must hold plain values or flat lists"):
         from_networkx(network, edge_features="w")
+
+
+def test_whole_numbers_beyond_64_bits_beside_negative_ones_stay_exact():
+    network = nx.Graph([(2**63, -1), (-1, 2**53 + 1)])
+    assert from_networkx(network).node_ids.tolist() == [2**63, -1, 2**53 + 1]
+
+
+@pytest.mark.parametrize("weight", [np.complex64(1 + 2j), np.timedelta64(3, "s")])
+def test_a_weight_that_is_no_real_number_is_refused(weight):
+    network = nx.Graph()
+    network.add_edge("a", "b", weight=weight)
+    with pytest.raises(GraphError, match="edge attribute 'weight' must hold a number, found"):
+        from_networkx(network, weight="weight")
+    network.add_nodes_from("ab", x={0: weight})
+    with pytest.raises(GraphError, match="node attribute 'x' must hold real numbers, found"):
+        from_networkx(network, features="x")
+
+
+@pytest.mark.parametrize("value", [range(10**12), [range(10**12)]])
+def test_a_range_as_an_attribute_is_refused_before_it_becomes_an_array(value):
+    network = nx.Graph()
+    network.add_node("a", x=value)
+    with refused("node attribute 'x' can hold at most 1,048,576 numbers, found 1,000,000,000,000"):
+        from_networkx(network, features="x")
+
+
+def test_rows_of_node_attributes_may_be_tensors():
+    network = nx.Graph()
+    network.add_node("a", x=torch.tensor([1.0, 2.0]))
+    network.add_node("b", x=[3.0, 4.0])
+    assert from_networkx(network, features="x").features.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    network.add_node("c", x=torch.ones(3))
+    with refused(
+        "node attribute 'x' must hold a number or a row of 2 numbers, found tensor([1., 1., 1.]) at node 'c'"
+    ):
+        from_networkx(network, features="x")

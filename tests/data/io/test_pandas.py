@@ -6,6 +6,7 @@ import scipy.sparse as sp
 import torch
 
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import read_graph
 from gdpnet.data.io.pandas import from_pandas, to_pandas
 from gdpnet.errors import GraphError
 from gdpnet.inference.denoised import clean_graph
@@ -224,3 +225,24 @@ def test_a_note_says_that_the_index_names_nodes():
     assert "ids of nodes are the index of the nodes frame, as it has no column 'id'" in graph.notes
     named = from_pandas(nodes.assign(name=["x", "y", "z"]).set_index("id"), edges)
     assert named.node_ids.tolist() == ["ann", "bob", "cid"]  # an index of that name comes first
+
+
+@pytest.mark.parametrize(
+    ("named", "sentence"),
+    [
+        ({"task": "regresion"}, "there is no task 'regresion'; did you mean 'regression'?"),
+    ],
+)
+def test_a_task_that_there_is_none_of_is_refused(named, sentence, tmp_path):
+    for read in (lambda: from_pandas(*frames(), **named), lambda: read_graph(tmp_path, **named)):
+        with pytest.raises(GraphError) as refusal:
+            read()
+        assert str(refusal.value) == sentence
+
+
+def test_ids_are_checked_before_the_edges_that_name_them():
+    nodes, edges = frames()
+    with pytest.raises(GraphError, match="node ids must be unique, found 'ann' 2 times"):
+        from_pandas(nodes.replace("bob", "ann"), edges)
+    with pytest.raises(GraphError, match="the graph is empty: it has no node"):
+        from_pandas(nodes.iloc[:0], edges)

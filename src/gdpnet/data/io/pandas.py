@@ -11,9 +11,9 @@ import pyarrow as pa
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph, check_graph
 from gdpnet.data.io.cells import check_cells
-from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns, find_edge_columns, find_node_columns
+from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns, Reading, find_edge_columns, find_node_columns
 from gdpnet.data.io.files import edge_table, full_edge_table, node_table
-from gdpnet.data.io.read_tables import Reading, graph_of_tables
+from gdpnet.data.io.read_tables import graph_of_tables
 from gdpnet.data.io.table_file import TableInMemory
 from gdpnet.errors import GraphError, refusing
 

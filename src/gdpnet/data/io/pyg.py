@@ -14,7 +14,14 @@ import torch
 from torch import Tensor
 
 from gdpnet._core.limits import MOST_CLASSES, MOST_COLUMNS
-from gdpnet.data.array_checks import array_of, check_csr, check_rows, checked_matrix, tensor_of
+from gdpnet.data.array_checks import (
+    array_of,
+    check_csr,
+    check_rows,
+    check_switches,
+    checked_matrix,
+    tensor_of,
+)
 from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
@@ -46,6 +53,7 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False, edge_featu
     """
     from torch_geometric.data import Data, HeteroData
 
+    check_switches(directed=directed, edge_features=edge_features)
     data, types = as_one_type(data) if isinstance(data, HeteroData) else (data, None)
     if not isinstance(data, Data):
         raise GraphError(f"the graph must be a torch_geometric Data, found {type(data).__name__}")
