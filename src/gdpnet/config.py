@@ -811,9 +811,12 @@ def upgrade_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _toml_value(text: str) -> Any:
     """Read one TOML value; a bare word is taken as a string."""
     try:
-        return parse_toml(f"value = {text}")["value"]
+        read = parse_toml(f"value = {text}")
     except ValueError:
         return text
+    if list(read) != ["value"]:
+        raise ConfigError(f"an override must have one value, found more: {_shown(text)}")
+    return read["value"]
 
 
 def toml_text(value: Any) -> str:

@@ -3,6 +3,7 @@
 import gzip
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -289,3 +290,24 @@ def test_both_ends_of_an_edge_in_one_column_are_refused(tmp_path):
     (tmp_path / "edges.csv").write_text("source,target\na,b\n")
     with pytest.raises(GraphError, match=r"must be two columns of edges\.csv, found 'source' for both"):
         read_graph(tmp_path, columns={"source": "source", "target": "source"})
+
+
+@pytest.mark.parametrize(
+    ("value", "found"), [(np.nan, "nan"), (np.inf, "inf"), (None, "nothing"), (1e300, r"1e\+300")]
+)
+def test_features_that_a_file_calls_its_own_must_be_finite(value, found, tmp_path):
+    nodes = pa.table({"id": ["a", "b"], "f0": pa.array([1.0, value], pa.float64())})
+    pq.write_table(nodes.replace_schema_metadata({b"gdpnet": b"features"}), tmp_path / "nodes.parquet")
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    with pytest.raises(GraphError, match=rf"column 'f0' of the nodes must hold finite .* {found} in row 2$"):
+        read_graph(tmp_path)
+
+
+def test_features_that_a_file_calls_its_own_must_be_numbers(tmp_path):
+    nodes = pa.table({"id": ["a", "b"], "f0": ["1", "2"]})
+    pq.write_table(nodes.replace_schema_metadata({b"gdpnet": b"features"}), tmp_path / "nodes.parquet")
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    with pytest.raises(
+        GraphError, match=r"column 'f0' of the nodes must hold finite numbers, .* found string"
+    ):
+        read_graph(tmp_path)

@@ -213,6 +213,7 @@ def _days(values: Any) -> Any:
 def expand_vectors(table: Any) -> Any:
     """Replace columns that hold a list of numbers of one length, such as embeddings, by a column per place."""
     columns: dict[str, Any] = {}
+    known = set(table.column_names)
     for name, values in zip(table.column_names, table.columns, strict=True):
         whole = values.combine_chunks()
         lists = pa.types.is_list(whole.type) or pa.types.is_fixed_size_list(whole.type)
@@ -223,7 +224,13 @@ def expand_vectors(table: Any) -> Any:
                     f"lists can become at most {MOST_COLUMNS:,} columns, found {lengths[0]:,} numbers per row in "
                     f"column '{name}'"
                 )
-            columns |= {f"{name}[{place}]": pc.list_element(whole, place) for place in range(lengths[0])}
+            made = {f"{name}[{place}]": pc.list_element(whole, place) for place in range(lengths[0])}
+            if taken := next((one for one in made if one in known), None):
+                raise GraphError(
+                    f"the numbers of column '{name}' become columns '{name}[0]' and so on, found another column "
+                    f"'{taken}': rename one of them"
+                )
+            columns |= made
         else:
             columns[name] = values
     return pa.table(columns) if columns else table
