@@ -10,6 +10,8 @@ import networkx as nx, numpy as np, pandas as pd, torch
 from torch_geometric.data import Data
 from gdpnet import *
 from gdpnet.errors import GDPNetError
+from gdpnet.transform import DenoiseTransform
+from gdpnet.training.callbacks import EarlyStopping
 from gdpnet.model_selection import GridSearch, RandomSearch, Range, cross_validate
 
 FRAME = pd.DataFrame({"id": ["a", "b"], "x": [1.0, 2.0]})
@@ -47,6 +49,50 @@ REFUSED = {
     "from_networkx(nx.path_graph(3), directed='no')": "'directed' must be True or False, found 'no'",
     "from_pyg(DATA, directed='no')": "'directed' must be True or False, found 'no'",
     "from_pyg(DATA, edge_features='no')": "'edge_features' must be True or False, found 'no'",
+    "GDPNet().fit(GRAPH, callbacks=None)": "callbacks must be a list, found NoneType",
+    "GDPNet().fit(GRAPH, callbacks=5)": "callbacks must be a list, found int",
+    "GDPNet().fit(GRAPH, callbacks=['x'])": "a callback must be a Callback or a function, found str",
+    "GDPNet().fit(GRAPH, callbacks=[EarlyStopping])": (
+        "a callback must be made of its class: EarlyStopping(), found the class"
+    ),
+    "GDPNet(task='links').fit(GRAPH, held_out='x')": (
+        "the validation pairs held_out must be Pairs or None, found str"
+    ),
+    "GDPNet().fit(GRAPH, ranks=5)": "ranks must be Ranks or None, found int",
+    "GDPNet(verbose='x').fit(GRAPH)": "verbose must be 0, 1 or 2, found str",
+    "GDPNet(verbose=None).fit(GRAPH)": "verbose must be 0, 1 or 2, found NoneType",
+    "GDPNet(verbose=float('nan')).fit(GRAPH)": "verbose must be 0, 1 or 2, found nan",
+    "GDPNet(verbose=float('inf')).fit(GRAPH)": "verbose must be 0, 1 or 2, found inf",
+    "GDPNet.from_config(None)": "the configuration must be a Config, found NoneType",
+    "cross_validate('x', GRAPH, folds=2)": "the model must be a GDPNet, found str",
+    "cross_validate(GDPNet(), GRAPH, folds='2')": (
+        "the number of folds must be a whole number of at least 1, found str"
+    ),
+    "cross_validate(GDPNet(), GRAPH, scoring=5)": "scoring must be a score or a list of them, found int",
+    "GridSearch(GDPNet(), {'training__epochs': ()}).fit(GRAPH)": (
+        "the options of 'training__epochs' must hold at least one, found none"
+    ),
+    "GridSearch('x', {'epochs': [1]}).fit(GRAPH)": "the model must be a GDPNet, found str",
+    "RandomSearch(GDPNet(), {'ppo__discount': Range('x', .99)}, trials=1)": (
+        "the range of 'ppo__discount' must be one of finite numbers, found 'x'"
+    ),
+    "RandomSearch(GDPNet(), {'ppo__discount': Range(None, 1)})": (
+        "the range of 'ppo__discount' must be one of finite numbers, found None"
+    ),
+    "RandomSearch(GDPNet(), {'ppo__discount': Range(float('nan'), 1)})": (
+        "the range of 'ppo__discount' must be one of finite numbers, found nan"
+    ),
+    "RandomSearch(GDPNet(), {'ppo__discount': Range(1, 0)})": (
+        "the range of 'ppo__discount' must ascend, found 1 to 0"
+    ),
+    "DenoiseTransform('x')(DATA)": "the model must be a GDPNet, found str",
+    "EarlyStopping(5)": "the metric to monitor must be a name, found int",
+    "EarlyStopping(np.ones(3))": "the metric to monitor must be a name, found ndarray",
+    "EarlyStopping(patience=None)": (
+        "the patience, in epochs, must be a whole number of at least 1, found NoneType"
+    ),
+    "EarlyStopping(min_delta='x')": "min_delta must be a number, found str",
+    "load_dataset('cora', 5, download=False)": "the folder of datasets must be a path, found int",
 }
 """Calls with an argument that is of no use, and what they say."""
 
