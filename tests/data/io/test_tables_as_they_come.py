@@ -311,3 +311,23 @@ def test_features_that_a_file_calls_its_own_must_be_numbers(tmp_path):
         GraphError, match=r"column 'f0' of the nodes must hold finite numbers, .* found string"
     ):
         read_graph(tmp_path)
+
+
+def test_points_between_thousands_are_read_beside_decimal_commas(tmp_path):
+    nodes = "id;v;n\na;1.000,5;1.000\nb;2,25;7,5\nc;-1.234.567,5;\n"
+    edges = "source;target;weight\na;b;1,5\nb;c;1.000,25\n"
+    graph = read_graph(folder(tmp_path, nodes__csv=nodes, edges__csv=edges))
+    assert graph.table.columns.column("v").to_pylist() == [1000.5, 2.25, -1234567.5]
+    assert graph.table.columns.column("n").to_pylist() == [1000.0, 7.5, None]
+    assert graph.edge_weight.tolist() == [1.5, 1.5, 1000.25, 1000.25]
+
+
+def test_points_between_digits_are_left_alone_without_a_decimal_comma(tmp_path):
+    nodes = "id;v\na;1.000.000\nb;2.000.000\n"
+    graph = read_graph(folder(tmp_path, nodes__csv=nodes, edges__csv="source;target\na;b\n"))
+    assert graph.table.columns.column("v").to_pylist() == ["1.000.000", "2.000.000"]
+
+
+def test_a_row_that_is_too_long_is_called_so(tmp_path):
+    with pytest.raises(GraphError, match="a row must have less than 1 MiB, found a longer one"):
+        read_graph(folder(tmp_path, nodes__csv=f"id,t\na,{'x' * (3 << 20)}\nb,y\nc,y\n"))

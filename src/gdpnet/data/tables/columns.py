@@ -96,7 +96,7 @@ def read_as(kind: str, values: Any) -> Any:
     """Bring the values of a column into the form of a kind; what cannot be read so is null."""
     values = _plain(values)
     if kind in (CATEGORY, TEXT):
-        return _trimmed(pc.cast(values, pa.string()))
+        return _trimmed(values if _is_text(values.type) else pc.cast(values, pa.string()))
     if _is_text(values.type):
         values = _trimmed(values)
         return _text_as(kind, values)
@@ -148,9 +148,12 @@ def _of_text(name: str, values: Any) -> Column:
     present = len(text) - text.null_count
     if present == 0:
         return Column(name, LEFT_OUT, None, "no value")
-    number = _any_numbers(text)
-    large = pc.sum(pc.greater(pc.abs(number), _LARGEST)).as_py() or 0
-    for kind in (NUMERIC, BOOLEAN, DATE):
+    has_digits = bool(
+        pc.any(pc.match_substring_regex(text, "[0-9]")).as_py()
+    )  # else it is no number and no date
+    number = _any_numbers(text) if has_digits else pa.nulls(len(text), pa.float64())
+    large = (pc.sum(pc.greater(pc.abs(number), _LARGEST)).as_py() or 0) if has_digits else 0
+    for kind in (NUMERIC, BOOLEAN, DATE) if has_digits else (BOOLEAN,):
         read, whole = (number, _bounded(number)) if kind == NUMERIC else (_text_as(kind, text),) * 2
         lost = present - len(read) + read.null_count
         if lost <= (1.0 - MOSTLY) * present:
