@@ -50,6 +50,8 @@ def check_switches(**given: Any) -> None:
 
 def length_of(value: Any) -> int:
     """Return how many values a list has, with those of lists in it; a range takes no memory until it is an array."""
+    if isinstance(value, np.ndarray | Tensor):
+        return int(np.prod(value.shape))
     if not isinstance(value, list | tuple | range):
         return 1
     inner = {type(one) for one in value} if isinstance(value, list | tuple) else set()

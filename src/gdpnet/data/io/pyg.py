@@ -251,7 +251,7 @@ def _edge_types(given: Any) -> Tensor:
     bad = ~((number >= 0) & (number < most) & (number == number.floor()))  # NaN is none of these
     if bool(bad.any()):
         raise GraphError(
-            f"edge_type must hold whole numbers from 0 below {most:,}, found {number[bad][0].item():g}"
+            f"edge_type must hold whole numbers from 0 below {most:,}, found {number[bad][0].item():.10g}"
         )
     return code.long()
 
