@@ -121,6 +121,13 @@ def test_an_override_without_section_key_and_value_is_refused(word):
         Config().with_overrides([word])
 
 
+def test_an_override_holds_one_value():
+    assert Config().with_overrides(["policy.hidden=[8,\n6]"]).policy.hidden == (8, 6)
+    for more in ("1\n[policy]\nhidden=-1", "1\nseed = 3"):
+        with pytest.raises(ConfigError, match="an override must have one value, found more"):
+            Config().with_overrides([f"training.epochs={more}"])
+
+
 # --- what is refused ---
 
 

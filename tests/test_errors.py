@@ -50,3 +50,8 @@ def test_the_nearest_of_many_long_names_is_found_quickly():
     assert nearest("y" * 8000, [*names, "weight"]).startswith("; known are ")
     assert nearest("wieght", [*names, "weight"]) == "; did you mean 'weight'?"
     assert time.perf_counter() - begin < 5
+
+
+def test_a_hint_without_known_names_says_so_and_takes_words_of_any_type():
+    assert nearest("id", []) == ", found none"
+    assert nearest(5, ["55"]).startswith("; ")

@@ -193,7 +193,9 @@ def test_early_stopping_refuses_a_metric_that_no_epoch_has():
         ConfigError, match="an epoch has no metric 'validation'; did you mean 'validation_f1'"
     ):
         EarlyStopping("validation")
-    with pytest.raises(ConfigError, match="the patience must be at least 1 epoch, found 0"):
+    with pytest.raises(
+        ConfigError, match="the patience, in epochs, must be a whole number of at least 1, found 0"
+    ):
         EarlyStopping(patience=0)
 
 

@@ -26,6 +26,9 @@ METRICS = {
 }
 """Scores that models are chosen by, and how they are called in text; ``training.metric`` names all but R2."""
 
+TASKS = ("classification", "multi-label", "regression", "links", "clusters")
+"""What a model can learn."""
+
 _LARGEST = (1 << 63) - 1
 """The largest whole number of a setting, which arrays of 64 bits can hold."""
 
@@ -549,7 +552,7 @@ class TaskSettings(Section):
         "classification",
         "what to learn: one class per node, several labels per node, a number per node (regression), missing edges "
         "(links) or clusters; the last two use no labels",
-        choices=("classification", "multi-label", "regression", "links", "clusters"),
+        choices=TASKS,
     )
     clusters: int = setting(
         0,
@@ -808,9 +811,12 @@ def upgrade_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _toml_value(text: str) -> Any:
     """Read one TOML value; a bare word is taken as a string."""
     try:
-        return parse_toml(f"value = {text}")["value"]
+        read = parse_toml(f"value = {text}")
     except ValueError:
         return text
+    if list(read) != ["value"]:
+        raise ConfigError(f"an override must have one value, found more: {_shown(text)}")
+    return read["value"]
 
 
 def toml_text(value: Any) -> str:

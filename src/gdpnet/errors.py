@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import islice
+from numbers import Integral
 
 MOST_CHARACTERS = 300
 """Characters of an error message; a longer one loses its middle."""
@@ -60,6 +61,19 @@ def shortened(sentence: str, most: int = MOST_CHARACTERS) -> str:
     return sentence
 
 
+def check_type(value: object, kind: type | tuple[type, ...], what: str, rule: str) -> None:
+    """Refuse an argument of another type: ``what`` must be ``rule``."""
+    if not isinstance(value, kind):
+        raise ConfigError(f"{what} must be {rule}, found {type(value).__name__}")
+
+
+def check_whole(value: object, what: str, least: int = 1) -> None:
+    """Refuse what is no whole number of at least ``least``."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
+        found = value if isinstance(value, int | float) else type(value).__name__
+        raise ConfigError(f"{what} must be a whole number of at least {least}, found {found}")
+
+
 def printable(text: str) -> str:
     """Return a text on one line, with escapes for characters that a terminal would act on."""
     if text.isprintable():
@@ -92,9 +106,11 @@ def refusing(what: str, kind: type[GDPNetError] = GraphError) -> Iterator[None]:
         raise kind(f"{what} cannot be read: {reason_of(error)}") from error
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: object, known: Iterable[str]) -> str:
     """Say which known name is meant, as the end of a sentence: ``; did you mean 'x'?`` or the list of names."""
-    names = sorted(str(name) for name in known)
+    word, names = str(word), sorted(str(name) for name in known)
+    if not names:
+        return ", found none"
     # comparing takes time in the product of the lengths, and files may have many and long names
     short = list(islice((name for name in names if len(name) <= _LONGEST_NAME), _MOST_NAMES))
     close = get_close_matches(word, short, n=1, cutoff=0.6) if len(word) <= _LONGEST_NAME else []

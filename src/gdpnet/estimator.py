@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from gdpnet._core.device import pick_device
-from gdpnet._core.log import shown
+from gdpnet._core.log import check_verbose, shown
 from gdpnet.config import (
     AllEdgesSettings,
     ClustersSettings,
@@ -43,14 +43,14 @@ from gdpnet.config import (
 )
 from gdpnet.data.io.open import as_graph
 from gdpnet.data.link_split import Pairs
-from gdpnet.errors import ConfigError, ModelFileError, refusing
+from gdpnet.errors import ConfigError, ModelFileError, check_type, refusing
 from gdpnet.inference.denoised import Denoised
 from gdpnet.inference.explain import Explanation
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.predictor import Predictor
 from gdpnet.inference.predictors import make_predictor
 from gdpnet.representation.tasks import Task
-from gdpnet.training.callbacks import Callback, Progress
+from gdpnet.training.callbacks import Callback, Progress, checked_callbacks
 from gdpnet.training.fit_model import Ranks, fit_model
 from gdpnet.training.state import Epoch
 
@@ -117,6 +117,7 @@ class GDPNet(BaseEstimator):
     @classmethod
     def from_config(cls, config: Config, *, seed: int = 0, device: str = "auto") -> GDPNet:
         """Make a model from a whole configuration."""
+        check_type(config, Config, "the configuration", "a Config")
         return cls(**{name: getattr(config, name) for name in SECTIONS}, seed=seed, device=device)
 
     @property
@@ -175,8 +176,11 @@ class GDPNet(BaseEstimator):
                 `gdpnet.training.run_epochs.help_fit`. ``torchrun -m gdpnet train`` does both.
         """
         check_seed(self.seed)
+        check_verbose(self.verbose)
+        check_type(held_out, (Pairs, type(None)), "the validation pairs held_out", "Pairs or None")
+        check_type(ranks, (Ranks, type(None)), "ranks", "Ranks or None")
+        each = [*([Progress()] if self.verbose else []), *checked_callbacks(callbacks)]
         objective, device = self.task if isinstance(self.task, Task) else None, pick_device(self.device)
-        each = [*([Progress()] if self.verbose else []), *callbacks]
         with shown(self.verbose):
             trained = fit_model(
                 replace(as_graph(graph), encoding_settings=self.config.features),

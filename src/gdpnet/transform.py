@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from gdpnet.data.io.pyg import from_pyg
-from gdpnet.errors import GraphError
+from gdpnet.errors import GraphError, check_type
 from gdpnet.estimator import GDPNet
 
 
@@ -23,6 +23,7 @@ class DenoiseTransform(BaseTransform):
     def __init__(
         self, model: GDPNet, *, threshold: float | None = None, symmetric: bool = True, directed: bool = False
     ) -> None:
+        check_type(model, GDPNet, "the model", "a GDPNet")
         self.model, self.threshold = model, threshold
         self.symmetric, self.directed = symmetric, directed
 

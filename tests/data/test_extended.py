@@ -12,8 +12,11 @@ from gdpnet.config import Config
 from gdpnet.data.extended import Addition, ExtendedGraph, TooManyEdgesError
 from gdpnet.data.features import SparseRows, to_dense
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import read_graph
 from gdpnet.data.pair_features import PAIR_NAMES
 from gdpnet.data.prepare import prepare_part
+from gdpnet.data.schema import encoded_as
+from gdpnet.data.splits import with_split
 
 
 def chain(nodes: int, links: list[tuple[int, int]] | None = None, *, directed: bool = False) -> Graph:
@@ -121,3 +124,28 @@ def test_a_part_of_an_extended_graph_is_that_of_the_graph_built_at_once(data):
     assert torch.equal(one.graph.row_ptr, other.graph.row_ptr)
     assert torch.equal(one.graph.neighbour, other.graph.neighbour)
     assert torch.equal(to_dense(one.graph.features), to_dense(other.graph.features))
+
+
+NODES = """id,label,split,age,income,town
+a,x,train,31,1500.5,north
+b,y,train,,90.25,south
+c,x,validation,47,,north
+d,y,train,58,123456.75,
+e,x,test,19,0.125,west
+"""
+
+
+def test_a_node_of_a_table_is_encoded_to_the_last_bit_as_the_model_encodes_it(tmp_path):
+    (tmp_path / "nodes.csv").write_text(NODES)
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nc,b\nd,c\ne,a\n")
+    encoding = read_graph(tmp_path).table.encoding
+    with (tmp_path / "nodes.csv").open("a") as nodes:
+        nodes.write("zz3,,,33,77777.7,south\nzz4,,,,0.3,\n")
+    with (tmp_path / "edges.csv").open("a") as edges:
+        edges.write("zz3,a\nzz4,zz3\n")
+    graph = with_split(read_graph(tmp_path), "40/30/30", seed=3)
+    assert graph.table.encoding != encoding
+    part = ExtendedGraph(graph).around(torch.tensor([6]), 2, 1)
+    found = to_dense(encoded_as(part.graph, encoding).features).numpy()
+    wanted = encoding.transform(graph.table.columns)[part.node.numpy()]
+    assert found.tobytes() == wanted.tobytes()

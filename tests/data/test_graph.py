@@ -1,6 +1,8 @@
 """Graph.build, subgraphs and kept edges; sparse features give the same results as dense ones."""
 
+import math
 import re
+from itertools import count
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from gdpnet.data.features import (
 )
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.pyg import from_scipy
+from gdpnet.data.validation import id_text
 from gdpnet.errors import GraphError
 from helpers.graphs import edges_of
 
@@ -202,6 +205,7 @@ def test_a_read_only_array_is_taken_without_a_warning():
         (([[0, 1, 2]], ONES), "edges must be two rows of node numbers, found an array of shape (1, 3)"),
         (([[0.0], [1.0]], ONES), "edges must be two rows of node numbers, found an array of shape (2, 1)"),
         (([["a"], ["b"]], ONES), "edges must be numbers, found text"),
+        (([[True], [False]], ONES), "edges must be two rows of node numbers, found true and false"),
         (([], ONES, [0, 1]), "there must be one label per node (4), found an array of shape (2,)"),
         (
             ([], ONES, [0.0, 1.0, 1.0, 0.5]),
@@ -241,6 +245,26 @@ def test_bad_arrays_are_refused_in_one_sentence(arguments, sentence):
             "the split must hold one code per node: 0 none, 1 train, 2 validation, 3 test",
         ),
         ({"split": ["train"] * 4}, "the split must be numbers, found text"),
+        (
+            {"split": [True, False] * 2},
+            "the split must hold one code per node: 0 none, 1 train, 2 validation, 3 test; found true and false",
+        ),
+        ({"node_ids": [1, None, 2, 3]}, "every node must have an id, found None for node number 1"),
+        ({"node_ids": [1, 2, math.nan, 3]}, "every node must have an id, found nan for node number 2"),
+        (
+            {"node_ids": np.array([1, 2, 3, math.nan])},
+            "every node must have an id, found nan for node number 3",
+        ),
+        (
+            {"node_ids": dict.fromkeys("abcd")},
+            "node ids must be a list, in the order of the nodes, found dict",
+        ),
+        ({"node_ids": count()}, "there must be one id per node (4), found more"),
+        (
+            {"node_ids": range(10**12)},
+            "there must be one id per node (4), found an array of shape (1000000000000,)",
+        ),
+        ({"class_names": "ab"}, "names of classes must be a list, in the order of classes, found str"),
         ({"spurious": [True]}, "spurious must hold one flag per given edge (0), found 1"),
         ({"corrupted": [True]}, "corrupted must hold one flag per given node (4), found 1"),
         ({"clean_labels": [0]}, "there must be one label per node (4), found an array of shape (1,)"),
@@ -249,6 +273,19 @@ def test_bad_arrays_are_refused_in_one_sentence(arguments, sentence):
 def test_bad_descriptions_are_refused_in_one_sentence(named, sentence):
     with pytest.raises(GraphError, match=f"^{re.escape(sentence)}$"):
         Graph.build([], ONES, **named)
+
+
+@pytest.mark.parametrize("ids", [[2**63, -1, 5], [2**53 + 1, 2**53, 0.5], [2**64, 1, 2]])
+def test_ids_that_no_array_of_numbers_can_hold_stay_exact(ids):
+    graph = Graph.build([[0], [1]], np.eye(3), node_ids=ids)
+    assert id_text(graph.node_ids).tolist() == [str(one) for one in ids]
+    assert graph.numbers_of(ids).tolist() == [0, 1, 2]
+
+
+def test_pandas_marks_of_a_missing_id_are_refused():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(GraphError, match="every node must have an id, found <NA> for node number 1"):
+        Graph.build([], ONES, node_ids=["a", pandas.NA, "b", "c"])
 
 
 def test_the_error_on_a_repeated_id_has_its_own_count():

@@ -125,3 +125,13 @@ def test_what_is_no_pair_is_refused(pairs):
         GraphError, match="pairs must be two rows of nodes, one row per pair, or a list of tuples"
     ):
         pair_numbers(graph, pairs)
+
+
+def test_an_iterator_is_read_no_further_than_there_are_nodes():
+    graph = Graph.build([[0], [1]], np.eye(4), node_ids=list("abcd"))
+    assert node_numbers(graph, iter([2, 0])).tolist() == [2, 0]
+    for endless in (iter(int, 1), range(10**12)):
+        with pytest.raises(GraphError, match=r"there are 4 nodes, found a .* of more: give a list"):
+            node_numbers(graph, endless)
+    with pytest.raises(GraphError, match=r"there are 16 pairs, found a .* of more: give a list"):
+        pair_numbers(graph, iter(lambda: (0, 1), None))

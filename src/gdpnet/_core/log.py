@@ -6,6 +6,9 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
+
+from gdpnet.errors import ConfigError
 
 LOGGER = logging.getLogger("gdpnet")
 LOGGER.addHandler(logging.NullHandler())
@@ -13,9 +16,17 @@ LOGGER.addHandler(logging.NullHandler())
 _LEVELS = {0: None, 1: logging.INFO, 2: logging.DEBUG}
 
 
+def check_verbose(verbose: object) -> None:
+    """Refuse what is no level of messages."""
+    if not isinstance(verbose, Integral):
+        found = verbose if isinstance(verbose, float) else type(verbose).__name__
+        raise ConfigError(f"verbose must be 0, 1 or 2, found {found}")
+
+
 @contextmanager
 def shown(verbose: int) -> Iterator[None]:
     """Show messages while a block runs: none (0), progress (1) or details (2); on stderr without other handlers."""
+    check_verbose(verbose)
     level = _LEVELS.get(min(int(verbose), 2))
     if level is None:
         yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -14,11 +14,12 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from gdpnet._core.log import LOGGER
 from gdpnet._core.progress import part
+from gdpnet.config import check_seed
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.open import as_graph
 from gdpnet.data.splits import cross_validation_splits
 from gdpnet.data.validation import UNKNOWN
-from gdpnet.errors import ConfigError, GraphError, nearest
+from gdpnet.errors import ConfigError, GraphError, check_type, check_whole, nearest
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.classification_metrics import MEASURES
 from gdpnet.training.callbacks import Callback
@@ -75,10 +76,13 @@ def cross_validate(
         scoring: one or several scores.
         seed: seed of the first division into folds.
     """
-    graph, wanted = (
-        as_graph(graph),
-        [scoring] if isinstance(scoring, str) or callable(scoring) else list(scoring),
-    )
+    check_type(model, GDPNet, "the model", "a GDPNet")
+    check_whole(folds, "the number of folds")
+    check_whole(repeats, "the number of repeats")
+    check_seed(seed)
+    wanted = [scoring] if isinstance(scoring, str) or callable(scoring) else scoring
+    check_type(wanted, Iterable, "scoring", "a score or a list of them")
+    graph, wanted = as_graph(graph), list(wanted)
     names = tuple(_check_score(one) for one in wanted)
     rows = []
     for repeat in range(repeats):
@@ -96,7 +100,7 @@ def cross_validate(
 def _check_score(score: Scoring) -> str:
     if callable(score):
         return getattr(score, "__name__", "score")
-    if score not in MEASURES:
+    if not isinstance(score, str) or score not in MEASURES:
         raise ConfigError(f"there is no score '{score}'{nearest(score, MEASURES)}")
     return score
 
@@ -143,6 +147,9 @@ class Range(NamedTuple):
         return round(value) if self.is_whole else value
 
 
+_WIDEST = (1 << 63) - 1
+"""Numbers of a range are smaller in size, as numpy draws them."""
+
 Space = Mapping[str, Range | Sequence[Any]]
 """For each setting, as ``section__key`` or ``key``, a range or the options to choose from."""
 
@@ -179,6 +186,7 @@ class Search:
 
     def start(self, graph: Any) -> list[Graph]:
         """Forget earlier results and return the graphs."""
+        check_type(self.model, GDPNet, "the model", "a GDPNet")
         self.results_: list[dict[str, Any]] = []
         self.best_settings_: dict[str, Any] = {}
         self.best_score_, self.best_model_ = -math.inf, self.model
@@ -236,6 +244,8 @@ class RandomSearch(Search):
 
     def __init__(self, model: GDPNet, space: Space = SPACE, *, trials: int = 20, seed: int = 0) -> None:
         super().__init__(model)
+        check_whole(trials, "the number of trials")
+        check_seed(seed)
         self.space, self.trials, self.seed = _checked_options(space, "space"), trials, seed
 
     def fit(self, graph: Any) -> RandomSearch:
@@ -263,7 +273,23 @@ def _checked_options(given: Any, what: str) -> Any:
     for name, options in given.items():
         if isinstance(options, str) or not (hasattr(options, "rvs") or isinstance(options, Iterable)):
             raise ConfigError(f"the options of '{name}' must be a list or a range, found {options!r}")
+        if isinstance(options, Range):
+            _check_range(name, options)
+        elif isinstance(options, Sized) and not len(options):
+            raise ConfigError(f"the options of '{name}' must hold at least one, found none")
     return given
+
+
+def _check_range(name: str, given: Range) -> None:
+    """Refuse a range between what are no numbers, or without a number in it."""
+    ends = given.low, given.high
+    for end in ends:
+        if not isinstance(end, int | float) or not abs(end) < _WIDEST:
+            raise ConfigError(f"the range of '{name}' must be one of finite numbers, found {end!r}")
+    if given.low > given.high:
+        raise ConfigError(f"the range of '{name}' must ascend, found {given.low} to {given.high}")
+    if given.log and given.low <= 0:
+        raise ConfigError(f"the range of '{name}' must begin above zero for a logarithm, found {given.low}")
 
 
 def _frame(rows: list[dict[str, Any]]) -> Any:

@@ -40,6 +40,25 @@ def tensor_of(values: Any, what: str) -> Tensor:
     return torch.from_numpy(array)
 
 
+def check_switches(**given: Any) -> None:
+    """Refuse arguments that are neither true nor false: the text 'no' would count as true."""
+    for name, value in given.items():
+        if not isinstance(value, bool | np.bool_):
+            found = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
+            raise GraphError(f"'{name}' must be True or False, found {found}")
+
+
+def length_of(value: Any) -> int:
+    """Return how many values a list has, with those of lists in it; a range takes no memory until it is an array."""
+    if isinstance(value, np.ndarray | Tensor):
+        return int(np.prod(value.shape))
+    if not isinstance(value, list | tuple | range):
+        return 1
+    inner = {type(one) for one in value} if isinstance(value, list | tuple) else set()
+    nested = any(issubclass(kind, list | tuple | range) for kind in inner)
+    return sum(length_of(one) for one in value) if nested else len(value)
+
+
 def array_of(values: Any, what: str) -> np.ndarray:
     """Return an array of what a user gives; refuse rows of different lengths and arrays that repeat their memory."""
     if isinstance(values, np.ma.MaskedArray):

@@ -16,6 +16,7 @@ from torch import Tensor
 from gdpnet._core.csr import find_in_rows, offsets_of, place_in, ranges
 from gdpnet.data.features import Features, SparseRows, stack_rows, take_rows
 from gdpnet.data.graph import Graph, Part
+from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import UNKNOWN, id_text
 from gdpnet.errors import GraphError
 
@@ -210,13 +211,20 @@ class ExtendedGraph:
             class_names=graph.class_names,
             edge_weight=self.of_edges("edge_weight", edge),
             feature_names=graph.feature_names,
-            table=graph.table and replace(graph.table, columns=None),
+            table=self._table_of(nodes),
             targets=None if graph.targets is None else self._of_nodes(graph.targets, nodes, float("nan")),
             edge_features=self.of_edges("edge_features", edge),
             edge_feature_names=graph.edge_feature_names,
             encoding_settings=graph.encoding_settings,
         )
         return Part(part, nodes, number, torch.searchsorted(nodes, near))
+
+    def _table_of(self, nodes: Int[Tensor, "some"]) -> NodeTable | None:
+        """Return the columns of some nodes, which a model encodes to the last bit; without them if nodes are new."""
+        table = self.graph.table
+        if table is None or bool((nodes >= self.first_new).any()):
+            return table and replace(table, columns=None)
+        return table.take(nodes.numpy())
 
     def _features_of(self, nodes: Int[Tensor, "some"]) -> Features:
         """Return the features of some nodes, which ascend; without features, their numbers, one-hot."""

@@ -17,7 +17,9 @@ from gdpnet._core.csr import cut_rows, find_in_rows, offsets_of, owners_of, rang
 from gdpnet._core.files import Place
 from gdpnet.config import FeaturesSettings
 from gdpnet.data import validation
+from gdpnet.data.array_checks import check_switches
 from gdpnet.data.features import Features, SparseRows, take_rows
+from gdpnet.data.given_ids import checked_ids
 from gdpnet.data.summary import summary_of
 from gdpnet.data.tables.encoding import DEFAULTS
 from gdpnet.data.tables.node_table import NodeTable
@@ -276,9 +278,10 @@ class Graph:
             targets: one number per node to predict by regression, NaN if unknown, in place of ``labels``.
             transductive: whether validation and test nodes, without their labels, are part of the training graph.
         """
+        check_switches(directed=directed, transductive=transductive)
         rows = validation.checked_features(features)
         nodes = rows.shape[0]
-        ids = validation.checked_ids(node_ids, nodes)
+        ids = checked_ids(node_ids, nodes)
         validation.check_finite(rows, ids)
         label = validation.checked_labels(labels, nodes)
         numbers = validation.checked_targets(targets, label)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
+from itertools import islice
 from numbers import Integral
 from typing import Any
 
@@ -58,7 +59,8 @@ def pair_numbers(graph: Graph, pairs: Any) -> Int[Tensor, "2 pairs"]:
     if hasattr(pairs, "to_numpy") and getattr(pairs, "ndim", 0) == 2:
         pairs = [tuple(row) for row in pairs.to_numpy().tolist()]
     if not hasattr(pairs, "shape"):
-        pairs = list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, str | tuple) else pairs
+        if isinstance(pairs, Iterable) and not isinstance(pairs, str | tuple):
+            pairs = _listed(pairs, graph.num_nodes**2, "pairs")
         pairs = [pairs] if _is_pair(pairs) else pairs
         if isinstance(pairs, list) and pairs and all(_is_pair(one) for one in pairs):
             pairs = [[one[0] for one in pairs], [one[1] for one in pairs]]
@@ -70,6 +72,16 @@ def pair_numbers(graph: Graph, pairs: Any) -> Int[Tensor, "2 pairs"]:
         )
     numbers = node_numbers(graph, pairs if hasattr(pairs, "shape") else [list(row) for row in pairs])
     return numbers if shape[0] == 2 else numbers.T.contiguous()
+
+
+def _listed(values: Iterable[Any], most: int, what: str) -> list[Any]:
+    """Return values as a list; refuse an iterator or a range that goes on for longer than there are any."""
+    if isinstance(values, Sized) and not isinstance(values, range):
+        return list(values)
+    found = list(islice(values, most + 1))
+    if len(found) > most:
+        raise GraphError(f"there are {most:,} {what}, found a {type(values).__name__} of more: give a list")
+    return found
 
 
 def _is_pair(value: Any) -> bool:
@@ -108,7 +120,7 @@ def _by_word(graph: Graph, nodes: Any) -> Int[Tensor, "*asked"]:
         return _by_word(graph, [nodes])
     if isinstance(nodes, np.ndarray):
         nodes = array_of(nodes, "nodes")
-    rows = nodes.tolist() if hasattr(nodes, "tolist") else list(nodes)
+    rows = nodes.tolist() if hasattr(nodes, "tolist") else _listed(nodes, graph.num_nodes, "nodes")
     if rows and all(isinstance(row, list) for row in rows):
         if len({len(row) for row in rows}) > 1:
             raise GraphError("rows of nodes must be of one length, found several")

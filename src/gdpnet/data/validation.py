@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set, Sized
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 from gdpnet._core.csr import offsets_of
 from gdpnet._core.limits import MOST_CLASSES, MOST_FEATURES, NAME_BYTES
 from gdpnet._core.words import counted
-from gdpnet.data.array_checks import array_of, check_csr, checked_matrix, tensor_of
+from gdpnet.data.array_checks import check_csr, checked_matrix, tensor_of
 from gdpnet.data.features import Features, SparseRows, stored_values
 from gdpnet.errors import GraphError
 
@@ -202,6 +202,10 @@ def checked_class_names(names: Sequence[str] | None, label: Tensor) -> tuple[str
     needed = int(label.max()) + 1
     if names is None:
         return tuple(str(number) for number in range(needed))
+    if isinstance(names, str | bytes | Mapping | Set) or not isinstance(names, Sized):
+        raise GraphError(
+            f"names of classes must be a list, in the order of classes, found {type(names).__name__}"
+        )
     if len(names) < needed:
         raise GraphError(f"there must be a name for each of {needed} classes, found {len(names)}")
     if len(names) > MOST_CLASSES:
@@ -219,43 +223,11 @@ def checked_split(split: Any, nodes: int) -> Int[Tensor, "nodes"]:
     if split is None:
         return torch.zeros(nodes, dtype=torch.int8)
     code = tensor_of(split, "the split")
+    if code.dtype == torch.bool:
+        raise GraphError(f"{SPLIT_RULE}; found true and false")
     if code.is_floating_point() or code.shape != (nodes,) or bool(((code < 0) | (code >= len(SPLITS))).any()):
         raise GraphError(SPLIT_RULE)
     return code.to(torch.int8)
-
-
-def checked_ids(node_ids: Any, nodes: int) -> np.ndarray:
-    """Return unique node ids, the node numbers if none are given."""
-    if node_ids is None:
-        return np.arange(nodes)
-    ids = _array_of_ids(node_ids)
-    if ids.shape != (nodes,):
-        raise GraphError(f"there must be one id per node ({nodes}), found an array of shape {ids.shape}")
-    values, counts = np.unique(id_text(ids), return_counts=True)
-    if values.size != nodes:
-        first = int((counts > 1).argmax())
-        others = int((counts > 1).sum()) - 1
-        more = f" and {counted(others, 'other id')} more than once" if others else ""
-        raise GraphError(
-            f"node ids must be unique, found '{values[first]}' {counts[first]} times{more}: keep one row per node"
-        )
-    return ids
-
-
-def _array_of_ids(node_ids: Any) -> np.ndarray:
-    """Return ids as an array; texts stay objects until it is known how much memory they take."""
-    if isinstance(node_ids, Tensor):
-        return tensor_of(node_ids, "node ids").numpy()
-    if not isinstance(node_ids, np.ndarray):
-        values = list(node_ids)
-        if any(isinstance(value, str) for value in values):
-            array = np.empty(len(values), dtype=object)
-            array[:] = values
-            return whole_or_text_ids(array)
-        node_ids = array_of(values, "node ids")
-    if node_ids.dtype.kind not in "biufSUO":
-        raise GraphError(f"node ids must be text or numbers, found {node_ids.dtype}")
-    return node_ids.astype(node_ids.dtype.newbyteorder("="), copy=False)
 
 
 def checked_edges(
@@ -298,6 +270,8 @@ def _edge_tensor(edge_index: Any, nodes: int) -> Int[Tensor, "2 edges"]:
         raise GraphError(
             f"edges must be two rows of node numbers, found an array of shape {tuple(edges.shape)}"
         )
+    if edges.dtype == torch.bool:
+        raise GraphError("edges must be two rows of node numbers, found true and false")
     edges = edges.long()
     if nodes > MOST_NODES:
         raise GraphError(

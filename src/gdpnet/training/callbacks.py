@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from gdpnet._core.profiling import phase
 from gdpnet._core.progress import limit, seconds_left, watch
 from gdpnet._core.words import counted
 from gdpnet.config import METRICS, Config
-from gdpnet.errors import ConfigError, nearest
+from gdpnet.errors import ConfigError, check_type, check_whole, nearest
 from gdpnet.training.state import Epoch, TrainingState
 
 _SMALLER_IS_BETTER = ("loss", "kl")
@@ -94,6 +94,19 @@ class OnEpoch(Callback):
             told(step)
 
 
+def checked_callbacks(given: Any) -> list[Callback | Callable[[Epoch], object]]:
+    """Return callbacks as a list; refuse what can be called with no epoch, before any is trained."""
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise ConfigError(f"callbacks must be a list, found {type(given).__name__}")
+    found = list(given)
+    for one in found:
+        if isinstance(one, type) and issubclass(one, Callback):
+            raise ConfigError(f"a callback must be made of its class: {one.__name__}(), found the class")
+        if not (isinstance(one, Callback) or callable(one)):
+            raise ConfigError(f"a callback must be a Callback or a function, found {type(one).__name__}")
+    return found
+
+
 class Running:
     """A step that runs; what is set here is reported when it ends."""
 
@@ -156,6 +169,7 @@ class Progress(Callback):
     """
 
     def __init__(self, every: int = 1) -> None:
+        check_whole(every, "the number of epochs between two lines")
         self.every = every
 
     def on_epoch_end(self, state: TrainingState, epoch: Epoch) -> None:
@@ -190,10 +204,11 @@ class EarlyStopping(Callback):
 
     def __init__(self, monitor: str = "validation_f1", patience: int = 10, min_delta: float = 0.0) -> None:
         known = [item.name for item in fields(Epoch) if item.name not in ("epoch", "metric")]
+        check_type(monitor, str, "the metric to monitor", "a name")
         if monitor not in known:
             raise ConfigError(f"an epoch has no metric '{monitor}'{nearest(monitor, known)}")
-        if patience < 1:
-            raise ConfigError(f"the patience must be at least 1 epoch, found {patience}")
+        check_whole(patience, "the patience, in epochs,")
+        check_type(min_delta, (int, float), "min_delta", "a number")
         self.monitor, self.patience, self.min_delta = monitor, patience, min_delta
 
     def on_train_begin(self, state: TrainingState) -> None:

@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from gdpnet.data.io.archive import read_archive
+from gdpnet.data.io.archive import read_archive, read_header
 from gdpnet.data.io.files import read_graph
 from gdpnet.errors import GraphError
 
@@ -115,3 +115,19 @@ def test_a_member_that_is_no_array_is_refused_as_its_name_may_be_damaged(tmp_pat
     )
     with pytest.raises(GraphError, match=r"arrays \(\.npy\) alone, found 'corrupted'"):
         read_archive(tmp_path / "a.npz")
+
+
+def header_with(words: bytes) -> io.BytesIO:
+    return io.BytesIO(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(words)) + words)
+
+
+@pytest.mark.parametrize("words", [b"~" * 9500 + b"1", b"[" * 9000, b"{'descr': 1}", b"(" * 200 + b")" * 200])
+def test_a_header_that_no_parser_can_read_is_refused(words):
+    with pytest.raises(GraphError, match="the header of an array must be as numpy writes it"):
+        read_header(header_with(words))
+
+
+def test_a_header_of_python_2_is_read_without_a_warning():
+    words = b"{'descr': '<f8', 'fortran_order': False, 'shape': (4L,), }" + b" " * 20 + b"\n"
+    shape, fortran, dtype, _ = read_header(header_with(words))
+    assert (shape, fortran, dtype) == ((4,), False, np.dtype("<f8"))

@@ -355,6 +355,45 @@ def test_a_hetero_data_of_several_types_of_nodes_is_refused():
         from_pyg(data)
 
 
+@pytest.mark.parametrize("form", [list, np.array], ids=["lists", "arrays"])
+def test_fields_of_a_hetero_data_that_are_no_tensors_are_kept(form):
+    data = HeteroData()
+    data["paper"].x, data["paper"].y = form(X.tolist()), form([0, 1, 1])
+    data["paper"].train_mask, data["paper"].node_ids = form([True, False, False]), ["a", "b", "c"]
+    edges = data["paper", "cites", "paper"]
+    edges.edge_index, edges.edge_weight = form([[0, 1], [1, 2]]), form([0.5, 2.0])
+    edges.edge_attr = form([[3.0], [4.0]])
+    graph = from_pyg(data, directed=True)
+    assert (graph.labels.tolist(), graph.split.tolist()) == ([0, 1, 1], [1, 0, 0])
+    assert (graph.edge_weight.tolist(), graph.node_ids.tolist()) == ([0.5, 2.0], ["a", "b", "c"])
+    assert graph.edge_features[:, 0].tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("place", [[[2, 0], [1, 0]], [[0, 0], [0, 0]]], ids=["unsorted", "duplicates"])
+def test_a_sparse_tensor_that_is_wrongly_called_coalesced_is_sorted_and_added_up(place):
+    x = torch.sparse_coo_tensor(place, [3.0, 5.0], (3, 2), is_coalesced=True, check_invariants=False)
+    honest = torch.sparse_coo_tensor(place, [3.0, 5.0], (3, 2), check_invariants=False).to_dense()
+    graph = from_pyg(Data(x=x, edge_index=torch.tensor([[0, 1], [1, 2]])))
+    assert graph.features.to_scipy().toarray().tolist() == honest.tolist()
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"edge_type": [0.5, 1.0]}, "edge_type must hold whole numbers from 0 below 100,000, found 0.5"),
+        ({"edge_type": [7, -3]}, "edge_type must hold whole numbers from 0 below 100,000, found -3"),
+        ({"edge_type": [7.0, np.nan]}, "edge_type must hold whole numbers from 0 below 100,000, found nan"),
+        (
+            {"train_mask": torch.tensor([1, 0, 0])},
+            "train_mask must hold true or false for each of 3 nodes, found values of type int64",
+        ),
+    ],
+)
+def test_types_and_masks_that_are_none_are_refused_by_what_they_hold(fields, sentence):
+    with refused(sentence):
+        from_pyg(Data(x=X, edge_index=EDGES, **fields))
+
+
 def test_edge_attributes_and_types_of_a_data_become_edge_features():
     edges = torch.tensor([[0, 1], [1, 2]])
     graph = from_pyg(Data(x=X, edge_index=edges, edge_attr=torch.tensor([2.0, 3.0])))
@@ -436,3 +475,39 @@ def test_an_edge_attribute_that_holds_itself_is_refused():
     network.add_edge(1, 2, w=value)
     with pytest.raises(GraphError, match="edge attribute 'w' must hold plain values or flat lists"):
         from_networkx(network, edge_features="w")
+
+
+def test_whole_numbers_beyond_64_bits_beside_negative_ones_stay_exact():
+    network = nx.Graph([(2**63, -1), (-1, 2**53 + 1)])
+    assert from_networkx(network).node_ids.tolist() == [2**63, -1, 2**53 + 1]
+
+
+@pytest.mark.parametrize("weight", [np.complex64(1 + 2j), np.timedelta64(3, "s")])
+def test_a_weight_that_is_no_real_number_is_refused(weight):
+    network = nx.Graph()
+    network.add_edge("a", "b", weight=weight)
+    with pytest.raises(GraphError, match="edge attribute 'weight' must hold a number, found"):
+        from_networkx(network, weight="weight")
+    network.add_nodes_from("ab", x={0: weight})
+    with pytest.raises(GraphError, match="node attribute 'x' must hold real numbers, found"):
+        from_networkx(network, features="x")
+
+
+@pytest.mark.parametrize("value", [range(10**12), [range(10**12)]])
+def test_a_range_as_an_attribute_is_refused_before_it_becomes_an_array(value):
+    network = nx.Graph()
+    network.add_node("a", x=value)
+    with refused("node attribute 'x' can hold at most 1,048,576 numbers, found 1,000,000,000,000"):
+        from_networkx(network, features="x")
+
+
+def test_rows_of_node_attributes_may_be_tensors():
+    network = nx.Graph()
+    network.add_node("a", x=torch.tensor([1.0, 2.0]))
+    network.add_node("b", x=[3.0, 4.0])
+    assert from_networkx(network, features="x").features.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    network.add_node("c", x=torch.ones(3))
+    with refused(
+        "node attribute 'x' must hold a number or a row of 2 numbers, found tensor([1., 1., 1.]) at node 'c'"
+    ):
+        from_networkx(network, features="x")

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 import torch
 
 from gdpnet.data.graph import Graph
+from gdpnet.data.io.files import read_graph
 from gdpnet.data.io.pandas import from_pandas, to_pandas
 from gdpnet.errors import GraphError
 from gdpnet.inference.denoised import clean_graph
@@ -187,3 +188,61 @@ def test_a_column_whose_training_nodes_have_no_finite_number_is_left_out_with_th
     notes = from_pandas(nodes.assign(x=[np.inf, 1.0, 2.0]), edges).notes
     reason = "1 value is infinite or above 1.7e+38 in size and counts as missing"
     assert f"column x is left out: no usable value among the training nodes: {reason}" in notes
+
+
+def sparse_of(values: list, fill: float = np.nan):
+    return pandas.arrays.SparseArray(values, fill_value=fill)
+
+
+def test_what_a_sparse_column_with_a_role_does_not_store_is_missing():
+    nodes, edges = frames()
+    graph = from_pandas(nodes.assign(label=sparse_of([0.0, np.nan, 1.0])), edges)
+    assert graph.labels.tolist() == [0, -1, 1]
+    with pytest.raises(GraphError, match="must name a node in every row, found nothing in row 2"):
+        from_pandas(nodes.assign(id=sparse_of([0.0, np.nan, 1.0])), edges)
+
+
+def test_a_missing_value_of_a_sparse_feature_that_stores_zeros_otherwise_is_missing():
+    nodes, edges = frames()
+    graph = from_pandas(nodes.assign(v=sparse_of([0.0, np.nan, 1.0], fill=0.0)), edges)
+    assert "v is missing" in graph.feature_names
+    absent = from_pandas(nodes.assign(v=sparse_of([3.0, np.nan, 1.0])), edges)
+    assert "v is missing" not in absent.feature_names
+
+
+@pytest.mark.parametrize("name", ["node_id", "ID", "name", "Node"])
+def test_ids_are_in_a_column_that_a_table_may_have_them_in(name):
+    nodes, edges = frames()
+    graph = from_pandas(nodes.rename(columns={"id": name}), edges)
+    assert graph.node_ids.tolist() == ["ann", "bob", "cid"]
+    assert any(f"column '{name}' of the nodes frame is read as the id" in note for note in graph.notes)
+
+
+def test_a_note_says_that_the_index_names_nodes():
+    nodes, edges = frames()
+    numbered = pandas.DataFrame({"source": [0, 2], "target": [1, 1]})
+    graph = from_pandas(nodes.drop(columns="id"), numbered)
+    assert "ids of nodes are the index of the nodes frame, as it has no column 'id'" in graph.notes
+    named = from_pandas(nodes.assign(name=["x", "y", "z"]).set_index("id"), edges)
+    assert named.node_ids.tolist() == ["ann", "bob", "cid"]  # an index of that name comes first
+
+
+@pytest.mark.parametrize(
+    ("named", "sentence"),
+    [
+        ({"task": "regresion"}, "there is no task 'regresion'; did you mean 'regression'?"),
+    ],
+)
+def test_a_task_that_there_is_none_of_is_refused(named, sentence, tmp_path):
+    for read in (lambda: from_pandas(*frames(), **named), lambda: read_graph(tmp_path, **named)):
+        with pytest.raises(GraphError) as refusal:
+            read()
+        assert str(refusal.value) == sentence
+
+
+def test_ids_are_checked_before_the_edges_that_name_them():
+    nodes, edges = frames()
+    with pytest.raises(GraphError, match="node ids must be unique, found 'ann' 2 times"):
+        from_pandas(nodes.replace("bob", "ann"), edges)
+    with pytest.raises(GraphError, match="the graph is empty: it has no node"):
+        from_pandas(nodes.iloc[:0], edges)

@@ -3,6 +3,7 @@
 import gzip
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -289,3 +290,44 @@ def test_both_ends_of_an_edge_in_one_column_are_refused(tmp_path):
     (tmp_path / "edges.csv").write_text("source,target\na,b\n")
     with pytest.raises(GraphError, match=r"must be two columns of edges\.csv, found 'source' for both"):
         read_graph(tmp_path, columns={"source": "source", "target": "source"})
+
+
+@pytest.mark.parametrize(
+    ("value", "found"), [(np.nan, "nan"), (np.inf, "inf"), (None, "nothing"), (1e300, r"1e\+300")]
+)
+def test_features_that_a_file_calls_its_own_must_be_finite(value, found, tmp_path):
+    nodes = pa.table({"id": ["a", "b"], "f0": pa.array([1.0, value], pa.float64())})
+    pq.write_table(nodes.replace_schema_metadata({b"gdpnet": b"features"}), tmp_path / "nodes.parquet")
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    with pytest.raises(GraphError, match=rf"column 'f0' of the nodes must hold finite .* {found} in row 2$"):
+        read_graph(tmp_path)
+
+
+def test_features_that_a_file_calls_its_own_must_be_numbers(tmp_path):
+    nodes = pa.table({"id": ["a", "b"], "f0": ["1", "2"]})
+    pq.write_table(nodes.replace_schema_metadata({b"gdpnet": b"features"}), tmp_path / "nodes.parquet")
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    with pytest.raises(
+        GraphError, match=r"column 'f0' of the nodes must hold finite numbers, .* found string"
+    ):
+        read_graph(tmp_path)
+
+
+def test_points_between_thousands_are_read_beside_decimal_commas(tmp_path):
+    nodes = "id;v;n\na;1.000,5;1.000\nb;2,25;7,5\nc;-1.234.567,5;\n"
+    edges = "source;target;weight\na;b;1,5\nb;c;1.000,25\n"
+    graph = read_graph(folder(tmp_path, nodes__csv=nodes, edges__csv=edges))
+    assert graph.table.columns.column("v").to_pylist() == [1000.5, 2.25, -1234567.5]
+    assert graph.table.columns.column("n").to_pylist() == [1000.0, 7.5, None]
+    assert graph.edge_weight.tolist() == [1.5, 1.5, 1000.25, 1000.25]
+
+
+def test_points_between_digits_are_left_alone_without_a_decimal_comma(tmp_path):
+    nodes = "id;v\na;1.000.000\nb;2.000.000\n"
+    graph = read_graph(folder(tmp_path, nodes__csv=nodes, edges__csv="source;target\na;b\n"))
+    assert graph.table.columns.column("v").to_pylist() == ["1.000.000", "2.000.000"]
+
+
+def test_a_row_that_is_too_long_is_called_so(tmp_path):
+    with pytest.raises(GraphError, match="a row must have less than 1 MiB, found a longer one"):
+        read_graph(folder(tmp_path, nodes__csv=f"id,t\na,{'x' * (3 << 20)}\nb,y\nc,y\n"))

@@ -15,6 +15,7 @@ from gdpnet.data.tables.columns import (
     find_kind,
     read_as,
 )
+from gdpnet.errors import GraphError
 
 
 @pytest.mark.parametrize(
@@ -88,3 +89,10 @@ def test_a_column_of_vectors_becomes_a_column_per_place() -> None:
         "embedding[0]": [0.5, 2.0],
         "embedding[1]": [1.0, 3.0],
     }
+
+
+@pytest.mark.parametrize("names", [["v", "v[0]"], ["v[0]", "v"], ["v", "v[1]"]])
+def test_a_column_of_vectors_replaces_no_other_column(names: list[str]) -> None:
+    table = pa.table({name: [[1.0, 2.0]] if name == "v" else [9.0] for name in names})
+    with pytest.raises(GraphError, match=r"become columns 'v\[0\]' and so on, found another column 'v\["):
+        expand_vectors(table)

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -172,3 +173,14 @@ def test_a_setting_bounds_scaled_numbers() -> None:
     found = Encoding.fit(table, ALL, settings=FeaturesSettings(bound=0.5))
     assert found.bound == 0.5
     assert abs(found.transform(table)).max() <= 0.5
+
+
+def test_many_columns_of_text_are_encoded_without_a_matrix_or_dates_for_each(monkeypatch) -> None:
+    table = pa.table({f"c{place}": ["a", "b", None] for place in range(600)} | {"n": [1.0, 2.0, 4.0]})
+    made, matrix, strptime = [], sp.csr_matrix, pc.strptime
+    monkeypatch.setattr(sp, "csr_matrix", lambda *a, **k: made.append("matrix") or matrix(*a, **k))
+    monkeypatch.setattr(pc, "strptime", lambda *a, **k: made.append("date") or strptime(*a, **k))
+    found = Encoding.fit(table, np.ones(3, dtype=bool)).transform(table)
+    assert made == ["matrix"]
+    assert found.toarray()[:, :6].tolist() == [[1, 0, 0] * 2, [0, 1, 0] * 2, [0, 0, 1] * 2]
+    assert found.shape == (3, 1801)

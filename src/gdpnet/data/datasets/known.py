@@ -173,6 +173,8 @@ NAMED: dict[str, Dataset | Attacked] = DATASETS | ATTACKED
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
     """Return the folder of datasets: ``data_dir`` if given, else ``GDPNET_DATA``, else the user's cache."""
+    if not isinstance(data_dir, str | os.PathLike | None):
+        raise DatasetError(f"the folder of datasets must be a path, found {type(data_dir).__name__}")
     return Path(data_dir or os.environ.get("GDPNET_DATA") or Path.home() / ".cache" / "gdpnet")
 
 

@@ -6,8 +6,10 @@ What the file declares, sizes and shapes, is compared with its real size and wit
 from __future__ import annotations
 
 import math
+import warnings
 import zipfile
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,9 @@ _READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 _KINDS = "biufSU"
 """Kinds of arrays: truth values, numbers and text."""
+
+_BAD_HEADER = (MemoryError, RecursionError, SyntaxError, TokenError, ValueError, TypeError)
+"""What numpy's reader of headers and Python's parser raise; of memory too, for deeply nested words."""
 
 _ENDING = ".npy"
 _PIECE = 1 << 20
@@ -97,11 +102,16 @@ def _read_array(file: Any, member: zipfile.ZipInfo) -> np.ndarray | None:
 
 def read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype, int]:
     """Return shape, order and type of an array in numpy's format, and where its values begin."""
-    version = np.lib.format.read_magic(file)
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    if version not in readers:
+    version, readers = np.lib.format.read_magic(file), np.lib.format
+    known = {(1, 0): readers.read_array_header_1_0, (2, 0): readers.read_array_header_2_0}
+    if version not in known:
         raise GraphError(f"an array must be of numpy's format 1 or 2, found {version[0]}.{version[1]}")
-    shape, fortran, dtype = readers[version](file)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numpy warns of headers that Python 2 wrote, and reads them
+            shape, fortran, dtype = known[version](file)
+    except _BAD_HEADER as error:
+        raise GraphError("the header of an array must be as numpy writes it, found something else") from error
     if any(length < 0 for length in shape) or math.prod(shape) >= 1 << 62:
         raise GraphError(f"an array cannot have the shape {shape}")
     return shape, fortran, dtype, file.tell()

@@ -1,4 +1,4 @@
-"""Names of the columns of tables: those that a user gives, the usual ones, and other common ones that are clear."""
+"""How tables are read: names of their columns, given, usual or others that are clear, and what else a user says."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from gdpnet.config import TASKS
+from gdpnet.data.array_checks import check_switches
 from gdpnet.errors import GraphError, nearest
 
 
@@ -70,6 +72,28 @@ def _checked_role(role: str, value: Any, default: Any) -> Any:
 
 USUAL_COLUMNS = Columns()
 """The default names."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How tables are read; see :func:`read_graph`."""
+
+    columns: Columns
+    directed: bool
+    weights: bool = True
+    drop_unknown: bool = False
+    task: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a task that there is none of, and switches that are neither true nor false."""
+        check_switches(directed=self.directed, weights=self.weights, drop_unknown=self.drop_unknown)
+        if self.task is None:
+            return
+        if not isinstance(self.task, str):
+            raise GraphError(f"the task must be given by its name, found {type(self.task).__name__}")
+        if self.task not in TASKS:
+            raise GraphError(f"there is no task '{self.task}'{nearest(self.task, TASKS)}")
+
 
 _ENDS = (
     ("source", "target"),

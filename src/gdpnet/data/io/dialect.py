@@ -32,6 +32,9 @@ _LONGEST_LINE = 16 << 20
 """Characters of a line that the delimiter is found from."""
 
 _DECIMAL_COMMA = r"^\s*[+-]?(\d+|\d*,\d+|\d+,)([eE][+-]?\d+)?\s*$"
+_GROUPED = r"^\s*[+-]?\d{1,3}(\.\d{3})+(,\d*)?\s*$"
+"""Numbers with points between thousands, which some write beside decimal commas."""
+
 _ABSENT = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 
 
@@ -107,14 +110,25 @@ def with_decimal_points(table: Any, except_for: Iterable[str]) -> tuple[Any, lis
         if name in kept or not pa.types.is_string(column.type):
             continue
         given = pc.if_else(pc.is_in(column, value_set=pa.array(_ABSENT)), None, column)
-        numbers = pc.match_substring_regex(given, _DECIMAL_COMMA)
-        if given.null_count < len(given) and pc.all(numbers).as_py():
-            text = pc.replace_substring(pc.utf8_trim_whitespace(given), ",", ".")
+        if given.null_count < len(given) and (text := _with_points(given)) is not None:
             columns[place] = pc.cast(text, pa.float64())
             changed.append(name)
     if not changed:
         return table, changed
     return pa.Table.from_arrays(columns, names=table.column_names, metadata=table.schema.metadata), changed
+
+
+def _with_points(given: Any) -> Any:
+    """Return numbers with decimal commas as text with decimal points; None if not all are such numbers."""
+    plain = pc.match_substring_regex(given, _DECIMAL_COMMA)
+    text = pc.utf8_trim_whitespace(given)
+    if not pc.all(plain).as_py():
+        grouped = pc.match_substring_regex(given, _GROUPED)
+        # without a comma anywhere, a point may be a decimal one
+        if not (pc.all(pc.or_(plain, grouped)).as_py() and pc.any(pc.match_substring(given, ",")).as_py()):
+            return None
+        text = pc.if_else(grouped, pc.replace_substring(text, ".", ""), text)
+    return pc.replace_substring(text, ",", ".")
 
 
 def _encoding_of(path: Path) -> str:

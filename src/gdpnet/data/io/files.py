@@ -18,10 +18,10 @@ from gdpnet._core.files.objects import ObjectPath
 from gdpnet.data.edge_features import without_columns, without_edge_features
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns
+from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns, Reading
 from gdpnet.data.io.csv_parquet import SUFFIXES, write_table
 from gdpnet.data.io.npz import read_npz
-from gdpnet.data.io.read_tables import Reading, read_edge_table, read_folder
+from gdpnet.data.io.read_tables import read_edge_table, read_folder
 from gdpnet.data.io.store import is_store, open_store
 from gdpnet.data.io.table_file import find_table, has_parts, is_table, parts_of
 from gdpnet.data.labels import as_targets

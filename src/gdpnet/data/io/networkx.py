@@ -11,11 +11,14 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 import torch
+from torch import Tensor
 
 from gdpnet._core.limits import MOST_FEATURES
+from gdpnet.data.array_checks import check_switches, length_of
 from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
+from gdpnet.data.given_ids import exact_array
 from gdpnet.data.graph import Graph, check_graph
 from gdpnet.data.io.cells import check_cells
 from gdpnet.data.io.column_names import USUAL_COLUMNS
@@ -24,6 +27,9 @@ from gdpnet.data.io.node_columns import encode_columns
 from gdpnet.data.tables.edge_columns import read_edge_columns
 from gdpnet.data.validation import SPLITS, UNKNOWN, text_array
 from gdpnet.errors import GraphError, nearest, refusing
+
+_NOT_REAL = (complex, np.complexfloating, np.timedelta64)
+"""Types that an array of numbers takes and changes."""
 
 
 @refusing("the NetworkX graph")
@@ -51,8 +57,10 @@ def from_networkx(
     """
     if not is_networkx(network):
         raise GraphError(f"the graph must be a NetworkX graph, found {type(network).__name__}")
+    if directed is not None:
+        check_switches(directed=directed)
     nodes = list(network.nodes)
-    follow = network.is_directed() and directed is not False
+    follow = network.is_directed() and (directed is None or bool(directed))
     place = {node: number for number, node in enumerate(nodes)}
     edges = [(place[source], place[target]) for source, target in network.edges()]
     edge_index = np.array(edges, dtype=np.int64).reshape(-1, 2).T
@@ -115,7 +123,12 @@ def _is_number(value: Any) -> bool:
     """Return whether an attribute is a number that an array of 64 bits can hold."""
     if isinstance(value, int):
         return abs(value) < 1 << 63
-    return isinstance(value, float | np.integer | np.floating) and not math.isnan(value)
+    return _is_real(value) and not math.isnan(value)
+
+
+def _is_real(value: Any) -> bool:
+    """Return whether a value is a real number; numpy counts spans of time as whole numbers."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, np.timedelta64)
 
 
 def to_networkx(graph: Graph) -> Any:
@@ -156,7 +169,7 @@ def _id_array(nodes: Sequence[Any]) -> np.ndarray:
     if all(type(node) is str for node in nodes):
         return text_array(nodes, "node ids")  # checked first: each takes as much memory as the longest
     if all(type(node) is int for node in nodes):
-        return np.array(nodes)
+        return exact_array(nodes, "node ids")
     return np.fromiter(nodes, dtype=object, count=len(nodes))
 
 
@@ -200,19 +213,23 @@ def _check_values(network: Any, name: str, good: list[bool], rule: str) -> None:
 
 
 def _dense_rows(values: list[Any], name: str, network: Any) -> np.ndarray:
-    width = np.size(values[0]) if values else 0
-    good = [np.asarray(value).dtype.kind in "biuf" and np.size(value) == width for value in values]
+    for value in values:
+        if (width := length_of(value)) > MOST_FEATURES:
+            raise GraphError(
+                f"node attribute '{name}' can hold at most {MOST_FEATURES:,} numbers, found {width:,}"
+            )
+    rows = [value.detach().cpu().numpy() if isinstance(value, Tensor) else value for value in values]
+    width = np.size(rows[0]) if rows else 0
+    good = [np.asarray(row).dtype.kind in "biuf" and np.size(row) == width for row in rows]
     _check_values(network, name, good, f"a number or a row of {width} numbers")
-    if width > MOST_FEATURES:
-        raise GraphError(
-            f"node attribute '{name}' can hold at most {MOST_FEATURES:,} numbers, found {width:,}"
-        )
-    return np.array(values, dtype=np.float64).reshape(len(values), width)
+    return np.array(rows, dtype=np.float64).reshape(len(rows), width)
 
 
 def _sparse_rows(values: list[Any], name: str, network: Any) -> sp.csr_matrix:
     good = [isinstance(row, dict) and all(isinstance(key, int) and key >= 0 for key in row) for row in values]
     _check_values(network, name, good, "a dictionary from feature number to value")
+    real = [not any(isinstance(one, _NOT_REAL) for one in row.values()) for row in values]
+    _check_values(network, name, real, "real numbers")
     column = np.fromiter(chain.from_iterable(values), dtype=np.int64)
     try:
         value = np.fromiter(chain.from_iterable(row.values() for row in values), dtype=np.float64)
@@ -243,7 +260,7 @@ def _edge_attributes(network: Any, names: str | Sequence[str]) -> Any:
 
 def _weights(network: Any, name: str) -> np.ndarray:
     for source, target, value in network.edges(data=name):
-        if not isinstance(value, int | float | np.number):
+        if not _is_real(value):
             raise GraphError(
                 f"edge attribute '{name}' must hold a number, found {value!r} from '{source}' to '{target}'"
             )

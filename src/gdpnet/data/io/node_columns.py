@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from gdpnet._core.json_file import parse_json
 from gdpnet._core.words import counted
@@ -16,7 +17,7 @@ from gdpnet.data.features import ONE_HOT_NOTE
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.column_names import Columns
 from gdpnet.data.io.csv_parquet import column_of
-from gdpnet.data.tables.columns import CATEGORY, LEFT_OUT, TEXT, UNUSABLE
+from gdpnet.data.tables.columns import CATEGORY, LEFT_OUT, NUMERIC, TEXT, UNUSABLE, is_number, read_as
 from gdpnet.data.tables.encoding import Encoding
 from gdpnet.data.tables.node_table import AS_GIVEN, MARK, NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN
@@ -61,6 +62,7 @@ def _matching(patterns: tuple[str, ...], names: list[str], path: Path) -> list[s
 def encode_columns(graph: Graph, table: Any, columns: Columns) -> Graph:
     """Return a graph with features made of a table, fitted on its training nodes, else on labelled ones."""
     if (how := (table.schema.metadata or {}).get(MARK)) is not None:
+        _check_made(table)
         done = graph.with_table(NodeTable(Encoding.unchanged(table.column_names), table))
         if how == AS_GIVEN:
             return replace(done, table=None)
@@ -76,6 +78,21 @@ def encode_columns(graph: Graph, table: Any, columns: Columns) -> Graph:
     if fitted.encoding.used:
         return graph.with_table(fitted).with_notes(*notes)
     return replace(graph, table=fitted).with_notes(ONE_HOT_NOTE, *notes)
+
+
+def _check_made(table: Any) -> None:
+    """Refuse columns that are called features already and hold what no feature is: they would be read as zero."""
+    for name, values in zip(table.column_names, table.columns, strict=True):
+        rule = (
+            f"column '{name}' of the nodes must hold finite numbers, as the file says that they are features"
+        )
+        if not is_number(values.type):
+            raise GraphError(f"{rule}, found {values.type}")
+        lost = pc.is_null(read_as(NUMERIC, values))
+        if pc.any(lost).as_py():
+            row = pc.index(lost, True).as_py()
+            found = values[row].as_py()
+            raise GraphError(f"{rule}, found {'nothing' if found is None else found} in row {row + 1}")
 
 
 def _notes_on(encoding: Encoding) -> list[str]:

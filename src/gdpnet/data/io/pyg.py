@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,11 +14,19 @@ import torch
 from torch import Tensor
 
 from gdpnet._core.limits import MOST_CLASSES, MOST_COLUMNS
-from gdpnet.data.array_checks import array_of, check_csr, check_rows, checked_matrix, tensor_of
+from gdpnet.data.array_checks import (
+    array_of,
+    check_csr,
+    check_rows,
+    check_switches,
+    checked_matrix,
+    tensor_of,
+)
 from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.edge_weight import with_weights
 from gdpnet.data.features import ONE_HOT_NOTE, Features, SparseRows
 from gdpnet.data.graph import Graph, check_graph
+from gdpnet.data.io.hetero import as_one_type
 from gdpnet.data.tables.encoding import Encoding
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import SPLITS, UNKNOWN
@@ -46,7 +53,8 @@ def from_pyg(data: Any, split: Any = None, *, directed: bool = False, edge_featu
     """
     from torch_geometric.data import Data, HeteroData
 
-    data, types = _as_one_type(data) if isinstance(data, HeteroData) else (data, None)
+    check_switches(directed=directed, edge_features=edge_features)
+    data, types = as_one_type(data) if isinstance(data, HeteroData) else (data, None)
     if not isinstance(data, Data):
         raise GraphError(f"the graph must be a torch_geometric Data, found {type(data).__name__}")
     if data.x is None:
@@ -193,7 +201,8 @@ def _checked_sparse(x: Tensor) -> Tensor:
         place, most = x._indices(), torch.tensor(x.shape)[:, None]
         if bool(((place < 0) | (place >= most)).any()):
             raise GraphError("x must have indices inside its shape, found one outside")
-        return x.coalesce()
+        # it may say that it is sorted and without duplicates when it is not
+        return torch.sparse_coo_tensor(place, x._values(), x.shape, check_invariants=False).coalesce()
     down = x.layout == torch.sparse_csr
     pointer, index = (x.crow_indices(), x.col_indices()) if down else (x.ccol_indices(), x.row_indices())
     shape = (int(x.shape[0]), int(x.shape[1])) if down else (int(x.shape[1]), int(x.shape[0]))
@@ -216,29 +225,6 @@ def _without_beta_warning() -> Iterator[None]:
         yield
 
 
-def _as_one_type(data: Any) -> tuple[Any, list[str]]:
-    """Return a ``HeteroData`` of one type of nodes as ``Data`` with edge_type, and the names of these types."""
-    if len(data.node_types) != 1:
-        raise GraphError(
-            f"a HeteroData must have one type of nodes, found {len(data.node_types)}: "
-            f"{', '.join(data.node_types) or 'none'}"
-        )
-    data, names = copy.copy(data), [relation for _, relation, _ in data.edge_types]
-    for name in ("x", "y"):  # to_homogeneous copies
-        value = data.node_stores[0].get(name)
-        if isinstance(value, Tensor) and value.layout == torch.strided:
-            tensor_of(value, name)
-    # to_homogeneous would fill what a type of edges lacks with NaN
-    for name, default in (("edge_attr", torch.zeros), ("edge_weight", torch.ones)):
-        given = [tensor_of(store[name], name) for store in data.edge_stores if name in store]
-        shapes = {tuple(one.shape[1:]) for one in given}
-        if len(shapes) > 1:
-            raise GraphError(f"{name} must be as wide for every type of edges, found shapes {sorted(shapes)}")
-        for store in (store for store in data.edge_stores if shapes and name not in store):
-            store[name] = default(store.num_edges, *next(iter(shapes)))
-    return data.to_homogeneous(), names
-
-
 def _edge_columns(data: Any, types: Sequence[str] | None) -> tuple[np.ndarray | None, list[str] | None]:
     """Return the edge features of a ``Data`` and their names; edge_attr alone has none."""
     attributes, code = data.edge_attr, data.get("edge_type")
@@ -251,13 +237,23 @@ def _edge_columns(data: Any, types: Sequence[str] | None) -> tuple[np.ndarray | 
         names += [f"edge_attr[{place}]" for place in range(rows.shape[-1])]
     if code is None:
         return (blocks[0].numpy(), None) if blocks else (None, None)
-    code = tensor_of(code, "edge_type").long().reshape(-1)
-    most = min(MOST_CLASSES, _MOST_VALUES // max(1, code.numel()))
-    if code.numel() and not 0 <= int(code.min()) <= int(code.max()) < most:
-        raise GraphError(f"edge_type must hold numbers from 0 below {most:,}, found {int(code.max())}")
+    code = _edge_types(code)
     words = types or [str(number) for number in range(int(code.max()) + 1 if code.numel() else 0)]
     blocks.append(torch.nn.functional.one_hot(code, len(words)).float())
     return torch.cat(blocks, dim=1).numpy(), names + [f"relation={word}" for word in words]
+
+
+def _edge_types(given: Any) -> Tensor:
+    """Return the numbers of the types of edges; refuse what is no number of a type."""
+    code = tensor_of(given, "edge_type").reshape(-1)
+    most = min(MOST_CLASSES, _MOST_VALUES // max(1, code.numel()))
+    number = code.double()
+    bad = ~((number >= 0) & (number < most) & (number == number.floor()))  # NaN is none of these
+    if bool(bad.any()):
+        raise GraphError(
+            f"edge_type must hold whole numbers from 0 below {most:,}, found {number[bad][0].item():.10g}"
+        )
+    return code.long()
 
 
 def _check_columns(rows: Tensor, what: str, most: int) -> None:
@@ -298,11 +294,12 @@ def _split_of_masks(data: Any) -> Tensor:
         if chosen is None:
             continue
         chosen = tensor_of(chosen, mask)
-        if chosen.shape != code.shape or chosen.dtype != torch.bool:
-            raise GraphError(
-                f"{mask} must hold true or false for each of {nodes} nodes, found shape "
-                f"{tuple(chosen.shape)}; choose one column if it holds several splits"
-            )
+        rule = f"{mask} must hold true or false for each of {nodes} nodes"
+        if chosen.shape != code.shape:
+            hint = "; choose one column if it holds several splits" if chosen.dim() > 1 else ""
+            raise GraphError(f"{rule}, found shape {tuple(chosen.shape)}{hint}")
+        if chosen.dtype != torch.bool:
+            raise GraphError(f"{rule}, found values of type {str(chosen.dtype).removeprefix('torch.')}")
         twice = (chosen & (code > 0)).nonzero()
         if twice.numel():
             raise GraphError(f"a node must be in at most one mask, found node {int(twice[0])} also in {mask}")

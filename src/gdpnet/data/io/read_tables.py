@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from gdpnet.data.edge_features import with_edge_features
 from gdpnet.data.features import ONE_HOT_NOTE, SparseRows
+from gdpnet.data.given_ids import check_unique
 from gdpnet.data.graph import Graph
-from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns, find_edge_columns, find_node_columns
+from gdpnet.data.io.column_names import USUAL_COLUMNS, Columns, Reading, find_edge_columns, find_node_columns
 from gdpnet.data.io.csv_parquet import (
     code_labels,
     code_split,
@@ -32,17 +34,6 @@ from gdpnet.data.io.node_ids import check_present, id_column, without_decimals
 from gdpnet.data.io.table_file import TableFile, find_table, open_table
 from gdpnet.data.validation import whole_or_text_ids
 from gdpnet.errors import GraphError
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How tables are read; see :func:`read_graph`."""
-
-    columns: Columns
-    directed: bool
-    weights: bool = True
-    drop_unknown: bool = False
-    task: str | None = None
 
 
 def read_folder(folder: Path, how: Reading) -> Graph:
@@ -134,7 +125,19 @@ def _read_nodes(file: TableFile, columns: Columns) -> tuple[Any, Any, Columns, t
     ids, said = id_column(table, columns.node, path, "node")
     check_present(ids, columns.node, path)
     ids, also = without_decimals(ids, columns.node, path)
+    _check_ids(ids, path)
     return table, ids, columns, (*notes, *more, *said, *also)
+
+
+def _check_ids(ids: Any, path: Path) -> None:
+    """Refuse a table without nodes and ids that two have, before edges are looked up among them."""
+    try:
+        if not len(ids):
+            raise GraphError("the graph is empty: it has no node")
+        if pc.count_distinct(ids).as_py() < len(ids):
+            check_unique(np.array(ids))
+    except GraphError as error:
+        raise GraphError(f"{path} does not hold usable nodes: {error}") from error
 
 
 def _read_features(

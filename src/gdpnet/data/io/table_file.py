@@ -239,4 +239,7 @@ def _unreadable(path: Path, error: Exception) -> GraphError:
     kind = "PARQUET" if _is_parquet(path) else (_ending_of(path) or ".csv").split(".")[1].upper()
     if isinstance(error, GraphError):
         return error
-    return GraphError(f"{path} cannot be read as a {kind} table: {reason_of(error)}")
+    reason = reason_of(error)
+    if "straddling object" in reason:  # of two blocks in which the file is read
+        reason = "a row must have less than 1 MiB, found a longer one"
+    return GraphError(f"{path} cannot be read as a {kind} table: {reason}")

@@ -96,7 +96,7 @@ def read_as(kind: str, values: Any) -> Any:
     """Bring the values of a column into the form of a kind; what cannot be read so is null."""
     values = _plain(values)
     if kind in (CATEGORY, TEXT):
-        return _trimmed(pc.cast(values, pa.string()))
+        return _trimmed(values if _is_text(values.type) else pc.cast(values, pa.string()))
     if _is_text(values.type):
         values = _trimmed(values)
         return _text_as(kind, values)
@@ -148,9 +148,12 @@ def _of_text(name: str, values: Any) -> Column:
     present = len(text) - text.null_count
     if present == 0:
         return Column(name, LEFT_OUT, None, "no value")
-    number = _any_numbers(text)
-    large = pc.sum(pc.greater(pc.abs(number), _LARGEST)).as_py() or 0
-    for kind in (NUMERIC, BOOLEAN, DATE):
+    has_digits = bool(
+        pc.any(pc.match_substring_regex(text, "[0-9]")).as_py()
+    )  # else it is no number and no date
+    number = _any_numbers(text) if has_digits else pa.nulls(len(text), pa.float64())
+    large = (pc.sum(pc.greater(pc.abs(number), _LARGEST)).as_py() or 0) if has_digits else 0
+    for kind in (NUMERIC, BOOLEAN, DATE) if has_digits else (BOOLEAN,):
         read, whole = (number, _bounded(number)) if kind == NUMERIC else (_text_as(kind, text),) * 2
         lost = present - len(read) + read.null_count
         if lost <= (1.0 - MOSTLY) * present:
@@ -213,6 +216,7 @@ def _days(values: Any) -> Any:
 def expand_vectors(table: Any) -> Any:
     """Replace columns that hold a list of numbers of one length, such as embeddings, by a column per place."""
     columns: dict[str, Any] = {}
+    known = set(table.column_names)
     for name, values in zip(table.column_names, table.columns, strict=True):
         whole = values.combine_chunks()
         lists = pa.types.is_list(whole.type) or pa.types.is_fixed_size_list(whole.type)
@@ -223,7 +227,13 @@ def expand_vectors(table: Any) -> Any:
                     f"lists can become at most {MOST_COLUMNS:,} columns, found {lengths[0]:,} numbers per row in "
                     f"column '{name}'"
                 )
-            columns |= {f"{name}[{place}]": pc.list_element(whole, place) for place in range(lengths[0])}
+            made = {f"{name}[{place}]": pc.list_element(whole, place) for place in range(lengths[0])}
+            if taken := next((one for one in made if one in known), None):
+                raise GraphError(
+                    f"the numbers of column '{name}' become columns '{name}[0]' and so on, found another column "
+                    f"'{taken}': rename one of them"
+                )
+            columns |= made
         else:
             columns[name] = values
     return pa.table(columns) if columns else table

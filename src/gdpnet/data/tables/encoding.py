@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from gdpnet._core.json_file import entries, entry
 from gdpnet.config import FeaturesSettings
@@ -137,13 +137,11 @@ class Encoding:
             if column.name not in known:
                 hint = nearest(column.name, table.column_names)
                 raise GraphError(f"{where} must have the column '{column.name}' of the training table{hint}")
-        blocks = [_transform_column(column, table.column(column.name), self, where) for column in self.used]
-        if not blocks:
-            return np.zeros((table.num_rows, 0), dtype=np.float32)
+        raw = dict(zip(table.column_names, table.columns, strict=True))
+        blocks = [_transform_column(column, raw[column.name], self, where) for column in self.used]
         width = sum(block.shape[1] for block in blocks)
-        if width > _WIDEST_DENSE and any(column.kind in (TEXT, CATEGORY) for column in self.used):
-            return sp.csr_matrix(sp.hstack([sp.csr_matrix(block) for block in blocks], dtype=np.float32))
-        return np.hstack([block.toarray() if sp.issparse(block) else block for block in blocks])
+        is_sparse = width > _WIDEST_DENSE and any(column.kind in (TEXT, CATEGORY) for column in self.used)
+        return _side_by_side(blocks, (table.num_rows, width), is_sparse)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for a model file."""
@@ -332,7 +330,44 @@ def _transform_column(column: ColumnEncoding, raw: Any, whole: Encoding, where: 
     return np.stack([filled, missing] if column.has_missing else [filled], axis=1).astype(np.float32)
 
 
-def _one_hot(column: ColumnEncoding, values: Any) -> sp.csr_matrix:
+class _Ones(NamedTuple):
+    """A block of zeros and ones: where the ones are."""
+
+    row: Int[np.ndarray, "ones"]
+    place: Int[np.ndarray, "ones"]
+    shape: tuple[int, int]
+
+
+def _side_by_side(blocks: list[Any], shape: tuple[int, int], is_sparse: bool) -> Any:
+    """Return the blocks of features as one matrix, made at once: a matrix per column takes a while."""
+    dense = np.zeros((shape[0], 0 if is_sparse else shape[1]), dtype=np.float32)
+    places: list[tuple[np.ndarray, ...]] = [
+        (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+    ]
+    first = 0
+    for block in blocks:
+        last = first + block.shape[1]
+        if isinstance(block, _Ones):
+            row, place, value = block.row, block.place, np.ones(block.row.size, dtype=np.float32)
+        elif is_sparse or sp.issparse(block):
+            found = sp.coo_matrix(block)
+            row, place, value = found.row, found.col, found.data
+        else:
+            dense[:, first:last] = block
+            first = last
+            continue
+        if is_sparse:
+            places.append((row, place + first, value))
+        else:
+            dense[row, place + first] = value
+        first = last
+    if not is_sparse:
+        return dense
+    row, column, value = (np.concatenate(parts) for parts in zip(*places, strict=True))
+    return sp.csr_matrix((value, (row, column)), shape=shape, dtype=np.float32)
+
+
+def _one_hot(column: ColumnEncoding, values: Any) -> _Ones:
     """Return a column per category, one for the others and one for missing values, as far as there were any."""
     width, known = len(column.words), pc.index_in(values, value_set=pa.array(column.words, pa.string()))
     place = np.array(pc.fill_null(known, -1), dtype=np.int64)
@@ -342,8 +377,7 @@ def _one_hot(column: ColumnEncoding, values: Any) -> sp.csr_matrix:
     if column.has_missing:
         place[missing] = width + column.other
     row = np.flatnonzero(place >= 0)
-    shape = (len(values), width + column.other + column.has_missing)
-    return sp.csr_matrix((np.ones(row.size, dtype=np.float32), (row, place[row])), shape=shape)
+    return _Ones(row, place[row], (len(values), width + column.other + column.has_missing))
 
 
 def _tf_idf(column: ColumnEncoding, values: Any) -> sp.csr_matrix:
