@@ -22,6 +22,7 @@ from gdpnet.web.explorer.page import json_text
 from gdpnet.web.server import pages
 from gdpnet.web.server.answers import ANSWERS
 from gdpnet.web.server.batches import Batcher
+from gdpnet.web.server.description import describe
 from gdpnet.web.server.fields import broken_rules
 from gdpnet.web.server.limits import Limits
 from gdpnet.web.server.log import tell
@@ -29,14 +30,13 @@ from gdpnet.web.server.metrics import Metrics
 from gdpnet.web.server.payload import CleaningQuestion, Question
 from gdpnet.web.server.problems import Broken, ProblemError, unusable
 from gdpnet.web.server.questions import Asked, read_question
+from gdpnet.web.server.reading import read_body
 from gdpnet.web.server.served import Place, Served
 
 _FRAMES = 8
 """Frames of a traceback that the log names."""
 
-_UNREADABLE = 400
 _DETAILS = {
-    _UNREADABLE: "the body must be JSON in UTF-8, not nested deeply, with numbers that fit 64 bits",
     404: "there is no such route: /docs has them all",
     405: "this route does not answer this method: /docs has all routes",
 }
@@ -53,11 +53,18 @@ class Server:
         self.is_ready, self.reloading = False, asyncio.Lock()
         self._judged: tuple[Served, asyncio.Future[str]] | None = None
 
-    async def ask(self, question: Question, kind: str, threshold: float | None = None) -> dict[str, Any]:
+    async def ask(self, request: Request, form: type[Question], kind: str) -> dict[str, Any]:
         """Answer a question by what is served now, whatever is loaded meanwhile."""
-        served = self.served
-        reading = partial(read_question, question, served, self.limits)
-        asked = await asyncio.get_running_loop().run_in_executor(None, reading)  # a large one takes a while
+        served, body = self.served, await request.body()
+        content_type = request.headers.get("content-type", "")
+
+        def read() -> tuple[Question, Asked]:
+            question = read_body(body, content_type, form, self.limits)
+            return question, read_question(question, served, self.limits)
+
+        # a large one takes a while
+        question, asked = await asyncio.get_running_loop().run_in_executor(None, read)
+        threshold = question.threshold if isinstance(question, CleaningQuestion) else None
         local = served.local(asked.graph, self.limits.max_surroundings)
         rows = await self.batcher.ask(
             partial(_one, local, asked, kind, threshold), _keys(served, asked, kind, threshold)
@@ -162,6 +169,7 @@ def make_app(server: Server) -> FastAPI:
     _add_facts(app, server)
     pages.add_pages(app, server)
     _add_errors(app)
+    describe(app)
     return app
 
 
@@ -169,24 +177,24 @@ def _add_questions(app: FastAPI, server: Server) -> None:
     """Add the routes that compute."""
 
     @app.post("/v1/predict", tags=["questions"])
-    async def predict(question: Question) -> dict[str, Any]:
+    async def predict(request: Request) -> dict[str, Any]:
         """Predict the class, labels or number of each target, with probabilities."""
-        return await server.ask(question, "predict")
+        return await server.ask(request, Question, "predict")
 
     @app.post("/v1/embed", tags=["questions"])
-    async def embed(question: Question) -> dict[str, Any]:
+    async def embed(request: Request) -> dict[str, Any]:
         """Embed each target."""
-        return await server.ask(question, "embed")
+        return await server.ask(request, Question, "embed")
 
     @app.post("/v1/denoise", tags=["questions"])
-    async def denoise(question: CleaningQuestion) -> dict[str, Any]:
+    async def denoise(request: Request) -> dict[str, Any]:
         """Decide on the edges of each target: keep probability, genuine probability, kept or not."""
-        return await server.ask(question, "denoise", question.threshold)
+        return await server.ask(request, CleaningQuestion, "denoise")
 
     @app.post("/v1/explain", tags=["questions"])
-    async def explain(question: Question) -> dict[str, Any]:
+    async def explain(request: Request) -> dict[str, Any]:
         """Explain the prediction of each target: what every neighbour adds, and the evidence for its edge."""
-        return await server.ask(question, "explain")
+        return await server.ask(request, Question, "explain")
 
 
 def _add_facts(app: FastAPI, server: Server) -> None:
@@ -249,8 +257,7 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> Response:
         detail = _DETAILS.get(error.status_code, str(error.detail))
-        broken = [Broken("body", detail)] if error.status_code == _UNREADABLE else []
-        return ProblemError(error.status_code, detail, *broken, headers=dict(error.headers or {})).response()
+        return ProblemError(error.status_code, detail, headers=dict(error.headers or {})).response()
 
     @app.exception_handler(Exception)
     async def mistake(_: Request, error: Exception) -> Response:
