@@ -217,7 +217,7 @@ def test_a_policy_lists_the_scripts_of_a_page():
 
 
 def test_limits_must_be_above_zero():
-    with pytest.raises(ConfigError, match="--max-edges must be above 0"):
+    with pytest.raises(ConfigError, match="--max-edges must be above 0 and finite"):
         Limits(max_edges=0)
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
 from gdpnet.data.extended import TooManyEdgesError
-from gdpnet.errors import GDPNetError
+from gdpnet.errors import GDPNetError, WorkError
 from gdpnet.inference.local import GROUP, LocalPredictor
 from gdpnet.web.explorer.page import json_text
 from gdpnet.web.server import pages
@@ -24,20 +23,18 @@ from gdpnet.web.server.answers import ANSWERS
 from gdpnet.web.server.batches import Batcher
 from gdpnet.web.server.description import describe
 from gdpnet.web.server.fields import broken_rules
+from gdpnet.web.server.guard import UNTIL
 from gdpnet.web.server.limits import Limits
-from gdpnet.web.server.log import tell
+from gdpnet.web.server.log import tell, tell_mistake
 from gdpnet.web.server.metrics import Metrics
 from gdpnet.web.server.payload import CleaningQuestion, Question
-from gdpnet.web.server.problems import Broken, ProblemError, unusable
+from gdpnet.web.server.problems import NO_ROUTE, Broken, ProblemError, mistake, unusable
 from gdpnet.web.server.questions import Asked, read_question
 from gdpnet.web.server.reading import read_body
 from gdpnet.web.server.served import Place, Served
 
-_FRAMES = 8
-"""Frames of a traceback that the log names."""
-
 _DETAILS = {
-    404: "there is no such route: /docs has them all",
+    404: NO_ROUTE,
     405: "this route does not answer this method: /docs has all routes",
 }
 """What errors of the framework say, by their status."""
@@ -67,7 +64,9 @@ class Server:
         threshold = question.threshold if isinstance(question, CleaningQuestion) else None
         local = served.local(asked.graph, self.limits.max_surroundings)
         rows = await self.batcher.ask(
-            partial(_one, local, asked, kind, threshold), _keys(served, asked, kind, threshold)
+            partial(_one, local, asked, kind, threshold),
+            _keys(served, asked, kind, threshold),
+            request.scope.get(UNTIL),
         )
         self.metrics.targets.labels(kind).inc(len(rows))
         results = [{"node_id": name} | row for name, row in zip(asked.ids, rows, strict=True)]
@@ -97,19 +96,29 @@ class Server:
         if self._judged is None or self._judged[0] is not self.served:
             loop = asyncio.get_running_loop()
             self._judged = self.served, loop.run_in_executor(None, self.served.judge)
+        judged = self._judged
         try:
-            return await asyncio.wait_for(asyncio.shield(self._judged[1]), self.limits.seconds)
+            return await asyncio.wait_for(asyncio.shield(judged[1]), self.limits.seconds)
         except TimeoutError as error:
             rule = "the whole graph is still being decided on: ask again"
             raise ProblemError(503, rule, headers={"Retry-After": "10"}) from error
+        finally:
+            done = judged[1]
+            if self._judged is judged and done.done() and (done.cancelled() or done.exception()):
+                self._judged = None  # who asks next gets another try
 
     async def reload(self) -> Served:
         """Load model and graph anew and exchange them; if that fails the old ones stay."""
         async with self.reloading:
             try:
                 served = await asyncio.get_running_loop().run_in_executor(None, Served.load, self.place)
-            except (GDPNetError, OSError) as error:
+            except Exception as error:
                 self.metrics.reloads.labels("refused").inc()
+                if not isinstance(error, GDPNetError | OSError):
+                    tell_mistake(error)
+                    raise WorkError(
+                        f"loading them failed with {type(error).__name__}: see the log"
+                    ) from error
                 tell("reload refused", logging.ERROR, reason=str(error))
                 raise
             self.served = served
@@ -143,6 +152,23 @@ def _keys(served: Served, asked: Asked, kind: str, threshold: float | None) -> l
     if asked.graph.graph is not served.graph or asked.graph.addition is not None:
         return [None] * len(asked.targets.split(GROUP))
     return [(id(served), kind, threshold, tuple(one.tolist())) for one in asked.targets.split(GROUP)]
+
+
+class _Whole(Convertor[str]):
+    """The rest of a path, whatever it has in it: ids may have slashes and line breaks."""
+
+    regex = r"[\s\S]+"
+
+    def convert(self, value: str) -> str:
+        """Return it as it is."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return it as it is."""
+        return value
+
+
+register_url_convertor("whole", _Whole())
 
 
 def make_app(server: Server) -> FastAPI:
@@ -205,7 +231,7 @@ def _add_facts(app: FastAPI, server: Server) -> None:
         """Return the model, its feature columns, the graph, and the limits."""
         return server.served.about | {"limits": vars(server.limits)}
 
-    @app.get("/v1/nodes/{node_id:path}", tags=["facts"])
+    @app.get("/v1/nodes/{node_id:whole}", tags=["facts"])
     async def node(node_id: str) -> dict[str, Any]:
         """Return what is stored of a node: its label, its degree and its first neighbours."""
         served = server.served
@@ -260,10 +286,6 @@ def _add_errors(app: FastAPI) -> None:
         return ProblemError(error.status_code, detail, headers=dict(error.headers or {})).response()
 
     @app.exception_handler(Exception)
-    async def mistake(_: Request, error: Exception) -> Response:
-        frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
-        where = [
-            f"{Path(one.filename).name}:{one.lineno}" for one in frames
-        ]  # the message may hold what was sent
-        tell("a mistake of the program", logging.ERROR, error=type(error).__name__, where=where)
-        return ProblemError(500, "something went wrong that should not: see the server's log").response()
+    async def failed(_: Request, error: Exception) -> Response:
+        tell_mistake(error)
+        return mistake().response()
