@@ -4,6 +4,8 @@ import asyncio
 import http.client
 import json
 import socket
+import subprocess
+import sys
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -250,3 +252,20 @@ def test_a_token_has_no_space_around_it_or_in_it(monkeypatch):
 def test_the_time_of_a_request_is_finite(seconds):
     with pytest.raises(ConfigError, match="--seconds must be above 0 and finite"):
         Limits(seconds=seconds)
+
+
+@pytest.mark.slow
+def test_a_request_to_load_anew_while_the_model_is_first_loaded_does_not_end_the_server():
+    program = """if True:
+        import os, signal, sys
+        from gdpnet.web.server import process
+
+        class Loading:
+            def load(place):
+                os.kill(os.getpid(), signal.SIGHUP)
+                sys.exit(7)
+
+        process.Served = Loading
+        process.serve(None, None, 0, None, print)
+    """
+    assert subprocess.run([sys.executable, "-c", program], timeout=PATIENCE).returncode == 7

@@ -160,9 +160,7 @@ class Served:
             "version": __version__,
             "model": self.model_id,
             "task": model.config.task.kind,
-            "classes": []
-            if isinstance(model.task, Regression)
-            else [str(name) for name in model.classes],
+            "classes": [] if isinstance(model.task, Regression) else [str(name) for name in model.classes],
             "threshold": model.threshold.threshold,
             "reason": model.threshold.reason,
             "heads": {name: weight for name, weight in model.weights._asdict().items() if weight > 0},
