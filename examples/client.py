@@ -43,6 +43,25 @@ class Client:
             raise SystemExit(f"{problem['status']} {problem['title']}: {problem['detail']}") from error
 
 
+def said_of(answer: dict[str, Any]) -> Any:
+    """Return the predicted class or labels, or the predicted number."""
+    return answer["predicted"] if "predicted" in answer else answer["prediction"]
+
+
+def attached_to(node: str, model: dict[str, Any]) -> dict[str, Any]:
+    """Return a new node with made-up features, if nodes have any, and its edge to a stored node."""
+    new: dict[str, Any] = {"node_id": "a new node"}
+    width = model["features"]["width"]
+    if width:
+        new["features"] = [1.0 / width] * width
+    edge: dict[str, Any] = {"src_node_id": "a new node", "dest_node_id": node}
+    if model["graph"]["weighted"]:
+        edge["weight"] = 1.0
+    if model["edge_features"]:
+        edge["features"] = [0.0] * model["edge_features"]["width"]
+    return {"nodes": [new], "edges": [edge]}
+
+
 def main() -> None:
     """Ask two questions and print the answers."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -56,16 +75,12 @@ def main() -> None:
         f"model {model['model']} on {model['graph']['nodes']:,} nodes and {model['graph']['edges']:,} edges"
     )
     (stored,) = client.ask("predict", [options.node])
-    print(f"{options.node}: {stored['predicted']}")
+    print(f"{options.node}: {said_of(stored)}")
 
-    features = [1.0 / model["features"]["width"]] * model["features"]["width"]
-    new = {
-        "nodes": [{"node_id": "a new node", "features": features}],
-        "edges": [{"src_node_id": "a new node", "dest_node_id": options.node}],
-    }
+    new = attached_to(options.node, model)
     (predicted,) = client.ask("predict", ["a new node"], **new)
     (cleaned,) = client.ask("denoise", ["a new node"], **new)
-    print(f"a new node: {predicted['predicted']}")
+    print(f"a new node: {said_of(predicted)}")
     for edge in cleaned["edges"]:
         said = "kept" if edge["kept"] else "dropped"
         print(f"  its edge to {edge['src_node_id']}: {said}, keep probability {edge['keep_probability']:.2f}")

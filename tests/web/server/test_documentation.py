@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gdpnet import read_graph
 from gdpnet.data.io.store import open_store, write_store
 from helpers.server import ServerProcess, need_server
+from helpers.small import FAST, fitted
 
 need_server()
 
@@ -25,7 +27,7 @@ BLOCKS = [block for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) if 
 
 @pytest.fixture(scope="module")
 def numbered(place, tmp_path_factory):
-    """Return a server whose nodes are called by their numbers, as on the page."""
+    """Return a server whose nodes are called by their numbers."""
     base = tmp_path_factory.mktemp("numbered")
     graph = open_store(place / "store")
     write_store(replace(graph, node_ids=np.arange(graph.num_nodes)), base / "store")
@@ -34,11 +36,27 @@ def numbered(place, tmp_path_factory):
     assert running.stop() == 0
 
 
+@pytest.fixture(scope="module")
+def of_own_data(tmp_path_factory):
+    """Return a server of the graph that the page on own data writes."""
+    base = tmp_path_factory.mktemp("own")
+    page = (ROOT / "docs" / "own-data.md").read_text(encoding="utf-8")
+    program = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    subprocess.run([sys.executable, "-c", program], cwd=base, timeout=60, check=True)
+    graph = read_graph(base / "mygraph")
+    (base / "run").mkdir()
+    fitted(graph, FAST).save(base / "run" / "model.safetensors")
+    write_store(graph, base / "store")
+    running = ServerProcess(base / "run", base / "store", base / "log")
+    yield running
+    assert running.stop() == 0
+
+
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 @pytest.mark.parametrize("block", BLOCKS)
-def test_the_curl_commands_of_the_page_are_answered(block, numbered):
+def test_the_curl_commands_of_the_page_are_answered(block, of_own_data):
     for command in re.findall(r"curl .*?(?=\ncurl |\Z)", block, re.DOTALL):
-        words = command.replace("127.0.0.1:8765", f"127.0.0.1:{numbered.port}")
+        words = command.replace("127.0.0.1:8765", f"127.0.0.1:{of_own_data.port}")
         said = subprocess.run(
             ["bash", "-c", words], capture_output=True, text=True, timeout=60, check=True
         ).stdout

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gdpnet.cli import main
+from gdpnet.data.features import SparseRows, to_dense
 from gdpnet.data.graph import Graph
 from gdpnet.data.tables.edge_columns import read_edge_columns
 from gdpnet.data.tables.node_table import NodeTable
@@ -30,9 +32,11 @@ from gdpnet.web.server.guard import Access, is_loopback  # noqa: E402
 from gdpnet.web.server.limits import Limits  # noqa: E402
 from gdpnet.web.server.node_features import edge_rows, node_rows  # noqa: E402
 from gdpnet.web.server.pages import policy_for  # noqa: E402
+from gdpnet.web.server.payload import Question  # noqa: E402
 from gdpnet.web.server.problems import ProblemError  # noqa: E402
 from gdpnet.web.server.process import listen  # noqa: E402
-from gdpnet.web.server.served import NodeIndex  # noqa: E402
+from gdpnet.web.server.questions import read_question  # noqa: E402
+from gdpnet.web.server.served import NodeIndex, Served  # noqa: E402
 
 
 def scope(path: str = "/v1/model", **headers: str) -> Scope:
@@ -167,11 +171,65 @@ def test_a_vector_may_have_a_name_as_in_graphstorm():
 
 
 def test_columns_that_sparse_features_leave_out_are_zero():
-    from gdpnet.data.features import SparseRows
-
     rows = SparseRows(torch.tensor([0, 1, 2]), torch.tensor([0, 2]), torch.full((2,), 0.5), 3)
     graph = replace(Graph.build([[0], [1]], rows), feature_names=("a", "b", "c"))
-    assert node_rows([{"b": 2.0}], graph).tolist() == [[0.0, 2.0, 0.0]]
+    found = node_rows([{"c": 1, "b": 2.0}, [0.0, 0.0, 3.0], {"a": 1e-60}], graph)
+    assert isinstance(found, SparseRows)
+    assert to_dense(found).tolist() == [[0.0, 2.0, 1.0], [0.0, 0.0, 3.0], [0.0, 0.0, 0.0]]
+    assert found.column.tolist() == [1, 2, 2]  # ascending, without zeros
+    with pytest.raises(ProblemError, match=r"nodes\.1\.features: numbers must be finite"):
+        node_rows([{"a": 1.0}, {"a": 3e38}], graph)
+
+
+def test_rows_of_a_million_sparse_columns_are_never_dense():
+    width = 1 << 20
+    rows = SparseRows(torch.tensor([0, 1, 2]), torch.tensor([0, 2]), torch.full((2,), 0.5), width)
+    names = tuple(f"w{number}" for number in range(width))
+    graph = replace(Graph.build([[0], [1]], rows), feature_names=names)
+    tracemalloc.start()
+    found = node_rows([{"w1": 1.0, f"w{width - 1}": 2.0}] * 100, graph)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (found.shape, found.value.sum().item()) == ((100, width), 300.0)
+    assert most < 300e6  # dense rows are 800 MB
+
+
+def test_columns_that_a_table_does_not_have_are_refused_but_for_its_id_label_and_split():
+    table = pa.table({"age": [20.0, 40.0, 60.0, 90.0], "same": ["x"] * 4})
+    fitted = NodeTable.fit(table, np.ones(4, dtype=bool))
+    graph = Graph.build([[0, 1], [1, 2]], np.zeros((4, 1), dtype=np.float32)).with_table(fitted)
+    row = {"id": "new", "label": None, "split": "test", "same": "x", "age": 40.0}
+    assert torch.equal(node_rows([row], graph), node_rows([{"age": 40.0}], graph))
+    with pytest.raises(ProblemError, match=r"nodes\.1\.features: there is no column 'foo'"):
+        node_rows([row, {"age": 40.0, "foo": 1.0}], graph)
+
+
+def test_errors_below_graph_name_it():
+    graph = Graph.build([[0], [1]], np.ones((2, 2), dtype=np.float32))
+    served = Served.__new__(Served)  # no model is asked
+    served.graph, served.index, served.directed = graph, NodeIndex(graph.node_ids), False
+    node = {"node_id": "x", "features": [1.0, 2.0]}
+    edge = {"src_node_id": "x", "dest_node_id": "0"}
+    for nodes, edges, field in (
+        ([node | {"node_id": "y"}, node | {"features": [1.0]}], [edge], "graph.nodes.1.features"),
+        ([node, node], [edge], "graph.nodes.1.node_id"),
+        ([node], [edge, edge | {"dest_node_id": "z"}], "graph.edges.1.dest_node_id"),
+        ([node], [edge | {"weight": 1.0}], "graph.edges.0.weight"),
+    ):
+        above = {"nodes": [node | {"node_id": "above"}], "targets": [0]}
+        question = Question.model_validate(above | {"graph": {"nodes": nodes, "edges": edges}})
+        with pytest.raises(ProblemError) as found:
+            read_question(question, served, Limits())
+        assert found.value.broken[0].field == field
+        assert found.value.detail.startswith(field)
+
+
+def test_a_featureless_graph_gets_new_nodes_without_features():
+    graph = Graph.build([[0], [1]], SparseRows.identity(2))
+    assert not graph.has_features
+    assert node_rows([[], {}], graph).shape == (2, 1)
+    with pytest.raises(ProblemError, match="left out"):
+        node_rows([[1.0, 0.0]], graph)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +275,7 @@ def test_a_policy_lists_the_scripts_of_a_page():
 
 
 def test_limits_must_be_above_zero():
-    with pytest.raises(ConfigError, match="--max-edges must be above 0"):
+    with pytest.raises(ConfigError, match="--max-edges must be above 0 and finite"):
         Limits(max_edges=0)
 
 

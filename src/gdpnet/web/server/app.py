@@ -4,40 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
 from gdpnet.data.extended import TooManyEdgesError
-from gdpnet.errors import GDPNetError
+from gdpnet.errors import GDPNetError, WorkError
 from gdpnet.inference.local import GROUP, LocalPredictor
 from gdpnet.web.explorer.page import json_text
 from gdpnet.web.server import pages
 from gdpnet.web.server.answers import ANSWERS
 from gdpnet.web.server.batches import Batcher
+from gdpnet.web.server.description import describe
 from gdpnet.web.server.fields import broken_rules
+from gdpnet.web.server.guard import UNTIL
 from gdpnet.web.server.limits import Limits
-from gdpnet.web.server.log import tell
+from gdpnet.web.server.log import tell, tell_mistake
 from gdpnet.web.server.metrics import Metrics
 from gdpnet.web.server.payload import CleaningQuestion, Question
-from gdpnet.web.server.problems import Broken, ProblemError, unusable
+from gdpnet.web.server.problems import NO_ROUTE, Broken, ProblemError, mistake, unusable
 from gdpnet.web.server.questions import Asked, read_question
+from gdpnet.web.server.reading import read_body
 from gdpnet.web.server.served import Place, Served
 
-_FRAMES = 8
-"""Frames of a traceback that the log names."""
-
-_UNREADABLE = 400
 _DETAILS = {
-    _UNREADABLE: "the body must be JSON in UTF-8, not nested deeply, with numbers that fit 64 bits",
-    404: "there is no such route: /docs has them all",
+    404: NO_ROUTE,
     405: "this route does not answer this method: /docs has all routes",
 }
 """What errors of the framework say, by their status."""
@@ -53,14 +50,23 @@ class Server:
         self.is_ready, self.reloading = False, asyncio.Lock()
         self._judged: tuple[Served, asyncio.Future[str]] | None = None
 
-    async def ask(self, question: Question, kind: str, threshold: float | None = None) -> dict[str, Any]:
+    async def ask(self, request: Request, form: type[Question], kind: str) -> dict[str, Any]:
         """Answer a question by what is served now, whatever is loaded meanwhile."""
-        served = self.served
-        reading = partial(read_question, question, served, self.limits)
-        asked = await asyncio.get_running_loop().run_in_executor(None, reading)  # a large one takes a while
+        served, body = self.served, await request.body()
+        content_type = request.headers.get("content-type", "")
+
+        def read() -> tuple[Question, Asked]:
+            question = read_body(body, content_type, form, self.limits)
+            return question, read_question(question, served, self.limits)
+
+        # a large one takes a while
+        question, asked = await asyncio.get_running_loop().run_in_executor(None, read)
+        threshold = question.threshold if isinstance(question, CleaningQuestion) else None
         local = served.local(asked.graph, self.limits.max_surroundings)
         rows = await self.batcher.ask(
-            partial(_one, local, asked, kind, threshold), _keys(served, asked, kind, threshold)
+            partial(_one, local, asked, kind, threshold),
+            _keys(served, asked, kind, threshold),
+            request.scope.get(UNTIL),
         )
         self.metrics.targets.labels(kind).inc(len(rows))
         results = [{"node_id": name} | row for name, row in zip(asked.ids, rows, strict=True)]
@@ -90,19 +96,29 @@ class Server:
         if self._judged is None or self._judged[0] is not self.served:
             loop = asyncio.get_running_loop()
             self._judged = self.served, loop.run_in_executor(None, self.served.judge)
+        judged = self._judged
         try:
-            return await asyncio.wait_for(asyncio.shield(self._judged[1]), self.limits.seconds)
+            return await asyncio.wait_for(asyncio.shield(judged[1]), self.limits.seconds)
         except TimeoutError as error:
             rule = "the whole graph is still being decided on: ask again"
             raise ProblemError(503, rule, headers={"Retry-After": "10"}) from error
+        finally:
+            done = judged[1]
+            if self._judged is judged and done.done() and (done.cancelled() or done.exception()):
+                self._judged = None  # who asks next gets another try
 
     async def reload(self) -> Served:
         """Load model and graph anew and exchange them; if that fails the old ones stay."""
         async with self.reloading:
             try:
                 served = await asyncio.get_running_loop().run_in_executor(None, Served.load, self.place)
-            except (GDPNetError, OSError) as error:
+            except Exception as error:
                 self.metrics.reloads.labels("refused").inc()
+                if not isinstance(error, GDPNetError | OSError):
+                    tell_mistake(error)
+                    raise WorkError(
+                        f"loading them failed with {type(error).__name__}: see the log"
+                    ) from error
                 tell("reload refused", logging.ERROR, reason=str(error))
                 raise
             self.served = served
@@ -138,6 +154,23 @@ def _keys(served: Served, asked: Asked, kind: str, threshold: float | None) -> l
     return [(id(served), kind, threshold, tuple(one.tolist())) for one in asked.targets.split(GROUP)]
 
 
+class _Whole(Convertor[str]):
+    """The rest of a path, whatever it has in it: ids may have slashes and line breaks."""
+
+    regex = r"[\s\S]+"
+
+    def convert(self, value: str) -> str:
+        """Return it as it is."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return it as it is."""
+        return value
+
+
+register_url_convertor("whole", _Whole())
+
+
 def make_app(server: Server) -> FastAPI:
     """Return the application with all routes."""
 
@@ -162,6 +195,7 @@ def make_app(server: Server) -> FastAPI:
     _add_facts(app, server)
     pages.add_pages(app, server)
     _add_errors(app)
+    describe(app)
     return app
 
 
@@ -169,24 +203,24 @@ def _add_questions(app: FastAPI, server: Server) -> None:
     """Add the routes that compute."""
 
     @app.post("/v1/predict", tags=["questions"])
-    async def predict(question: Question) -> dict[str, Any]:
+    async def predict(request: Request) -> dict[str, Any]:
         """Predict the class, labels or number of each target, with probabilities."""
-        return await server.ask(question, "predict")
+        return await server.ask(request, Question, "predict")
 
     @app.post("/v1/embed", tags=["questions"])
-    async def embed(question: Question) -> dict[str, Any]:
+    async def embed(request: Request) -> dict[str, Any]:
         """Embed each target."""
-        return await server.ask(question, "embed")
+        return await server.ask(request, Question, "embed")
 
     @app.post("/v1/denoise", tags=["questions"])
-    async def denoise(question: CleaningQuestion) -> dict[str, Any]:
+    async def denoise(request: Request) -> dict[str, Any]:
         """Decide on the edges of each target: keep probability, genuine probability, kept or not."""
-        return await server.ask(question, "denoise", question.threshold)
+        return await server.ask(request, CleaningQuestion, "denoise")
 
     @app.post("/v1/explain", tags=["questions"])
-    async def explain(question: Question) -> dict[str, Any]:
+    async def explain(request: Request) -> dict[str, Any]:
         """Explain the prediction of each target: what every neighbour adds, and the evidence for its edge."""
-        return await server.ask(question, "explain")
+        return await server.ask(request, Question, "explain")
 
 
 def _add_facts(app: FastAPI, server: Server) -> None:
@@ -197,7 +231,7 @@ def _add_facts(app: FastAPI, server: Server) -> None:
         """Return the model, its feature columns, the graph, and the limits."""
         return server.served.about | {"limits": vars(server.limits)}
 
-    @app.get("/v1/nodes/{node_id:path}", tags=["facts"])
+    @app.get("/v1/nodes/{node_id:whole}", tags=["facts"])
     async def node(node_id: str) -> dict[str, Any]:
         """Return what is stored of a node: its label, its degree and its first neighbours."""
         served = server.served
@@ -249,14 +283,9 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> Response:
         detail = _DETAILS.get(error.status_code, str(error.detail))
-        broken = [Broken("body", detail)] if error.status_code == _UNREADABLE else []
-        return ProblemError(error.status_code, detail, *broken, headers=dict(error.headers or {})).response()
+        return ProblemError(error.status_code, detail, headers=dict(error.headers or {})).response()
 
     @app.exception_handler(Exception)
-    async def mistake(_: Request, error: Exception) -> Response:
-        frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
-        where = [
-            f"{Path(one.filename).name}:{one.lineno}" for one in frames
-        ]  # the message may hold what was sent
-        tell("a mistake of the program", logging.ERROR, error=type(error).__name__, where=where)
-        return ProblemError(500, "something went wrong that should not: see the server's log").response()
+    async def failed(_: Request, error: Exception) -> Response:
+        tell_mistake(error)
+        return mistake().response()

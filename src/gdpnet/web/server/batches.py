@@ -55,18 +55,22 @@ class Batcher:
         self.pool = ThreadPoolExecutor(1, "compute", initializer=use_loop_threads, initargs=(threads,))
         self.worker: asyncio.Task[None] | None = None
 
-    async def ask(self, compute: Compute, keys: list[Any]) -> Rows:
-        """Compute a question when its turn comes; refuse it if too many wait, or if it takes too long."""
+    async def ask(self, compute: Compute, keys: list[Any], until: float | None = None) -> Rows:
+        """Compute a question when its turn comes; refuse it if too many wait, or if it takes too long.
+
+        The time that is left may be given, as reading a request is a part of it.
+        """
         if self.in_flight >= self.most:
             raise too_many(self.most)
         loop = asyncio.get_running_loop()
-        job = Job(compute, keys, time.monotonic() + self.seconds, loop.create_future())
+        until = time.monotonic() + self.seconds if until is None else until
+        job = Job(compute, keys, until, loop.create_future())
         self.in_flight += 1
         self.metrics.waiting.set(self.in_flight)
         self.waiting.append(job)
         self.wake.set()
         try:
-            return await asyncio.wait_for(job.done, self.seconds)
+            return await asyncio.wait_for(job.done, max(0.0, until - time.monotonic()))
         except TimeoutError as error:
             rule = f"a request may take {self.seconds:g} seconds (--seconds): ask for fewer targets, or try again"
             raise ProblemError(503, rule, headers={"Retry-After": "1"}) from error

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
+from gdpnet.web.server.payload import BAD_CELL
 from gdpnet.web.server.problems import Broken
 
 _ID = "it must be text of 1 to 1,000 characters, or a whole number"
@@ -13,6 +15,10 @@ _TARGET = f"{_ID}, or an object with node_id"
 _FEATURES = "it must be a list of numbers, or an object with a value per column"
 _CELL = "it must be a finite number, text, true, false, null or a list of numbers"
 
+_MOST_ERRORS = 1_000
+"""Errors that are looked at; an answer names fewer."""
+
+_WRONG_TEXT = "string_pattern_mismatch"
 _RULES = {
     "missing": "it must be given",
     "extra_forbidden": "there is no such field",
@@ -20,6 +26,7 @@ _RULES = {
     "too_short": "there must be at least {min_length}, found {actual_length}",
     "string_too_short": "it must have at least {min_length} characters",
     "string_too_long": "it must have at most {max_length:,} characters",
+    _WRONG_TEXT: "it must not have the character NUL",
 }
 """What an error says, by its type."""
 
@@ -28,27 +35,28 @@ _Path = tuple[str | int, ...]
 
 def broken_rules(errors: Iterable[Mapping[str, Any]]) -> list[Broken]:
     """Return the fields that break a rule, each once, in the order of the errors."""
-    found: dict[str, Broken] = {}
-    for error in errors:
-        one = _broken(error)
-        found.setdefault(one.field, one)
+    found: dict[_Path, str] = {}
+    for error in islice(errors, _MOST_ERRORS):
+        path, rule = _broken(error)
+        # a wrong character tells more than that a text is not of another form
+        found[path] = rule if error["type"] == _WRONG_TEXT else found.get(path, rule)
     # of a field that may have several forms, every form is complained of: a part of it tells more than the whole
-    fields = list(found)
-    whole = {field for field in fields if any(other.startswith(f"{field}.") for other in fields)}
-    broken = [one for field, one in found.items() if field not in whole]
+    whole = {path[:length] for path in found for length in range(len(path))}
+    broken = [Broken(_field(path), rule) for path, rule in found.items() if path not in whole]
     return broken or [Broken("body", "it cannot be read")]
 
 
-def _broken(error: Mapping[str, Any]) -> Broken:
-    """Return the field and the rule of an error."""
-    if error["type"] == "json_invalid":
-        where, why = error["loc"][-1], error.get("ctx", {}).get("error", "it cannot be read")
-        return Broken("body", f"it must be JSON, found a mistake at character {where}: {why}")
+def _broken(error: Mapping[str, Any]) -> tuple[_Path, str]:
+    """Return the path to a field, and the rule that it breaks."""
     path = tuple(error["loc"][1:])
-    if not path and error["type"] == "model_attributes_type":
-        return Broken("body", "it must be a JSON object, with the header Content-Type: application/json")
+    if error["type"] == BAD_CELL:
+        return (*path, error["ctx"]["column"]), _CELL
     named, rule = _by_form(path)
-    return Broken(".".join(map(_name_of, named)) or "body", rule or _rule_of(error))
+    return named, _rule_of(error) if rule is None or error["type"] == _WRONG_TEXT else rule
+
+
+def _field(path: _Path) -> str:
+    return ".".join(map(_name_of, path)) or "body"
 
 
 def _by_form(path: _Path) -> tuple[_Path, str | None]:
@@ -60,9 +68,7 @@ def _by_form(path: _Path) -> tuple[_Path, str | None]:
             return (*path[: place + 2], *inner[:1]), None if inner and inner[0] != "node_id" else _TARGET
         if part == "features" and rest:
             named = path[: place + 1]
-            if str(rest[0]).startswith("list["):
-                return (*named, *rest[1:2]), "it must be a finite number" if rest[1:] else _FEATURES
-            return (*named, *rest[1:2]), _CELL if rest[1:] else _FEATURES
+            return (*named, *rest[1:2]), "it must be a finite number" if rest[1:] else _FEATURES
         if str(part).endswith("node_id") and rest:
             return path[: place + 1], _ID
     return path, None

@@ -20,9 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gdpnet.errors import ConfigError
 from gdpnet.web.server.limits import Limits
-from gdpnet.web.server.log import tell
+from gdpnet.web.server.log import tell, tell_mistake
 from gdpnet.web.server.metrics import Metrics
-from gdpnet.web.server.problems import ProblemError, too_many
+from gdpnet.web.server.problems import NO_ROUTE, ProblemError, mistake, too_many
 
 OPEN = ("/healthz", "/readyz")
 """Routes that need no token."""
@@ -36,11 +36,21 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _POLICY = "default-src 'none'; frame-ancestors 'none'"
+
+BEGAN, UNTIL = "gdpnet.began", "gdpnet.until"
+"""When a request began, in the state of its scope, and until when it must be answered, in its scope."""
+
 _LEAST_TOKEN = 16
+_TOKEN = re.compile(rf"[!-~]{{{_LEAST_TOKEN},}}")  # no header can hold others
 _NAME = re.compile(r"[a-z0-9._:-]+")
 
 _DRAINED = 8
 """How many times the largest body is read and thrown away, so that a client that sends first reads the answer."""
+
+
+def every_header() -> list[tuple[str, str]]:
+    """Return the headers of every answer, which one with a policy of its own replaces."""
+    return [*_HEADERS.items(), ("Content-Security-Policy", _POLICY)]
 
 
 def is_loopback(host: str) -> bool:
@@ -66,10 +76,9 @@ class Access:
                 f"--host {self.host} can be reached from other machines and needs a token: set --token-file or "
                 "GDPNET_TOKEN, or leave --host out"
             )
-        if self.token is not None and (len(self.token) < _LEAST_TOKEN or not self.token.isascii()):
-            raise ConfigError(
-                f"the token must have at least {_LEAST_TOKEN} ASCII characters, found fewer or others"
-            )
+        if self.token is not None and not _TOKEN.fullmatch(self.token):
+            rule = f"at least {_LEAST_TOKEN} ASCII characters without spaces"
+            raise ConfigError(f"the token must have {rule}, found fewer or others")
 
     def check(self, scope: Scope) -> None:
         """Refuse a request for another host, without the token, or from a page of another site."""
@@ -85,7 +94,7 @@ class Access:
                 401, "a request must have the token of this server", headers={"WWW-Authenticate": kind}
             )
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        if origin is not None and _site(origin) != headers.get("host"):
             raise ProblemError(403, "a page of another site may not ask this server")
 
     def _check_host(self, given: str) -> None:
@@ -106,6 +115,14 @@ def _host_name(given: str) -> str:
         return (urlsplit(f"//{given}").hostname or "").lower()
     except ValueError:
         return ""
+
+
+def _site(origin: str) -> str | None:
+    """Return the host and port of an Origin header; None if it cannot be read."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _tokens(authorization: str) -> Iterable[bytes]:
@@ -134,27 +151,43 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, seen = time.perf_counter(), {"status": 500}
-        # what answers GET answers HEAD too; the HTTP server leaves the body out
-        inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        began, seen = time.perf_counter(), {"status": 500, "begun": False, "done": False}
+        since = scope.get("state", {}).get(BEGAN) or time.monotonic()
+        inner = {**scope, UNTIL: since + self.limits.seconds}
+        if scope["method"] == "HEAD":  # it is answered as GET; the HTTP server leaves the body out
+            inner["method"] = "GET"
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
-                seen["status"] = message["status"]
+                seen.update(status=message["status"], begun=True)
                 headers = MutableHeaders(scope=message)
-                for name, value in {**_HEADERS, "Content-Security-Policy": _POLICY}.items():
+                for name, value in every_header():
                     headers.setdefault(name, value)
             await send(message)
+            seen["done"] = message["type"] == "http.response.body" and not message.get("more_body", False)
 
         try:
+            await self._answer(scope, inner, receive, answer)
+        except Exception as error:
+            if not seen["begun"]:
+                tell_mistake(error)
+                await mistake().response()(scope, receive, answer)
+            elif not seen["done"]:
+                raise
+        finally:
+            self._record(scope["method"], inner, seen["status"], time.perf_counter() - began)
+
+    async def _answer(self, scope: Scope, inner: Scope, receive: Receive, answer: Send) -> None:
+        """Let the application answer what passes the checks."""
+        try:
             self.access.check(scope)
+            if scope["path"].endswith("\n") and not scope["path"].startswith("/v1/nodes/"):
+                raise ProblemError(404, NO_ROUTE)  # the router's patterns would match without the newline
             with self._counted(scope):
-                body = await self._body(scope, receive)
+                body = await self._body(scope, receive, inner[UNTIL])
                 await self.app(inner, _replay(body, receive), answer)
         except ProblemError as problem:
             await problem.response()(scope, receive, answer)
-        finally:
-            self._record(scope["method"], inner, seen["status"], time.perf_counter() - began)
 
     @contextmanager
     def _counted(self, scope: Scope) -> Iterator[None]:
@@ -171,12 +204,12 @@ class Guard:
         finally:
             self.posted -= 1
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+    async def _body(self, scope: Scope, receive: Receive, until: float) -> bytes:
         """Read the body of a request, within the limits of size and time."""
         most, declared = self.limits.max_bytes, Headers(scope=scope).get("content-length", "0")
         if declared.isdigit() and int(declared) > _DRAINED * most:
             raise _too_large(most)
-        parts, size, until = list[bytes](), 0, time.monotonic() + self.limits.seconds
+        parts, size = list[bytes](), 0
         while True:
             try:
                 message = await asyncio.wait_for(receive(), max(0.001, until - time.monotonic()))
@@ -199,7 +232,7 @@ class Guard:
 
     def _record(self, method: str, scope: Scope, status: int, seconds: float) -> None:
         route: Any = scope.get("route")
-        name = (getattr(route, "path", None) or "other").replace(":path", "")
+        name = (getattr(route, "path", None) or "other").replace(":whole", "")
         method = method if method in ("GET", "POST", "HEAD") else "other"
         self.metrics.requests.labels(method, name, str(status)).inc()
         self.metrics.seconds.labels(name).observe(seconds)

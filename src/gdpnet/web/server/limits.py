@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from math import isfinite
 
 from gdpnet.errors import ConfigError
 
@@ -27,6 +28,6 @@ class Limits:
     def __post_init__(self) -> None:
         """Refuse limits that would refuse everything."""
         for one in fields(self):
-            if not getattr(self, one.name) > 0:
+            if not (getattr(self, one.name) > 0 and isfinite(getattr(self, one.name))):
                 name = one.name.replace("_", "-")
-                raise ConfigError(f"--{name} must be above 0, found {getattr(self, one.name):g}")
+                raise ConfigError(f"--{name} must be above 0 and finite, found {getattr(self, one.name):g}")

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import traceback
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from gdpnet.errors import shortened
+
+_FRAMES = 8
+"""Frames of a traceback that the log names."""
 
 LOGGER = logging.getLogger("gdpnet.serve")
 
@@ -39,3 +44,10 @@ def set_up(*, quiet: bool = False) -> None:
 def tell(event: str, level: int = logging.INFO, **fields: Any) -> None:
     """Log an event with its fields."""
     LOGGER.log(level, event, extra={"fields": fields})
+
+
+def tell_mistake(error: BaseException) -> None:
+    """Log where the program failed, but not the message, which may hold what was sent."""
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+    where = [f"{Path(one.filename).name}:{one.lineno}" for one in frames]
+    tell("a mistake of the program", logging.ERROR, error=type(error).__name__, where=where)

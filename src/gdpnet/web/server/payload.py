@@ -1,16 +1,57 @@
-"""The body of a question: nodes with features, edges, and targets, under the names of GraphStorm's payload."""
+"""The body of a question: nodes with features, edges, and targets, under the names of GraphStorm's payload.
+
+Lists are checked up to their first mistake (`fail_fast`): a body must not make an error of each of its bytes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import isfinite
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WrapValidator
+from pydantic_core import PydanticCustomError
 
-Id = Annotated[str, Field(min_length=1, max_length=1_000)] | int
-"""Ids are text; whole numbers stand for their digits."""
+Id = Annotated[str, Field(min_length=1, max_length=1_000, pattern=r"^[^\x00]*$")] | int
+"""Ids are text; whole numbers stand for their digits. NUL at its end is what an array of texts does not keep."""
+
+BAD_CELL = "bad_cell"
+"""The type of the error of a value by column name, which has the column."""
 
 Cell = float | bool | str | None
-Features = list[float] | dict[str, Cell | list[float]]
+
+
+def _checked(given: Any, handler: Callable[[Any], Any]) -> Any:
+    """Check features up to the first mistake; pydantic would make several errors of each value by name."""
+    if isinstance(given, dict):
+        return {name: _cell(name, value) for name, value in given.items()}
+    return handler(given)
+
+
+def _cell(name: str, value: Any) -> Cell | list[float]:
+    if value is None or isinstance(value, str | bool):
+        return value
+    try:
+        return [_number(one) for one in value] if isinstance(value, list) else _number(value)
+    except ValueError as error:
+        raise PydanticCustomError(BAD_CELL, "it is no value of a column", {"column": name}) from error
+
+
+def _number(value: Any) -> float:
+    """Return a number in double precision."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError as error:
+            raise ValueError from error
+        if isfinite(number):
+            return number
+    raise ValueError
+
+
+Features = Annotated[
+    Annotated[list[float], Field(fail_fast=True)] | dict[str, Cell | list[float]], WrapValidator(_checked)
+]
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
@@ -50,8 +91,8 @@ class Added(BaseModel):
     """Nodes and edges, as GraphStorm nests them."""
 
     model_config = _STRICT
-    nodes: list[Node] = Field(default_factory=list)
-    edges: list[Edge] = Field(default_factory=list)
+    nodes: list[Node] = Field(default_factory=list, fail_fast=True)
+    edges: list[Edge] = Field(default_factory=list, fail_fast=True)
 
 
 class Question(BaseModel):
@@ -73,10 +114,10 @@ class Question(BaseModel):
             ]
         },
     )
-    nodes: list[Node] = Field(default_factory=list)
-    edges: list[Edge] = Field(default_factory=list)
+    nodes: list[Node] = Field(default_factory=list, fail_fast=True)
+    edges: list[Edge] = Field(default_factory=list, fail_fast=True)
     graph: Added | None = Field(None, description="Nodes and edges, in place of the two fields above.")
-    targets: list[Target | Id] = Field(min_length=1)
+    targets: list[Target | Id] = Field(min_length=1, fail_fast=True)
     request_uid: str | None = Field(None, max_length=200, description="Returned with the answer.")
     version: str | None = Field(None, description="Accepted and not used.")
     gml_task: str | None = Field(None, description="Accepted and not used.")

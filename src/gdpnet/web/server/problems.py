@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from gdpnet.errors import shortened
 
 MEDIA_TYPE = "application/problem+json"
+NO_ROUTE = "there is no such route: /docs has them all"
 _MOST_ERRORS = 20
 """Broken rules that one answer names."""
 
@@ -61,3 +62,8 @@ def too_many(most: int) -> ProblemError:
     """Return the answer to a request beyond those that may be computed or wait."""
     rule = f"at most {most:,} requests are computed or wait at a time (--max-requests): try again"
     return ProblemError(429, rule, headers={"Retry-After": "1"})
+
+
+def mistake() -> ProblemError:
+    """Return the answer to a request that the program fails at."""
+    return ProblemError(500, "something went wrong that should not: see the server's log")

@@ -18,6 +18,7 @@ from gdpnet.web.server.app import Server, make_app
 from gdpnet.web.server.guard import Access, Guard
 from gdpnet.web.server.limits import Limits
 from gdpnet.web.server.log import set_up, tell
+from gdpnet.web.server.protocol import Connections
 from gdpnet.web.server.served import Place, Served
 
 TOKEN = "GDPNET_TOKEN"
@@ -27,7 +28,7 @@ TOKEN = "GDPNET_TOKEN"
 def read_token(file: Path | None) -> str | None:
     """Return the token from a file or from the environment; None if there is none."""
     if file is None:
-        return os.environ.get(TOKEN) or None
+        return os.environ.get(TOKEN, "").strip() or None
     try:
         return file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -103,6 +104,7 @@ def serve(
 ) -> None:
     """Load a model and a graph, and answer requests until a signal comes."""
     set_up(quiet=quiet)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to load anew
     torch.set_num_threads(1)  # sums must not depend on the number of cores
     served = Served.load(place)
     bound = listen(access.host, port)
@@ -123,6 +125,7 @@ async def _serve(
     app = Guard(make_app(server), access, limits, server.metrics)
     config = uvicorn.Config(
         app,
+        http=Connections.of(limits).protocol,  # type: ignore[arg-type]  # it is called as a class is
         log_config=None,
         access_log=False,
         server_header=False,

@@ -11,11 +11,10 @@ from torch import Tensor
 
 from gdpnet.data.edge_weight import MOST
 from gdpnet.data.extended import Addition, ExtendedGraph
-from gdpnet.data.features import SparseRows, to_sparse
 from gdpnet.web.server.limits import Limits
 from gdpnet.web.server.node_features import edge_rows, node_rows
 from gdpnet.web.server.payload import Edge, Node, Question
-from gdpnet.web.server.problems import unusable
+from gdpnet.web.server.problems import Broken, ProblemError, unusable
 from gdpnet.web.server.served import Served
 
 _LEAST_WEIGHT = float(np.finfo(np.float32).tiny)
@@ -31,7 +30,27 @@ class Asked(NamedTuple):
 
 
 def read_question(question: Question, served: Served, limits: Limits) -> Asked:
-    """Return what a request asks about, checked."""
+    """Return what a request asks about, checked; errors name the fields as they were given."""
+    try:
+        return _read(question, served, limits)
+    except ProblemError as error:
+        broken = [Broken(_as_given(one.field, question), one.rule) for one in error.broken]
+        if not broken:
+            raise
+        raise ProblemError(error.status, f"{broken[0].field}: {broken[0].rule}", *broken) from error
+
+
+def _as_given(field: str, question: Question) -> str:
+    """Return the path to a node or an edge below ``graph`` if it was given there, by its path in all of them."""
+    name, _, rest = field.partition(".")
+    place, _, inner = rest.partition(".")
+    before = {"nodes": len(question.nodes), "edges": len(question.edges)}.get(name)
+    if before is None or not place.isdigit() or int(place) < before:
+        return field
+    return ".".join(["graph", name, str(int(place) - before), *([inner] if inner else [])])
+
+
+def _read(question: Question, served: Served, limits: Limits) -> Asked:
     nodes, edges, targets = question.all_nodes, question.all_edges, question.target_ids
     for field, found, most in (
         ("nodes", nodes, limits.max_nodes),
@@ -88,8 +107,7 @@ def _extended(
     """Add nodes and edges to the stored graph; if nothing names a stored node, they are a graph of their own."""
     graph, first = served.graph, served.graph.num_nodes
     ids = np.array([str(node.node_id) for node in nodes], dtype=str)
-    rows = node_rows([node.features for node in nodes], graph)
-    features = to_sparse(rows) if isinstance(graph.features, SparseRows) else rows
+    features = node_rows([node.features for node in nodes], graph)
     alone = bool((asked >= first).all()) and bool((ends >= first).all())
     added = Addition.of(
         graph,

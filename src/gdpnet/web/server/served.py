@@ -24,6 +24,7 @@ from gdpnet.inference.local import LocalPredictor
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.reach import check_local, reach_of
 from gdpnet.inference.stored import StoredDecisions, can_store
+from gdpnet.representation.regression import Regression
 from gdpnet.web.explorer.page import json_text
 from gdpnet.web.explorer.payload import build_summary, neighbourhood
 from gdpnet.web.server.log import tell
@@ -159,7 +160,7 @@ class Served:
             "version": __version__,
             "model": self.model_id,
             "task": model.config.task.kind,
-            "classes": [str(name) for name in model.classes],
+            "classes": [] if isinstance(model.task, Regression) else [str(name) for name in model.classes],
             "threshold": model.threshold.threshold,
             "reason": model.threshold.reason,
             "heads": {name: weight for name, weight in model.weights._asdict().items() if weight > 0},
@@ -167,7 +168,7 @@ class Served:
             "hops": {question: reach_of(model, question).hops for question in QUESTIONS},
             "features": {
                 "kind": model.columns.kind,
-                "width": graph.num_features,
+                "width": graph.num_features if graph.has_features else 0,  # none are given with new nodes
                 "names": None if graph.feature_names is None else list(graph.feature_names),
                 "columns": [column.name for column in columns] or None,
             },
