@@ -10,7 +10,6 @@ from gdpnet._core.files.lines import (
     clear_lines,
     has_torn_end,
     read_objects,
-    remove_lines,
     start_lines,
 )
 from gdpnet._core.files.places import Place, address_of, place_of, remove_folder, size_of
@@ -36,7 +35,6 @@ __all__ = [
     "plain",
     "read_objects",
     "remove_folder",
-    "remove_lines",
     "size_of",
     "start_lines",
     "write_json",

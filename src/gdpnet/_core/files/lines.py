@@ -122,14 +122,6 @@ def clear_lines(path: Place) -> None:
         write_text(path, "")
 
 
-def remove_lines(path: Place) -> None:
-    """Delete a file of lines."""
-    if isinstance(path, ObjectPath):
-        path.remove_all()
-    else:
-        path.unlink(missing_ok=True)
-
-
 def check_lines(path: Path) -> None:
     """Refuse a file that no line can be added to, and one in a folder that cannot be made, before work is done."""
     place = disk.real(path)
