@@ -132,6 +132,7 @@ def _columns_of(path: Path) -> Columns:
     import pyarrow.parquet as pq
 
     try:
-        return tuple(pq.read_schema(path).names)
+        with path.open("rb") as file:  # pyarrow refuses names that are no UTF-8
+            return tuple(pq.read_schema(file).names)
     except (pa.ArrowException, OSError, ValueError):
         return ()
