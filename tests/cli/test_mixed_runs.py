@@ -160,6 +160,6 @@ def test_a_name_that_is_no_utf_8_can_be_written(base, tmp_path, capsys):
         assert name(suffix).stat().st_size > 0
     succeed(capsys, "embed", base / "run", "--shards", "--out", name(b"-shards"))
     succeed(capsys, "explain", base / "run", "--nodes", "000", "--out", name(b"-why.csv"))
-    succeed(capsys, "noise", base / "graph", "--rate", "0.1", "--out", name(b"-noise"))
+    succeed(capsys, "noise", base / "graph", "--kind", "random-links=0.1", "--out", name(b"-noise"))
     succeed(capsys, *train_words(base, name(b"-run")))
     succeed(capsys, "denoise", name(b"-run"), "--out", name(b"-clean.parquet"))
