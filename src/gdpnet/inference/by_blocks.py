@@ -35,10 +35,19 @@ from gdpnet.inference.engines.one_process import OneProcess
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.passes.job import Job, open_job
 from gdpnet.inference.passes.tasks import Pass, passes_of, task_name
-from gdpnet.inference.shard_work import DONE, GRAPH, MODEL, PLAN, WORK, begin_work
-from gdpnet.inference.shards import ShardFolder, check_place, open_shards
+from gdpnet.inference.shards import (
+    DONE,
+    GRAPH,
+    MODEL,
+    PLAN,
+    WORK,
+    ShardFolder,
+    Tally,
+    begin_work,
+    check_place,
+    open_shards,
+)
 from gdpnet.inference.starting import Progress, check_model, ranges_of
-from gdpnet.inference.tally import Tally
 
 _WAIT, _LONGEST_WAIT = 0.2, 600.0
 """Seconds between tries, and in all, to begin a folder that another process is just beginning."""

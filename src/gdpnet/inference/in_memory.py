@@ -27,9 +27,8 @@ from gdpnet.inference.edge_tables import Decided, decided_edges
 from gdpnet.inference.genuine import Parts, genuine_probability
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.select import Selected
-from gdpnet.inference.shards import ShardFolder, check_place, open_shards
+from gdpnet.inference.shards import ShardFolder, Tally, check_place, open_shards
 from gdpnet.inference.starting import Progress, check_model, ranges_of
-from gdpnet.inference.tally import Tally
 from gdpnet.inference.threshold import edge_weights
 
 

@@ -32,7 +32,34 @@ from gdpnet._core.files import (
 )
 from gdpnet._core.json_file import read_json
 from gdpnet.errors import GDPNetError, RunFolderError, WorkError
-from gdpnet.inference.shard_work import DONE, WORK, begin_work, check_own, is_own, remove_work
+from gdpnet.inference.shard_work import (
+    DONE,
+    GRAPH,
+    MODEL,
+    PLAN,
+    WORK,
+    begin_work,
+    check_own,
+    is_own,
+    remove_work,
+)
+from gdpnet.inference.tally import Tally
+
+__all__ = [
+    "ABOUT",
+    "DONE",
+    "GRAPH",
+    "MODEL",
+    "PLAN",
+    "WORK",
+    "Seal",
+    "ShardFolder",
+    "Tally",
+    "begin_work",
+    "check_place",
+    "open_shards",
+    "sealed",
+]
 
 FORMAT, VERSION = "gdpnet-shards", 1
 
