@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from gdpnet._core.files import (
     append_line,
     atomic_path,
+    check_lines,
     check_new,
     disk,
     folders,
@@ -40,6 +42,11 @@ def start(code: str, *words: object) -> subprocess.Popen:
     return process
 
 
+def make_folder(path: Path) -> None:
+    with new_folder(path):
+        pass
+
+
 def kill(process: subprocess.Popen) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -57,6 +64,47 @@ def test_a_link_stays_a_link_and_its_target_is_written(tmp_path):
         assert (tmp_path / "link").is_symlink()
         assert (tmp_path / "there" / "file").read_text() == text
     assert [path.name for path in (tmp_path / "there").iterdir()] == ["file"]
+
+
+def test_a_line_goes_through_a_link_to_nothing_yet(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "new" / "lines.jsonl")
+    check_lines(tmp_path / "link")
+    append_line(tmp_path / "link", "{}")
+    assert (tmp_path / "new" / "lines.jsonl").read_text() == "{}\n"
+
+
+def test_a_file_that_no_line_can_be_added_to_is_refused_before_work(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for path, reason in (
+        (tmp_path, "Is a directory"),
+        (tmp_path / "file" / "lines.jsonl", "Not a directory"),
+        (tmp_path / "file" / "deep" / "lines.jsonl", "Not a directory"),
+    ):
+        with pytest.raises(WorkError, match=f"^cannot write {path}: {reason}$"):
+            check_lines(path)
+    check_lines(tmp_path / "new" / "lines.jsonl")
+    check_lines(Path("/dev/null"))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_current_folder_that_was_deleted_is_one_sentence(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+
+    def hold() -> None:
+        with locked_folder(Path("run")):
+            pass
+
+    for write in (
+        lambda: write_text(Path("file"), "text"),
+        lambda: append_line(Path("lines.jsonl"), "{}"),
+        lambda: check_lines(Path("lines.jsonl")),
+        hold,
+        lambda: make_folder(Path("store")),
+    ):
+        with pytest.raises(WorkError, match=r"^cannot write \w+(\.jsonl)?: the current folder was deleted$"):
+            write()
 
 
 def test_a_device_is_written_to_and_not_replaced(tmp_path):
@@ -330,6 +378,54 @@ def test_a_folder_is_held_until_its_process_dies(tmp_path):
         write_json(tmp_path / "run" / "file.json", {"a": 1})
     assert json.loads((tmp_path / "run" / "file.json").read_text()) == {"a": 1}
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["file.json"]
+
+
+@pytest.mark.parametrize("what", ["moved", "deleted", "replaced"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda folder: write_text(folder / "a" / "file", "newer"),
+        lambda folder: append_line(folder / "lines.jsonl", "{}"),
+        lambda folder: make_folder(folder / "new"),
+    ],
+    ids=["file", "line", "folder"],
+)
+def test_nothing_is_written_to_the_path_of_a_held_folder_that_was_moved_or_deleted(what, write, tmp_path):
+    folder, there = tmp_path / "run", tmp_path / "there"
+    there.mkdir()
+    with locked_folder(folder):
+        write_text(folder / "a" / "file", "text")
+        folder.rename(there / "run")
+        if what == "deleted":
+            shutil.rmtree(there / "run")
+        if what == "replaced":
+            with locked_folder(folder):
+                pass
+        with pytest.raises(WorkError, match=rf"^the folder {folder} was moved or deleted"):
+            write(folder)
+    assert not (folder / "a").exists()
+    assert not folder.exists() or list(folder.iterdir()) == []
+
+
+def test_a_folder_that_is_moved_while_a_file_is_written_is_said_to_be(tmp_path):
+    folder = tmp_path / "run"
+
+    def write() -> None:
+        with locked_folder(folder), atomic_path(folder / "file") as temporary:
+            temporary.write_text("text")
+            folder.rename(tmp_path / "there")
+
+    with pytest.raises(WorkError, match="was moved or deleted"):
+        write()
+    assert not folder.exists()
+
+
+def test_the_lock_of_another_process_at_the_same_path_is_not_deleted(tmp_path):
+    with locked_folder(tmp_path / "run"):
+        (tmp_path / "run").rename(tmp_path / "there")
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / ".gdpnet.lock").write_text("of another process")
+    assert (tmp_path / "run" / ".gdpnet.lock").read_text() == "of another process"
 
 
 def test_a_folder_that_is_held_is_cleaned_of_what_dead_processes_left(tmp_path):

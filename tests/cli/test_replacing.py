@@ -214,6 +214,22 @@ def test_report_replaces_reports_only(base, tmp_path, capsys):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_a_current_folder_that_was_deleted_is_said_before_anything_is_read(tmp_path, capsys, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for command in ("predict", "embed", "denoise"):
+        said = refuse(capsys, command, tmp_path, "--out", "out.csv", code=1)
+        assert said == "cannot write out.csv: the current folder was deleted"
+
+
+def test_a_report_is_not_replaced_by_its_own_second_page(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = refuse(capsys, "report", tmp_path, "--out", "r.html", "--markdown", tmp_path / "r.html")
+    assert said == "--out and --markdown must be two files, found r.html for both"
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.slow
 def test_a_report_goes_to_a_device_or_a_pipe_without_replacing_it(base, tmp_path, capsys):
     succeed(capsys, "report", base / "run", "--out", "/dev/null")

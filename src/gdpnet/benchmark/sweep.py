@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import torch
 
-from gdpnet._core.files import plain
+from gdpnet._core.files import check_lines, plain
 from gdpnet._core.progress import part
 from gdpnet.benchmark.baselines.registry import load_plugins
 from gdpnet.benchmark.record_types import as_records_must_be
@@ -126,6 +126,7 @@ def run_all(
     trials: list[AnyTrial], path: Path, jobs: int, on_records: Callable[[list[Record]], None]
 ) -> None:
     """Run trials, ``jobs`` at a time, and append their records to a file as they come."""
+    check_lines(path)
     for records in _one_by_one(trials) if jobs <= 1 else _side_by_side(trials, jobs):
         for record in records:
             append_record(path, record)

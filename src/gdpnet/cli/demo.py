@@ -11,9 +11,6 @@ from gdpnet.cli.progress import EpochProgress, doing
 from gdpnet.cli.train import RunForce
 from gdpnet.errors import RunFolderError
 
-_DEMO = "demo.json"
-"""Marks a folder that the demo wrote."""
-
 
 def demo(
     config: opt.ConfigFile = None,
@@ -36,10 +33,11 @@ def demo(
     print_graph("synthetic", graph)
     if graph.truth is not None:
         note(f"  {int(graph.truth.spurious.sum()):,} of the directed edges are spurious")
-    with EpochProgress(settings.training.warmup + settings.training.epochs) as progress:
-        model, metrics = run_demo(graph, settings, seed, device, progress)
     with locked_folder(out):
-        write_json(out / _DEMO, {"format": "gdpnet-demo", "seed": seed})  # first: it marks the folder as ours
+        _check_demo_folder(out, force)  # another process may have written a run meanwhile
+        with EpochProgress(settings.training.warmup + settings.training.epochs) as progress:
+            model, metrics = run_demo(graph, settings, seed, device, progress)
+        _replace_run(out, seed)
         model.save(out / "model.safetensors")
         write_json(out / "metrics.json", metrics)
         with doing("drawing figures"):
@@ -60,9 +58,23 @@ def _check_demo_folder(out: Path, force: bool) -> None:
     """Refuse a folder that is neither new, empty nor that of a demo."""
     from gdpnet.training.run_folder import RunFolder, check_free
 
-    if RunFolder(out).about.exists() and not force:
+    run = RunFolder(out)
+    if run.about.exists() and not force:
         raise RunFolderError(f"{out} holds a run of gdpnet train; choose another --out for the demo")
-    check_free(out, force=force or (out / _DEMO).is_file())
+    check_free(out, force=force or run.is_demo)
+
+
+def _replace_run(out: Path, seed: int) -> None:
+    """Delete a run that is there, which would mix with the demo, and mark the folder as that of a demo."""
+    from gdpnet._core.files import write_json
+    from gdpnet.training.old_run import delete_run
+    from gdpnet.training.run_folder import DEMO, RunFolder, is_marked
+
+    run = RunFolder(out)
+    if is_marked(run):
+        delete_run(run, is_known=True)
+        run.about.unlink()
+    write_json(run.demo, {"format": DEMO, "seed": seed})  # before the others: it says that they are ours
 
 
 def _demo_rows(metrics: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -191,6 +191,7 @@ def report(
 
     replacing.check_page(out, force)
     if markdown is not None:
+        replacing.check_two_files(out, markdown)
         replacing.check_markdown(markdown, force)
     pages = (out, markdown, figures, force)
     written = _report_run(results, *pages) if is_run(results) else _report_records(results, *pages)

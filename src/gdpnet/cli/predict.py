@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from gdpnet._core.files import Place
+from gdpnet._core.files import Place, disk
 from gdpnet._core.words import counted
 from gdpnet.cli import options as opt
 from gdpnet.cli.describe import print_metrics
@@ -327,6 +327,7 @@ def _check_out(
                 f"only shards are written to an object store: give --shards, or another --out than {path}"
             )
         opt.check_table_file(path)
+        disk.real(path)  # refuses a current folder that was deleted
         check_table(path, is_ours, force, [one for one in read if one is not None])
     elif path.suffix in opt.SUFFIXES:
         raise ConfigError(f"with --shards --out must be a folder, found the file name '{path.name}'")

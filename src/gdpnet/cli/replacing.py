@@ -84,6 +84,12 @@ def check_explorer(out: Path, force: bool) -> None:
         _refuse_unless("<title>GDPNet explorer: " in _head(out), out)
 
 
+def check_two_files(out: Path, markdown: Path) -> None:
+    """Refuse one file for both pages of a report, of which the second would replace the first."""
+    if not is_stream(out) and out.resolve() == markdown.resolve():
+        raise ConfigError(f"--out and --markdown must be two files, found {out} for both")
+
+
 def check_markdown(out: Path, force: bool) -> None:
     """Refuse a Markdown file that is no report."""
     if not force and _would_be_lost(out):
@@ -132,6 +138,7 @@ def _columns_of(path: Path) -> Columns:
     import pyarrow.parquet as pq
 
     try:
-        return tuple(pq.read_schema(path).names)
+        with path.open("rb") as file:  # pyarrow refuses names that are no UTF-8
+            return tuple(pq.read_schema(file).names)
     except (pa.ArrowException, OSError, ValueError):
         return ()

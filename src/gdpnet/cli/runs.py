@@ -32,7 +32,9 @@ from gdpnet.estimator import GDPNet
 from gdpnet.training.run_folder import (
     RunFolder,
     check_same_graph,
+    describe_settings,
     extend_run,
+    has_settings,
     is_same_graph,
     open_run,
     read_metrics,
@@ -103,9 +105,7 @@ def model_and_graph(
     """
     run = RunFolder(path)
     model = GDPNet.load(run.model, device=device)
-    about: dict[str, Any] = (
-        open_run(path)[2] if run.about.is_file() else {"graph": "synthetic", "seed": model.seed}
-    )
+    about = _about_of(run, graph, model.seed)
     name = about["graph"] if graph is None else graph
     same = absolute_name(name) == about["graph"]
     source, kind = source.or_from(about.get("source", {}), same_graph=same), model.config_.task.kind
@@ -123,6 +123,18 @@ def model_and_graph(
     # all labelled nodes of another graph are new to the model, and score it
     usual, seed = ("paper", about["seed"]) if same else (ALL_TEST, model.seed)
     return model, open_named(name, source, split or usual, seed, kind), name
+
+
+def _about_of(run: RunFolder, graph: str | None, seed: int) -> dict[str, Any]:
+    """Return the description of a run, or of a demo; one of nothing for a model alone, if a graph is named."""
+    if run.about.is_file():
+        return open_run(run.path)[2]
+    if graph is None and not run.is_demo:
+        raise RunFolderError(
+            f"{run.path} has no {run.about.name}, which says what graph the run was trained on: name a graph, or "
+            "bring the file back"
+        )
+    return {"graph": "synthetic" if run.is_demo else "", "seed": seed}
 
 
 def _with_own_split(graph: Graph, run: RunFolder, *, is_same: bool) -> Graph:
@@ -206,7 +218,7 @@ def continue_run(
     for more epochs or more time; so must the ``given`` seed and split, if they are not None.
     """
     run, own, about = open_run(out)
-    run.check_no_links()
+    run.check_files()
     asked = settings_from(own)
     known = {"seed": about["seed"], "split": about.get("split", "paper")}
     _check_same_settings(own, asked)
@@ -220,6 +232,8 @@ def continue_run(
     check_same_graph(about, loaded)
     if asked != own or not run.config.is_file():
         extend_run(run, asked, about)
+    elif not has_settings(about, asked):
+        describe_settings(run, asked, about)
     return run, asked, loaded, about["seed"]
 
 

@@ -18,9 +18,9 @@ from gdpnet._core.files import (
     Place,
     address_of,
     append_line,
+    clear_lines,
     locked_folder,
     read_objects,
-    remove_lines,
     write_json,
 )
 from gdpnet._core.threads import in_order
@@ -33,9 +33,20 @@ from gdpnet.errors import ConfigError, GDPNetError, RunFolderError
 from gdpnet.inference.engines.engine import Done, Engine, Share, needs_of, versions_here
 from gdpnet.inference.engines.one_process import OneProcess
 from gdpnet.inference.model import TrainedModel
-from gdpnet.inference.passes.job import GRAPH, MODEL, PLAN, Job, open_job
+from gdpnet.inference.passes.job import Job, open_job
 from gdpnet.inference.passes.tasks import Pass, passes_of, task_name
-from gdpnet.inference.shards import DONE, WORK, ShardFolder, Tally, check_place, open_shards
+from gdpnet.inference.shards import (
+    DONE,
+    GRAPH,
+    MODEL,
+    PLAN,
+    WORK,
+    ShardFolder,
+    Tally,
+    begin_work,
+    check_place,
+    open_shards,
+)
 from gdpnet.inference.starting import Progress, check_model, ranges_of
 
 _WAIT, _LONGEST_WAIT = 0.2, 600.0
@@ -139,6 +150,7 @@ def _write_plan(
     work, store = folder / WORK, None if made else store_of(read)
     if (work / PLAN).is_file():
         return
+    begin_work(work)
     if store is None and not is_store(work / GRAPH):
         write_store(read, work / GRAPH, made)
     model.save(work / MODEL)
@@ -223,7 +235,7 @@ def finished_tasks(shards: ShardFolder) -> set[str]:
     try:
         lines = [line for _, line in read_objects(shards.path / WORK / DONE)]
     except GDPNetError:  # damaged: what it says cannot be trusted, so that all of it is made again
-        remove_lines(shards.path / WORK / DONE)
+        clear_lines(shards.path / WORK / DONE)
         return set()
     shards.add_seals(lines)
     tasks = {line["task"]: line["files"] for line in lines if "task" in line}

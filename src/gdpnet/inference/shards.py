@@ -10,37 +10,63 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from gdpnet._core.files import (
     Place,
     append_line,
     atomic_path,
     check_no_links,
+    clear_lines,
     found_in,
     read_objects,
-    remove_folder,
-    remove_lines,
     size_of,
     write_json,
 )
 from gdpnet._core.json_file import read_json
 from gdpnet.errors import GDPNetError, RunFolderError, WorkError
+from gdpnet.inference.shard_work import (
+    DONE,
+    GRAPH,
+    MODEL,
+    PLAN,
+    WORK,
+    begin_work,
+    check_own,
+    is_own,
+    remove_work,
+)
+from gdpnet.inference.tally import Tally
+
+__all__ = [
+    "ABOUT",
+    "DONE",
+    "GRAPH",
+    "MODEL",
+    "PLAN",
+    "WORK",
+    "Seal",
+    "ShardFolder",
+    "Tally",
+    "begin_work",
+    "check_place",
+    "open_shards",
+    "sealed",
+]
 
 FORMAT, VERSION = "gdpnet-shards", 1
 
-ABOUT, WORK, DONE = "shards.json", "work", "done.jsonl"
+ABOUT = "shards.json"
 
-BINS = 1 << 16
-"""Bins of the keep probability in a summary; edges in one bin count as ties."""
+_PART = re.compile(r"part-\d{5,}\.parquet", re.ASCII)
+"""The name of a shard; other programs write other files that begin with ``part-``."""
 
 _PIECE = 1 << 20
 
@@ -109,6 +135,7 @@ class ShardFolder:
         buffer, path = io.BytesIO(), self.work(name)
         np.save(buffer, values)
         content = buffer.getbuffer()
+        begin_work(self.path / WORK)
         with atomic_path(path) as temporary:
             temporary.write_bytes(content)
         self.seal(path, Seal(len(content), hashlib.sha256(content).hexdigest()))
@@ -130,7 +157,7 @@ class ShardFolder:
         found = _read(self.path / ABOUT).get("summary")
         if not isinstance(found, dict) or any(True for _ in self.missing):
             return None
-        remove_folder(self.path / WORK)  # the process may have ended before it did so
+        remove_work(self.path / WORK)  # the process may have ended before it did so
         return found
 
     def finish(self, summary: dict[str, Any]) -> dict[str, Any]:
@@ -142,7 +169,7 @@ class ShardFolder:
         summary = summary | {"shards": len(self.blocks)}
         parts = [self.seals[self.part(number).name]._asdict() for number in range(len(self.blocks))]
         write_json(self.path / ABOUT, self.about | {"parts": parts, "summary": summary})
-        remove_folder(self.path / WORK)
+        remove_work(self.path / WORK)
         return summary
 
     @contextmanager
@@ -199,18 +226,35 @@ def open_shards(
             raise RunFolderError(f"{reason}; choose another --out, or replace it with --force")
         if not reason:
             shards.seals.update(_seals_of(path))
+            if not is_own(path / WORK) and shards.summary is None:
+                check_own(path / WORK, described=True)  # a finished folder is not written to
             return shards
-        for old in (*path.glob("part-*.parquet"), path / ABOUT):
-            old.unlink(missing_ok=True)
+    check_own(path / WORK, described=_is_described(path))
     if has_work:
-        remove_folder(path / WORK)
-    write_json(path / ABOUT, about)
+        remove_work(path / WORK)
+    if (path / ABOUT).exists():
+        for old in filter(_is_part, path.glob("part-*.parquet")):
+            old.unlink(missing_ok=True)
+    write_json(path / ABOUT, about)  # after the others: it says that they are ours
     return shards
+
+
+def _is_part(place: Place) -> bool:
+    return _PART.fullmatch(place.name) is not None
+
+
+def _is_described(path: Place) -> bool:
+    """Return whether a folder has a description of shards."""
+    try:
+        return bool(_read(path / ABOUT))
+    except RunFolderError:
+        return False
 
 
 def _own_files(path: Path) -> list[Path]:
     """Return the files of shards and of intermediate results that are there or will be written first."""
-    return [path / ABOUT, path / WORK, *path.glob("part-*.parquet"), *(path / WORK).rglob("*")]
+    parts = filter(_is_part, path.glob("part-*.parquet"))
+    return [path / ABOUT, path / WORK, *parts, *(path / WORK).rglob("*")]
 
 
 def _difference(path: Place, about: dict[str, Any]) -> str:
@@ -237,7 +281,7 @@ def _seals_of(path: Place) -> dict[str, Seal]:
     try:
         listed += [one for _, one in read_objects(path / WORK / DONE)]
     except GDPNetError:  # damaged: what it says cannot be trusted, so that all of it is made again
-        remove_lines(path / WORK / DONE)
+        clear_lines(path / WORK / DONE)
     return _seals_in(listed)
 
 
@@ -254,49 +298,3 @@ def _read(path: Place) -> dict[str, Any]:
     if about.get("format") != FORMAT or about.get("version") != VERSION:
         raise RunFolderError(f"{path} must describe shards of version {VERSION}, found something else")
     return about
-
-
-class Tally:
-    """Counts of edges by keep probability, by known noise, and by whether they were kept."""
-
-    def __init__(self) -> None:
-        self.bins = np.zeros((2, BINS), dtype=np.int64)
-        self.kept = np.zeros((2, 2), dtype=np.int64)
-        self.lock = Lock()
-
-    def add(
-        self,
-        probability: Float[np.ndarray, "edges"],
-        kept: Bool[np.ndarray, "edges"],
-        spurious: Bool[np.ndarray, "edges"] | None,
-    ) -> None:
-        """Count some edges, all as genuine without known noise; threads may count at the same time."""
-        noise = np.zeros(kept.size, dtype=np.int64) if spurious is None else spurious.astype(np.int64)
-        place = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
-        bins = np.bincount(noise * BINS + place, minlength=2 * BINS).reshape(2, BINS)
-        with self.lock:
-            self.bins += bins
-            self.kept += np.bincount(noise * 2 + kept, minlength=4).reshape(2, 2)
-
-    def packed(self, *, by_probability: bool) -> Int[np.ndarray, "counts"]:
-        """Return the counts as one array; those by keep probability are needed only with known noise."""
-        filled = np.flatnonzero(self.bins) if by_probability else np.zeros(0, dtype=np.int64)
-        return np.concatenate([self.kept.ravel(), filled, self.bins.ravel()[filled]])
-
-    def add_packed(self, counts: Int[np.ndarray, "counts"]) -> None:
-        """Add what `packed` returned."""
-        filled, found = counts[4:].reshape(2, -1)
-        self.kept += counts[:4].reshape(2, 2)
-        self.bins.ravel()[filled] += found
-
-    def summary(self) -> dict[str, Any]:
-        """Return the share kept and, with known noise, shares by truth and the ROC AUC."""
-        edges, kept = int(self.kept.sum()), int(self.kept[:, 1].sum())
-        result: dict[str, Any] = {"edges": edges, "kept": kept, "kept_share": kept / edges if edges else None}
-        genuine, spurious = self.kept.sum(axis=1).tolist()
-        if genuine and spurious:
-            result["spurious_removed"] = int(self.kept[1, 0]) / spurious
-            result["genuine_kept"] = int(self.kept[0, 1]) / genuine
-            below = np.cumsum(self.bins[1]) - self.bins[1] / 2  # ties count half
-            result["keep_auc"] = float((self.bins[0] / genuine * (below / spurious)).sum())
-        return result

@@ -14,11 +14,15 @@ from gdpnet.config import Config, read_config
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.arrays import fingerprint
 from gdpnet.data.io.column_names import Columns
-from gdpnet.errors import RunFolderError
+from gdpnet.errors import GDPNetError, RunFolderError
 from gdpnet.inference.model import MODEL_NAME
+from gdpnet.training.old_run import delete_run
 
 FORMAT = "gdpnet-run"
 """Marks ``run.json``; versions up to 0.1 wrote none."""
+
+DEMO = "gdpnet-demo"
+"""Marks ``demo.json``."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "graph": (str,),
@@ -54,20 +58,33 @@ class RunFolder:
         self.split = path / "split.csv"  # the split of the nodes by their ids
         self.figures = path / "figures"  # a folder
         self.profile = [path / "profile.html", path / "profile.json"]  # written only if asked for
+        self.demo = path / "demo.json"  # in place of run.json, if the demo wrote the folder
 
-    def check_no_links(self) -> None:
-        """Refuse links in place of the files of a run, which would be followed to files elsewhere."""
-        files = [
-            self.about,
-            self.config,
-            self.model,
-            self.checkpoint,
-            self.history,
-            self.metrics,
-            self.suspected,
-        ]
-        files += [self.split, self.figures, *self.figures.glob("*"), *self.profile]
-        check_no_links(self.path, files)
+    def check_files(self) -> None:
+        """Refuse links in place of the files of a run, which would be followed, and folders in place of files."""
+        files = [self.about, self.config, self.model, self.checkpoint, self.history, self.metrics]
+        files += [self.suspected, self.split, *self.profile, self.demo]
+        pictures = list(self.figures.glob("*"))
+        check_no_links(self.path, [*files, self.figures, *pictures])
+        for path in (*files, *(one for one in pictures if one.suffix == ".png")):
+            if path.is_dir():
+                self._refuse(path, "a file", "a folder")
+        if self.figures.exists() and not self.figures.is_dir():
+            self._refuse(self.figures, "a folder", "a file")
+
+    def _refuse(self, path: Path, wanted: str, found: str) -> None:
+        name = path.relative_to(self.path)
+        raise RunFolderError(
+            f"a run needs {wanted} called '{name}', found {found} in {self.path}: move it, or choose another --out"
+        )
+
+    @property
+    def is_demo(self) -> bool:
+        """Return whether the demo wrote the folder."""
+        try:
+            return self.demo.is_file() and read_json(self.demo, error=RunFolderError).get("format") == DEMO
+        except RunFolderError:
+            return False
 
 
 def check_free(path: Path, *, force: bool = False) -> None:
@@ -75,11 +92,11 @@ def check_free(path: Path, *, force: bool = False) -> None:
     if path.exists() and not path.is_dir():
         raise RunFolderError(f"{path} is a file, a run needs a folder")
     if force:
-        RunFolder(path).check_no_links()
+        RunFolder(path).check_files()
     if force or not path.is_dir():
         return
     run, found = RunFolder(path), found_in(path)
-    if run.model.exists() or (run.about.exists() and _is_marked(run)):
+    if run.model.exists() or is_marked(run):
         raise RunFolderError(
             f"{path} already holds a run; go on with --resume, choose another --out, or replace it with --force"
         )
@@ -90,8 +107,10 @@ def check_free(path: Path, *, force: bool = False) -> None:
         )
 
 
-def _is_marked(run: RunFolder) -> bool:
-    """Return whether ``run.json`` was written by GDPNet."""
+def is_marked(run: RunFolder) -> bool:
+    """Return whether there is a ``run.json`` that GDPNet wrote."""
+    if not run.about.exists():
+        return False
     try:
         _read_about(run)
     except RunFolderError:
@@ -128,19 +147,10 @@ def create_run(
         "config": config.to_dict(),  # if the process ends before config.toml is written
     }
     if path.is_dir():
-        _delete_old(run)
+        delete_run(run, is_known=is_marked(run) or run.is_demo)
     write_json(run.about, about)  # first: it marks the folder as ours
     write_text(run.config, config.to_toml())
     return run
-
-
-def _delete_old(run: RunFolder) -> None:
-    """Delete what a new run would go on from; tables that it may not write are deleted if a run wrote them."""
-    old = [run.metrics, run.checkpoint, run.history, run.model]
-    if run.about.exists() and _is_marked(run):
-        old += [run.suspected, run.split]
-    for path in old:
-        path.unlink(missing_ok=True)
 
 
 def open_run(path: str | Path) -> tuple[RunFolder, Config, dict[str, Any]]:
@@ -209,7 +219,20 @@ def extend_run(run: RunFolder, config: Config, about: Mapping[str, Any]) -> None
     """Let a run go on with settings that ask for more epochs; it is unfinished again."""
     run.metrics.unlink(missing_ok=True)
     write_text(run.config, config.to_toml())
+    describe_settings(run, config, about)
+
+
+def describe_settings(run: RunFolder, config: Config, about: Mapping[str, Any]) -> None:
+    """Write the settings of a run to its description."""
     write_json(run.about, {**about, "config": config.to_dict()})
+
+
+def has_settings(about: Mapping[str, Any], config: Config) -> bool:
+    """Return whether the description of a run has its settings; a process may have ended before it wrote them."""
+    try:
+        return "config" not in about or Config().with_values(about["config"]) == config
+    except GDPNetError:
+        return False
 
 
 def is_same_graph(about: Mapping[str, Any], graph: Graph) -> bool:

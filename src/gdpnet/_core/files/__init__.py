@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from gdpnet._core.files.atomic import atomic_path, is_stream, write_json, write_text
 from gdpnet._core.files.folders import check_new, check_no_links, found_in, locked_folder, new_folder
-from gdpnet._core.files.lines import append_line, has_torn_end, read_objects, remove_lines
+from gdpnet._core.files.lines import (
+    append_line,
+    check_lines,
+    clear_lines,
+    has_torn_end,
+    read_objects,
+    start_lines,
+)
 from gdpnet._core.files.places import Place, address_of, place_of, remove_folder, size_of
 from gdpnet._core.files.plain import plain
 from gdpnet._core.files.temporary import delete_left
@@ -14,8 +21,10 @@ __all__ = [
     "address_of",
     "append_line",
     "atomic_path",
+    "check_lines",
     "check_new",
     "check_no_links",
+    "clear_lines",
     "delete_left",
     "found_in",
     "has_torn_end",
@@ -26,8 +35,8 @@ __all__ = [
     "plain",
     "read_objects",
     "remove_folder",
-    "remove_lines",
     "size_of",
+    "start_lines",
     "write_json",
     "write_text",
 ]

@@ -20,7 +20,7 @@ from gdpnet._core.files import disk
 from gdpnet._core.files.objects import ObjectError, ObjectPath
 from gdpnet._core.files.places import Place
 from gdpnet._core.files.plain import plain
-from gdpnet._core.files.temporary import make_temporary, release
+from gdpnet._core.files.temporary import check_held, make_temporary, release
 from gdpnet.errors import WorkError
 
 _STANDARD = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
@@ -44,18 +44,21 @@ def atomic_path(path: Place, *, durable: bool = True) -> Iterator[Path]:
             yield temporary
             path.put(temporary)
         return
-    through = is_stream(path)
-    place = Path(tempfile.gettempdir()) / path.name if through else Path(os.path.realpath(path))
+    place, through = disk.real(path), is_stream(path)
+    place = Path(tempfile.gettempdir()) / path.name if through else place
     held = None
     try:
+        check_held(place)
         disk.make_folder(place.parent)
         held = make_temporary(place)
         yield held[0]
         if through:
             _copy_to(path, held[0])
         else:
+            check_held(place)
             _replace(held[0], place, durable=durable)
     except OSError as error:
+        check_held(place)  # the better reason
         raise WorkError(f"cannot write {path}: {disk.reason_of(error, place.parent)}") from error
     finally:
         if held is not None:

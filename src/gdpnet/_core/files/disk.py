@@ -6,6 +6,8 @@ import errno
 import os
 from pathlib import Path
 
+from gdpnet.errors import WorkError
+
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -29,9 +31,17 @@ def flush_folder(path: Path) -> None:
         os.close(descriptor)
 
 
+def real(path: Path) -> Path:
+    """Return a path with links followed; refuse one below a current folder that was deleted."""
+    try:
+        return Path(os.path.realpath(path))
+    except FileNotFoundError as error:
+        raise WorkError(f"cannot write {path}: the current folder was deleted") from error
+
+
 def make_folder(path: Path) -> None:
     """Make a folder and its parents, each flushed to disk; links are followed, also to what is not there yet."""
-    absent, path = [], Path(os.path.realpath(path))
+    absent, path = [], real(path)
     for folder in (path, *path.parents):  # a loop: there may be more levels than Python has frames
         if folder.is_dir():
             break

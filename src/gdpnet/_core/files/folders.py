@@ -13,7 +13,15 @@ from gdpnet._core.files.atomic import before_put
 from gdpnet._core.files.locks import try_lock
 from gdpnet._core.files.objects import ObjectPath
 from gdpnet._core.files.places import Place
-from gdpnet._core.files.temporary import is_temporary, make_temporary, move_up, own_lock, release, remove_dead
+from gdpnet._core.files.temporary import (
+    check_held,
+    is_temporary,
+    make_temporary,
+    move_up,
+    own_lock,
+    release,
+    remove_dead,
+)
 from gdpnet.errors import GraphError, RunFolderError, WorkError
 
 LOCK = ".gdpnet.lock"
@@ -62,9 +70,10 @@ def new_folder(folder: Place, last: str = "") -> Iterator[Path]:
             for path in sorted(temporary.iterdir(), key=lambda one: (one.name == last, one.name)):
                 (folder / path.name).put(path)
         return
-    place, exists = Path(os.path.realpath(folder)), folder.is_dir()
+    place, exists = disk.real(folder), folder.is_dir()
     held = None
     try:
+        check_held(place)
         disk.make_folder(place.parent)
         held = temporary, _ = make_temporary(place, within=place if exists else None, folder=True)
         yield temporary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import secrets
@@ -11,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from gdpnet._core.files import disk
-from gdpnet._core.files.atomic import is_stream, open_stream
+from gdpnet._core.files.atomic import is_stream, open_stream, write_text
 from gdpnet._core.files.locks import try_lock
 from gdpnet._core.files.objects import ObjectPath
 from gdpnet._core.files.places import Place
+from gdpnet._core.files.temporary import check_held
 from gdpnet._core.limits import MOST_JSON_BYTES
 from gdpnet._core.strict_json import HugeNumberError, load_json
 from gdpnet._core.threads import in_order
@@ -34,9 +36,11 @@ def append_line(path: Place, line: str, *, durable: bool = True) -> None:
     if isinstance(path, ObjectPath):
         (path / f"{time.time_ns():020d}-{secrets.token_hex(4)}.jsonl").put_bytes(content)
         return
+    place = disk.real(path)
     flags = 0 if is_stream(path) else os.O_RDWR | os.O_CREAT | os.O_APPEND
     try:
-        disk.make_folder(path.parent)
+        check_held(place)
+        disk.make_folder(place.parent)
         is_new = not path.exists()
         descriptor = os.open(path, flags, 0o666) if flags else open_stream(path)
         try:
@@ -48,7 +52,7 @@ def append_line(path: Place, line: str, *, durable: bool = True) -> None:
         finally:
             os.close(descriptor)
         if is_new:
-            disk.flush_folder(Path(os.path.realpath(path)).parent)
+            disk.flush_folder(place.parent)
     except OSError as error:
         raise WorkError(f"cannot write {path}: {disk.reason_of(error, path.parent)}") from error
 
@@ -110,12 +114,38 @@ def has_torn_end(path: Path) -> bool:
         return _is_torn(_last_line(file.fileno(), size))
 
 
-def remove_lines(path: Place) -> None:
-    """Delete a file of lines."""
+def clear_lines(path: Place) -> None:
+    """Delete the lines of a file."""
     if isinstance(path, ObjectPath):
         path.remove_all()
     else:
-        path.unlink(missing_ok=True)
+        write_text(path, "")
+
+
+def check_lines(path: Path) -> None:
+    """Refuse a file that no line can be added to, and one in a folder that cannot be made, before work is done."""
+    place = disk.real(path)
+    if is_stream(path):
+        return
+    if place.is_dir():
+        raise WorkError(f"cannot write {path}: {os.strerror(errno.EISDIR)}")
+    there = next(one for one in (place, *place.parents) if one.exists())
+    if there != place and not there.is_dir():
+        raise WorkError(f"cannot write {path}: {os.strerror(errno.ENOTDIR)}")
+    if not os.access(there, os.W_OK):
+        refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        raise WorkError(f"cannot write {path}: {disk.reason_of(refused, there)}")
+
+
+def start_lines(path: Path) -> None:
+    """Make a file that has no lines yet, if it is not there."""
+    try:
+        check_held(disk.real(path))
+        disk.make_folder(path.parent)
+        path.touch()
+        disk.flush_folder(path.parent)
+    except OSError as error:
+        raise WorkError(f"cannot write {path}: {disk.reason_of(error, path.parent)}") from error
 
 
 def read_objects(path: Place) -> list[tuple[int, dict[str, Any]]]:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gdpnet._core.files.locks import try_lock
+from gdpnet.errors import WorkError
 
 _HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:6]
 """Tells the temporaries of this machine from those of others in a shared folder, which are left alone."""
@@ -33,6 +34,9 @@ _CLEANED: set[Path] = set()
 
 _OWN: dict[Path, int | None] = {}
 """Temporaries and lock files that this process has made and not deleted yet, with the descriptors of lock files."""
+
+_HELD: dict[int, tuple[Path, Path]] = {}
+"""By descriptor: the lock files that this process holds, and their folders with links followed."""
 
 
 def is_temporary(name: str) -> bool:
@@ -77,6 +81,7 @@ def _make(path: Path, *, folder: bool) -> int | None:
 
 def release(path: Path, descriptor: int) -> None:
     """Delete a temporary, if it is still there, and give its lock back."""
+    _HELD.pop(descriptor, None)
     _delete_own(path)
     os.close(descriptor)
 
@@ -84,6 +89,27 @@ def release(path: Path, descriptor: int) -> None:
 def own_lock(path: Path, descriptor: int) -> None:
     """Note a lock file of this process, which it holds until `release`."""
     _OWN[path] = descriptor
+    _HELD[descriptor] = path, Path(os.path.realpath(path.parent))
+
+
+def check_held(place: Path) -> None:
+    """Refuse to write into a folder that this process held, and that was moved or deleted since.
+
+    Its files would be made anew at its old path, which nobody holds, and where another process may write.
+    """
+    for descriptor, (path, folder) in list(_HELD.items()):
+        if folder in place.parents and not _is_at(path, descriptor):
+            raise WorkError(
+                f"the folder {path.parent} was moved or deleted, or its lock file was, while this command wrote to it"
+            )
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return whether a path leads to an open file, and not to another one of that name or none."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 def delete_left() -> None:
@@ -96,7 +122,7 @@ def _delete_own(path: Path) -> None:
     """Delete a temporary or a lock file of this process; another process may have a new lock file of that name."""
     descriptor = _OWN.get(path)
     with suppress(OSError):  # it was not made yet, it was renamed, or its folder is gone
-        if descriptor is None or os.fstat(descriptor).st_nlink:
+        if descriptor is None or _is_at(path, descriptor):
             _take_back(path)
             _delete(path)
     _OWN.pop(path, None)

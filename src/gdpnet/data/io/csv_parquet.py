@@ -39,11 +39,12 @@ def write_table(table: Any, path: Place) -> None:
     """Write an Arrow table, whole or not at all, as CSV or Parquet by the file's suffix; devices get CSV."""
     if path.suffix not in SUFFIXES and not is_stream(path):
         raise GraphError(f"a table must be written to a .csv or .parquet file, found {path.name}")
-    with atomic_path(path) as temporary:
+    # opened here: pyarrow refuses names that are no UTF-8
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
         if path.suffix == ".parquet":
-            pq.write_table(table, temporary, write_page_checksum=True)
+            pq.write_table(table, file, write_page_checksum=True)
         else:
-            csv.write_csv(table, temporary)
+            csv.write_csv(table, file)
 
 
 def column_of(table: Any, name: str, path: Path, role: str | None = None) -> Any:

@@ -25,10 +25,8 @@ from gdpnet.inference.evidence import COLUMNS
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.passes.files import BlockFiles, arrays_of_table, write_array, write_pieces
 from gdpnet.inference.passes.source import Block, Source
-from gdpnet.inference.shards import ABOUT, WORK, Seal, sealed
-
-PLAN, MODEL, GRAPH = "plan.json", "model.safetensors", "graph"
-"""In the folder ``work``: the description of the run, its model, and its graph if that is in no store."""
+from gdpnet.inference.shard_work import GRAPH, MODEL, PLAN, WORK
+from gdpnet.inference.shards import ABOUT, Seal, sealed
 
 
 @dataclass(frozen=True)

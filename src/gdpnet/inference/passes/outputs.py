@@ -24,7 +24,7 @@ from gdpnet.inference.passes.job import Job, Output
 from gdpnet.inference.passes.local import LocalBlock, Weights, local_block, weights_after
 from gdpnet.inference.passes.nodes import both_ways
 from gdpnet.inference.select import Selected
-from gdpnet.inference.shards import Tally
+from gdpnet.inference.tally import Tally
 from gdpnet.inference.threshold import edge_weights
 from gdpnet.representation.regression import Regression
 
