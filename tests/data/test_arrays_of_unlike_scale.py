@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -108,3 +110,15 @@ def test_raw_columns_are_found_by_name_or_by_place():
     by_place = fit_columns(unnamed, unnamed.split)
     assert by_place.table is not None
     assert torch.equal(encoded_as(graph, by_place.table.encoding).features, fitted.features)
+
+
+def test_a_model_that_scales_nothing_reads_columns_of_unlike_scale_as_they_are():
+    """A graph of few nodes is easily of unlike scale, though that which the model was trained on is not."""
+    edges, rows, label = _arrays()
+    graph = fit_columns(given := Graph.build(edges, rows, label), given.split)
+    assert graph.table is not None
+    assert graph.table.columns is not None
+    found = encoded_as(graph, None).features
+    assert torch.allclose(found, torch.from_numpy(rows), rtol=1e-5)
+    table = replace(graph.table, columns=None)
+    assert torch.equal(found, encoded_as(replace(graph, table=table), None).features)

@@ -65,10 +65,12 @@ def encoded_as(graph: Graph, encoding: Encoding | None) -> Graph:
     """Return a graph with the features that an encoding makes of its table; columns are found by name.
 
     Features that came as an array are its columns, if every column of the encoding becomes one feature. Features
-    that another encoding made, and whose columns are not at hand, are turned back first.
+    that another encoding made, and whose columns are not at hand, are turned back first, and so are those that were
+    scaled if a model reads them as they are.
     """
     table = graph.table
-    if table is not None and table.columns is None and table.encoding != encoding:
+    plain = encoding is None and table is not None and table.encoding.scaled
+    if table is not None and (table.columns is None or plain) and table.encoding != encoding:
         return _encoded_again(graph, table.encoding, encoding)
     if encoding is not None and encoding.scaled and table is None and encoding.is_one_to_one:
         return _array_encoded(graph, encoding)
