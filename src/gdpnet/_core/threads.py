@@ -79,8 +79,8 @@ def one_torch_thread() -> AbstractContextManager[None]:
 class _OneBLASThread:
     """Lets BLAS compute with one thread, in the whole process, as long as anybody wants it to.
 
-    A limit that the process has set by threadpoolctl itself holds on. Only the thread that set a limit may end it,
-    so a thread of its own does both.
+    Only the thread that set a limit may end it, so a thread of its own does both. It can do nothing in a block of
+    threadpoolctl, which belongs to the thread that entered it.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,8 @@ def _one_thread_of(libraries: str) -> AbstractContextManager[object]:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Let torch and OpenMP compute with one thread in the calling thread, and BLAS in the whole process."""
-    with one_torch_thread(), _one_thread_of("openmp"), _ONE_BLAS_THREAD:
+    # the second one of BLAS is for callers in a block of threadpoolctl
+    with one_torch_thread(), _one_thread_of("openmp"), _ONE_BLAS_THREAD, _one_thread_of("blas"):
         yield
 
 

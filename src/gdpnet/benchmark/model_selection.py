@@ -77,7 +77,7 @@ def cross_validate(
         seed: seed of the first division into folds.
     """
     check_type(model, GDPNet, "the model", "a GDPNet")
-    check_whole(folds, "the number of folds")
+    check_whole(folds, "the number of folds", 2)
     check_whole(repeats, "the number of repeats")
     check_seed(seed)
     wanted = [scoring] if isinstance(scoring, str) or callable(scoring) else scoring

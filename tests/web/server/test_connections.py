@@ -21,13 +21,13 @@ from helpers.server import PATIENCE, ServerProcess, need_server
 need_server()
 
 # these imports need the packages, so they come after the check
-from gdpnet.web.server.app import Server  # noqa: E402
 from gdpnet.web.server.batches import Batcher  # noqa: E402
 from gdpnet.web.server.guard import BEGAN, Access, Guard  # noqa: E402
 from gdpnet.web.server.limits import Limits  # noqa: E402
 from gdpnet.web.server.metrics import Metrics  # noqa: E402
 from gdpnet.web.server.process import read_token  # noqa: E402
 from gdpnet.web.server.protocol import Connections  # noqa: E402
+from gdpnet.web.server.server import Server  # noqa: E402
 
 HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 BODY = b'{"targets": ["n1"]}'

@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse
 from gdpnet.web.explorer.page import content_policy, json_text, render_page
 
 if TYPE_CHECKING:
-    from gdpnet.web.server.app import Server
+    from gdpnet.web.server.server import Server
 
 EXPLORER = "/v1/explorer/"
 """Below this the explorer's page asks for its data."""

@@ -14,12 +14,13 @@ import torch
 import uvicorn
 
 from gdpnet.errors import ConfigError, GDPNetError
-from gdpnet.web.server.app import Server, make_app
+from gdpnet.web.server.app import make_app
 from gdpnet.web.server.guard import Access, Guard
 from gdpnet.web.server.limits import Limits
 from gdpnet.web.server.log import set_up, tell
 from gdpnet.web.server.protocol import Connections
 from gdpnet.web.server.served import Place, Served
+from gdpnet.web.server.server import Server
 
 TOKEN = "GDPNET_TOKEN"
 """The variable of the environment that may hold the token."""

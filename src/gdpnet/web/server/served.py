@@ -24,7 +24,6 @@ from gdpnet.inference.local import LocalPredictor
 from gdpnet.inference.model import TrainedModel
 from gdpnet.inference.reach import check_local, reach_of
 from gdpnet.inference.stored import StoredDecisions, can_store
-from gdpnet.representation.regression import Regression
 from gdpnet.web.explorer.page import json_text
 from gdpnet.web.explorer.payload import build_summary, neighbourhood
 from gdpnet.web.server.log import tell
@@ -160,7 +159,9 @@ class Served:
             "version": __version__,
             "model": self.model_id,
             "task": model.config.task.kind,
-            "classes": [] if isinstance(model.task, Regression) else [str(name) for name in model.classes],
+            "classes": []
+            if model.config.task.kind == "regression"
+            else [str(name) for name in model.classes],
             "threshold": model.threshold.threshold,
             "reason": model.threshold.reason,
             "heads": {name: weight for name, weight in model.weights._asdict().items() if weight > 0},
