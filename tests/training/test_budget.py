@@ -86,6 +86,7 @@ def test_the_best_epoch_of_the_warm_up_is_used_if_there_is_no_time_for_more():
 
 def test_epochs_of_the_policy_end_in_time_and_the_best_of_them_is_used():
     told = Told()
+    fit(FAST)  # loads what is compiled once, which may take longer than the limit
     model = fit(limited(4.0, warmup=1, epochs=1000, patience=1000), told)
     assert 1 < len(model.history_) < 1001
     assert model.best_epoch_ > 1
