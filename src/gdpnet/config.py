@@ -13,6 +13,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+from gdpnet._core.files import read_some
 from gdpnet._core.limits import MOST_SEED, MOST_TOML_BYTES, MOST_TOML_LINE
 from gdpnet.errors import ConfigError, nearest, reason_of
 
@@ -734,8 +735,7 @@ def _sections_with(key: str) -> list[str]:
 def read_config(path: str | Path) -> Config:
     """Read settings from a TOML file; what it leaves out has its default."""
     try:
-        with Path(path).open("rb") as file:
-            content = file.read(MOST_TOML_BYTES + 1)
+        content = read_some(Path(path), MOST_TOML_BYTES + 1)
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read the config file {path}: {reason_of(error)}") from error
     try:
