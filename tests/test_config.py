@@ -3,9 +3,10 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
-from gdpnet.config import Config, PPOSettings, check_seed, read_config, shipped_config, upgrade_settings
+from gdpnet.config import Config, PPOSettings, checked_seed, read_config, shipped_config, upgrade_settings
 from gdpnet.errors import ConfigError
 
 # --- values ---
@@ -233,9 +234,15 @@ def test_what_is_no_section_of_settings_is_refused():
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 2**70, 10**5000, 1.5, "7", None, True], ids=type)
 def test_a_seed_is_a_whole_number_of_at_most_63_bits(seed):
-    check_seed(2**63 - 1)
+    checked_seed(2**63 - 1)
     with pytest.raises(ConfigError, match="the seed must be a whole number from 0 to"):
-        check_seed(seed)
+        checked_seed(seed)
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64, np.uint64])
+def test_a_seed_of_another_type_is_the_same_seed(kind):
+    assert type(checked_seed(kind(7))) is int
+    assert checked_seed(kind(7)) == 7
 
 
 def test_a_config_file_that_is_not_there_is_refused_by_name(tmp_path):

@@ -34,11 +34,12 @@ _LARGEST = (1 << 63) - 1
 """The largest whole number of a setting, which arrays of 64 bits can hold."""
 
 
-def check_seed(seed: Any) -> None:
-    """Refuse a seed that is no whole number or does not fit 64 bits."""
+def checked_seed(seed: Any) -> int:
+    """Return a seed as an int, as the same seed of another type would draw others; refuse what is none of 64 bits."""
     whole = isinstance(seed, Integral) and not isinstance(seed, bool)
     if not whole or not 0 <= int(seed) <= MOST_SEED:
         raise ConfigError(f"the seed must be a whole number from 0 to {MOST_SEED:,}, found {_shown(seed)}")
+    return int(seed)
 
 
 def setting(
