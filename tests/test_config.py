@@ -155,6 +155,11 @@ def test_an_override_holds_one_value():
         ("reward.kind=3", "reward.kind must be one of paper, counterfactual, marginal, found 3"),
         ("training.epochs=0", "training.epochs must be at least 1, found 0"),
         ("ppo.discount=1.01", "ppo.discount must be between 0.0 and 1.0, found 1.01"),
+        (
+            "training.perturbed_graphs=101",
+            "training.perturbed_graphs must be between 1 and 100, found 101",
+        ),
+        ("clusters.shuffles=1001", "clusters.shuffles must be between 1 and 1000, found 1001"),
         ("ppo.discount=-0.1", "ppo.discount must be between 0.0 and 1.0, found -0.1"),
         ("representation.dropout=1.0", "representation.dropout must be between 0.0 and 0.99, found 1.0"),
     ],

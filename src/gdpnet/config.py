@@ -441,7 +441,7 @@ class TrainingSettings(Section):
         2048, "maximum number of nodes whose decisions the injected-edge AUC is measured on in an epoch"
     )
     perturbed_graphs: int = setting(
-        4, "number of training graph copies with injected edges, used by the epochs in turn"
+        4, "number of training graph copies with injected edges, used by the epochs in turn", high=100
     )
     label_error_gap: float = setting(
         0.1,
@@ -607,7 +607,7 @@ class ClustersSettings(Section):
 
     width: int = setting(256, "width of the embeddings")
     steps: int = setting(150, "training steps of the encoder")
-    shuffles: int = setting(10, "shuffled copies of the features, used in turn")
+    shuffles: int = setting(10, "shuffled copies of the features, used in turn", high=1000)
     learning_rate: float = setting(1e-3, "learning rate of the encoder")
     restarts: int = setting(10, "random starts of k-means")
 
