@@ -66,7 +66,7 @@ REFUSED = {
     "GDPNet.from_config(None)": "the configuration must be a Config, found NoneType",
     "cross_validate('x', GRAPH, folds=2)": "the model must be a GDPNet, found str",
     "cross_validate(GDPNet(), GRAPH, folds='2')": (
-        "the number of folds must be a whole number of at least 1, found str"
+        "the number of folds must be a whole number of at least 2, found str"
     ),
     "cross_validate(GDPNet(), GRAPH, scoring=5)": "scoring must be a score or a list of them, found int",
     "GridSearch(GDPNet(), {'training__epochs': ()}).fit(GRAPH)": (
