@@ -3,9 +3,10 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
-from gdpnet.config import Config, PPOSettings, check_seed, read_config, shipped_config, upgrade_settings
+from gdpnet.config import Config, PPOSettings, checked_seed, read_config, shipped_config, upgrade_settings
 from gdpnet.errors import ConfigError
 
 # --- values ---
@@ -154,6 +155,11 @@ def test_an_override_holds_one_value():
         ("reward.kind=3", "reward.kind must be one of paper, counterfactual, marginal, found 3"),
         ("training.epochs=0", "training.epochs must be at least 1, found 0"),
         ("ppo.discount=1.01", "ppo.discount must be between 0.0 and 1.0, found 1.01"),
+        (
+            "training.perturbed_graphs=101",
+            "training.perturbed_graphs must be between 1 and 100, found 101",
+        ),
+        ("clusters.shuffles=1001", "clusters.shuffles must be between 1 and 1000, found 1001"),
         ("ppo.discount=-0.1", "ppo.discount must be between 0.0 and 1.0, found -0.1"),
         ("representation.dropout=1.0", "representation.dropout must be between 0.0 and 0.99, found 1.0"),
     ],
@@ -233,9 +239,15 @@ def test_what_is_no_section_of_settings_is_refused():
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 2**70, 10**5000, 1.5, "7", None, True], ids=type)
 def test_a_seed_is_a_whole_number_of_at_most_63_bits(seed):
-    check_seed(2**63 - 1)
+    checked_seed(2**63 - 1)
     with pytest.raises(ConfigError, match="the seed must be a whole number from 0 to"):
-        check_seed(seed)
+        checked_seed(seed)
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64, np.uint64])
+def test_a_seed_of_another_type_is_the_same_seed(kind):
+    assert type(checked_seed(kind(7))) is int
+    assert checked_seed(kind(7)) == 7
 
 
 def test_a_config_file_that_is_not_there_is_refused_by_name(tmp_path):

@@ -208,6 +208,12 @@ def test_one_seed_makes_one_model_and_another_seed_another(graph):
     assert not same_weights(fitted(graph, FAST), fitted(graph, FAST, seed=1))
 
 
+def test_a_seed_of_numpy_makes_the_model_of_the_same_number(graph):
+    models = (GDPNet.from_config(FAST, device="cpu").set_params(seed=seed) for seed in (3, np.int64(3)))
+    one, same = (model.fit(graph) for model in models)
+    assert same_weights(one, same)
+
+
 def test_the_history_has_every_epoch_and_the_best_one_is_by_validation(graph):
     epochs = []
     model = GDPNet.from_config(EAGER, device="cpu").fit(graph, callbacks=[epochs.append])

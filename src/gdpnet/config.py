@@ -13,6 +13,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+from gdpnet._core.files import read_some
 from gdpnet._core.limits import MOST_SEED, MOST_TOML_BYTES, MOST_TOML_LINE
 from gdpnet.errors import ConfigError, nearest, reason_of
 
@@ -33,11 +34,12 @@ _LARGEST = (1 << 63) - 1
 """The largest whole number of a setting, which arrays of 64 bits can hold."""
 
 
-def check_seed(seed: Any) -> None:
-    """Refuse a seed that is no whole number or does not fit 64 bits."""
+def checked_seed(seed: Any) -> int:
+    """Return a seed as an int, as the same seed of another type would draw others; refuse what is none of 64 bits."""
     whole = isinstance(seed, Integral) and not isinstance(seed, bool)
     if not whole or not 0 <= int(seed) <= MOST_SEED:
         raise ConfigError(f"the seed must be a whole number from 0 to {MOST_SEED:,}, found {_shown(seed)}")
+    return int(seed)
 
 
 def setting(
@@ -439,7 +441,7 @@ class TrainingSettings(Section):
         2048, "maximum number of nodes whose decisions the injected-edge AUC is measured on in an epoch"
     )
     perturbed_graphs: int = setting(
-        4, "number of training graph copies with injected edges, used by the epochs in turn"
+        4, "number of training graph copies with injected edges, used by the epochs in turn", high=100
     )
     label_error_gap: float = setting(
         0.1,
@@ -605,7 +607,7 @@ class ClustersSettings(Section):
 
     width: int = setting(256, "width of the embeddings")
     steps: int = setting(150, "training steps of the encoder")
-    shuffles: int = setting(10, "shuffled copies of the features, used in turn")
+    shuffles: int = setting(10, "shuffled copies of the features, used in turn", high=1000)
     learning_rate: float = setting(1e-3, "learning rate of the encoder")
     restarts: int = setting(10, "random starts of k-means")
 
@@ -734,8 +736,7 @@ def _sections_with(key: str) -> list[str]:
 def read_config(path: str | Path) -> Config:
     """Read settings from a TOML file; what it leaves out has its default."""
     try:
-        with Path(path).open("rb") as file:
-            content = file.read(MOST_TOML_BYTES + 1)
+        content = read_some(Path(path), MOST_TOML_BYTES + 1)
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read the config file {path}: {reason_of(error)}") from error
     try:

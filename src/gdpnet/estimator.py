@@ -36,7 +36,7 @@ from gdpnet.config import (
     ThresholdSettings,
     TrainingSettings,
     TreesSettings,
-    check_seed,
+    checked_seed,
     setting_name,
     setting_place,
     task_config,
@@ -175,7 +175,7 @@ class GDPNet(BaseEstimator):
             ranks: the processes that train the model with this one, the first of them; the others call
                 `gdpnet.training.run_epochs.help_fit`. ``torchrun -m gdpnet train`` does both.
         """
-        check_seed(self.seed)
+        seed = checked_seed(self.seed)
         check_verbose(self.verbose)
         check_type(held_out, (Pairs, type(None)), "the validation pairs held_out", "Pairs or None")
         check_type(ranks, (Ranks, type(None)), "ranks", "Ranks or None")
@@ -185,7 +185,7 @@ class GDPNet(BaseEstimator):
             trained = fit_model(
                 replace(as_graph(graph), encoding_settings=self.config.features),
                 self.config,
-                self.seed,
+                seed,
                 device,
                 objective=objective,
                 held_out=held_out,

@@ -24,6 +24,7 @@ from gdpnet._core.files import (
     is_stream,
     locked_folder,
     new_folder,
+    read_some,
     write_json,
     write_text,
 )
@@ -126,6 +127,28 @@ def test_a_pipe_gets_the_content_and_stays_a_pipe(tmp_path):
     assert got == ["whole"]
     assert is_stream(tmp_path / "pipe")
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_pipe_is_read_once_another_process_writes_to_it(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def write() -> None:
+        with pipe.open("wb") as file:
+            time.sleep(0.2)  # it is open and still empty
+            file.write(b"a" * 100_000)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert read_some(pipe, 150_000) == b"a" * 100_000
+    writer.join(10)
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("gdpnet._core.files.streams._PATIENCE", 0.1)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="no process writes to the pipe within 0 seconds"):
+        read_some(tmp_path / "pipe", 10)
 
 
 def test_standard_output_that_goes_to_a_file_is_written_where_it_stands(tmp_path):

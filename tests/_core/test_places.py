@@ -17,7 +17,7 @@ from gdpnet.inference.model_file import read_tensors
 
 
 def test_a_pipe_that_nobody_reads_from_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("gdpnet._core.files.atomic._PATIENCE", 0.1)
+    monkeypatch.setattr("gdpnet._core.files.streams._PATIENCE", 0.1)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for write in (write_text, append_line):

@@ -120,6 +120,47 @@ def test_a_search_with_optuna_continues_from_its_storage(graph, tmp_path):
     assert second.best_model_.config.policy.hidden in ((4, 4), (8, 6))
 
 
+@pytest.mark.skipif(not has_optuna(), reason="optuna is not installed: pip install 'gdpnet[tune]'")
+@pytest.mark.parametrize(
+    ("storage", "reason"),
+    [
+        ("trials.db", "Could not parse SQLAlchemy URL from given URL string"),
+        ("sqlite:////no/such/folder/tune.db", "unable to open database file"),
+        ("sqlite:///{folder}/notes.db", "file is not a database"),
+        ("redis://ann:secret@127.0.0.1:1", r"RedisStorage is removed at Optuna v3\.1\.0"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_refused(graph, storage, reason, tmp_path):
+    (tmp_path / "notes.db").write_text("mine " * 1000)
+    with pytest.raises(ConfigError, match=f"^the database of trials cannot be used: {reason}$"):
+        OptunaSearch(MODEL, trials=1, storage=storage.format(folder=tmp_path)).fit(graph)
+    assert (tmp_path / "notes.db").read_text() == "mine " * 1000
+
+
+@pytest.mark.skipif(not has_optuna(), reason="optuna is not installed: pip install 'gdpnet[tune]'")
+def test_an_interrupted_search_prints_no_traceback(graph, monkeypatch, caplog):
+    import optuna
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    search = OptunaSearch(MODEL, trials=1)
+    monkeypatch.setattr(search, "try_settings", interrupt)
+    optuna.logging.enable_propagation()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            search.fit(graph)
+    finally:
+        optuna.logging.disable_propagation()
+    assert caplog.records == []
+
+
+def test_a_search_takes_any_seed_of_63_bits():
+    assert len(list(RandomSearch(MODEL, trials=2, seed=2**63 - 1).choices())) == 2
+    with pytest.raises(ConfigError, match="the seed must be a whole number"):
+        OptunaSearch(MODEL, seed=-1)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not has_optuna(), reason="optuna is not installed: pip install 'gdpnet[tune]'")
 def test_a_hopeless_fit_is_pruned_by_epoch(graph, monkeypatch):

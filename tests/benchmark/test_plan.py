@@ -128,3 +128,10 @@ def test_the_command_prints_a_table_and_a_record(capsys):
         value for name, value in record["memory_per_machine"].items() if name != "all"
     )
     assert "--nodes must be above zero" in refuse(capsys, "plan", "--nodes", "0", "--edges", "5")
+
+
+@pytest.mark.parametrize("option", ["features", "machines"])
+def test_a_number_that_no_float_can_hold_is_refused(option, capsys):
+    words = {"--nodes": 9, "--edges": 9, f"--{option}": "9" * 400}
+    said = refuse(capsys, "plan", *(word for pair in words.items() for word in pair))
+    assert said.startswith(f"--{option} must be above zero and below 1e18, found 999")

@@ -219,8 +219,9 @@ def test_a_current_folder_that_was_deleted_is_said_before_anything_is_read(tmp_p
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     for command in ("predict", "embed", "denoise"):
-        said = refuse(capsys, command, tmp_path, "--out", "out.csv", code=1)
-        assert said == "cannot write out.csv: the current folder was deleted"
+        for out in ("out.csv", tmp_path / "out.csv"):
+            said = refuse(capsys, command, tmp_path, "--out", out)
+            assert said == "the current folder was deleted: change to one that exists"
 
 
 def test_a_report_is_not_replaced_by_its_own_second_page(tmp_path, capsys, monkeypatch):

@@ -108,3 +108,10 @@ def test_shards_are_known_whatever_the_user_calls_his_own(tmp_path):
     with pytest.raises(RunFolderError, match=r"'done\.jsonl'"):
         begun(tmp_path, force=True)
     assert (tmp_path / "work" / "done.jsonl").read_text() == "{}\n"
+
+
+def test_an_empty_folder_called_work_that_a_killed_process_left_is_deleted(tmp_path):
+    finished(tmp_path)
+    (tmp_path / "work").mkdir()
+    assert begun(tmp_path).summary == {"nodes": 5, "shards": 2}
+    assert not (tmp_path / "work").exists()

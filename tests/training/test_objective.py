@@ -219,3 +219,10 @@ def test_numbers_are_not_learned_as_classes():
     graph = Graph.build([[0], [1]], torch.eye(4), targets=[2.5, 1.0, 2.0, 3.0], split=[1, 1, 2, 3])
     with pytest.raises(GraphError, match="use --task regression"):
         GDPNet(device="cpu").fit(graph)
+
+
+def test_regression_without_a_number_to_learn_is_refused():
+    graph = noisy_graph(20)
+    unknown = replace(graph, targets=torch.full((graph.num_nodes,), torch.nan))
+    with pytest.raises(GraphError, match="at least one training node must have a label, found none"):
+        GDPNet(task="regression").fit(unknown)

@@ -44,6 +44,11 @@ class Key:
         return self.value & _MASK
 
 
+def seed32_of(seed: int) -> int:
+    """Return a user's seed for libraries that take 32 bits; it stays as it is where it fits."""
+    return seed & _MASK
+
+
 def mix(key: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     """Scramble 32-bit keys so that near keys give unrelated numbers (two multiply-shift rounds)."""
     bits = key ^ ((key >> 16) & 0xFFFF)

@@ -14,7 +14,8 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from gdpnet._core.log import LOGGER
 from gdpnet._core.progress import part
-from gdpnet.config import check_seed
+from gdpnet._core.random import seed32_of
+from gdpnet.config import checked_seed
 from gdpnet.data.graph import Graph
 from gdpnet.data.io.open import as_graph
 from gdpnet.data.splits import cross_validation_splits
@@ -79,7 +80,7 @@ def cross_validate(
     check_type(model, GDPNet, "the model", "a GDPNet")
     check_whole(folds, "the number of folds", 2)
     check_whole(repeats, "the number of repeats")
-    check_seed(seed)
+    seed = checked_seed(seed)
     wanted = [scoring] if isinstance(scoring, str) or callable(scoring) else scoring
     check_type(wanted, Iterable, "scoring", "a score or a list of them")
     graph, wanted = as_graph(graph), list(wanted)
@@ -245,8 +246,8 @@ class RandomSearch(Search):
     def __init__(self, model: GDPNet, space: Space = SPACE, *, trials: int = 20, seed: int = 0) -> None:
         super().__init__(model)
         check_whole(trials, "the number of trials")
-        check_seed(seed)
-        self.space, self.trials, self.seed = _checked_options(space, "space"), trials, seed
+        self.space, self.trials = _checked_options(space, "space"), trials
+        self.seed = checked_seed(seed)
 
     def fit(self, graph: Any) -> RandomSearch:
         """Try the random choices on a graph, or on a list of graphs whose mean score counts."""
@@ -257,7 +258,7 @@ class RandomSearch(Search):
         """Return the random choices; fewer if the space has fewer."""
         space = {name: one if hasattr(one, "rvs") else list(one) for name, one in self.space.items()}
         count = math.prod(len(one) if isinstance(one, list) else self.trials for one in space.values())
-        for drawn in ParameterSampler(space, min(self.trials, count), random_state=self.seed):
+        for drawn in ParameterSampler(space, min(self.trials, count), random_state=seed32_of(self.seed)):
             yield {
                 name: value.item() if isinstance(value, np.generic) else value
                 for name, value in drawn.items()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
 from gdpnet._core.progress import part
+from gdpnet._core.random import seed32_of
 from gdpnet.benchmark.model_selection import SPACE, RandomSearch, Range, Search, Space
-from gdpnet.errors import ConfigError
+from gdpnet.config import checked_seed
+from gdpnet.errors import ConfigError, reason_of
 from gdpnet.estimator import GDPNet
 from gdpnet.training.callbacks import Callback
 from gdpnet.training.state import Epoch, TrainingState
@@ -62,24 +66,24 @@ class OptunaSearch(Search):
         prune: bool = True,
     ) -> None:
         super().__init__(model)
-        self.space, self.trials, self.seed = space, trials, seed
+        self.space, self.trials, self.seed = space, trials, checked_seed(seed)
         self.storage, self.name, self.prune = storage, name, prune
 
     def fit(self, graph: Any) -> OptunaSearch:
         """Run the trials on a graph, or on a list of graphs whose mean score counts; ``study_`` is Optuna's own."""
         optuna = _optuna()
         graphs = self.start(graph)
-        self.study_ = optuna.create_study(
-            direction="maximize",
-            storage=self.storage,
-            study_name=self.name,
-            load_if_exists=True,
-            sampler=optuna.samplers.TPESampler(seed=self.seed),
-            pruner=optuna.pruners.MedianPruner(n_warmup_steps=10)
-            if self.prune
-            else optuna.pruners.NopPruner(),
-        )
-        left = self.trials - len(self.study_.get_trials(states=_ended(optuna)))
+        pruner = optuna.pruners.MedianPruner(n_warmup_steps=10) if self.prune else optuna.pruners.NopPruner()
+        with _refusing_database():
+            self.study_ = optuna.create_study(
+                direction="maximize",
+                storage=self.storage,
+                study_name=self.name,
+                load_if_exists=True,
+                sampler=optuna.samplers.TPESampler(seed=seed32_of(self.seed)),
+                pruner=pruner,
+            )
+            left = self.trials - len(self.study_.get_trials(states=_ended(optuna)))
         numbers = count()
 
         def objective(trial: Any) -> float:
@@ -87,13 +91,29 @@ class OptunaSearch(Search):
             with part(next(numbers), left):
                 return self.try_settings(graphs, settings, [_Pruning(trial, optuna)])
 
-        self.study_.optimize(objective, n_trials=max(left, 0))
+        with _refusing_database("optuna", "sqlalchemy"):
+            self.study_.optimize(objective, n_trials=max(left, 0))
         if self.study_.best_value > self.best_score_:  # an earlier session found it
             best = dict(self.study_.best_params)
             self.try_settings(
                 graphs, {name: _option(self.space[name], value) for name, value in best.items()}
             )
         return self
+
+
+@contextmanager
+def _refusing_database(*libraries: str) -> Iterator[None]:
+    """Say in one sentence why a database of trials cannot be used; exceptions of a trial's own stay as they are."""
+    try:
+        yield
+    except Exception as error:
+        if libraries and type(error).__module__.partition(".")[0] not in libraries:
+            raise
+        cause = error.__cause__ or error
+        reason = reason_of(getattr(cause, "orig", None) or cause).split(". ")[
+            0
+        ]  # without its address and its query
+        raise ConfigError(f"the database of trials cannot be used: {reason}") from error
 
 
 class _Pruning(Callback):
@@ -138,5 +158,6 @@ def _optuna() -> Any:
         import optuna
     except ImportError as error:
         raise ConfigError("Optuna is not installed: pip install 'gdpnet[tune]'") from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    # warnings have tracebacks, also of Ctrl-C; an exception is raised anyway
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gdpnet.errors import ConfigError
+from gdpnet.errors import ConfigError, shortened
 
 _NUMBER, _OFFSET = 4, 8
 """Bytes of a feature, of a decision and of a node number; and of an offset into the edges."""
@@ -56,7 +56,8 @@ class Job:
         """Check that every size is positive."""
         for name, value in vars(self).items():
             if not 0 < value < 1e18:
-                raise ConfigError(f"--{name} must be above zero and below 1e18, found {value:g}")
+                found = f"{value:g}" if isinstance(value, float) else shortened(str(value), 40)
+                raise ConfigError(f"--{name} must be above zero and below 1e18, found {found}")
         for name, most in _MOST.items():
             if getattr(self, name) > most:
                 raise ConfigError(f"--{name} can be at most {most:,}, found {getattr(self, name):,}")

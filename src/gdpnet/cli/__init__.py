@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 FAILED, WRONG_INPUT = 1, 2
@@ -76,6 +77,7 @@ def _drop_unusable_variables() -> None:
     Pictures are files here, so the window system that a notebook has chosen for matplotlib does not matter.
     """
     os.environ.pop("MPLBACKEND", None)
+    os.environ.pop("NUMBA_DISABLE_JIT", None)  # compiled functions call others that Python cannot
     threads = os.environ.get("NUMBA_NUM_THREADS", "1")
     if not threads.isdecimal() or int(threads) == 0:
         del os.environ["NUMBA_NUM_THREADS"]
@@ -133,6 +135,10 @@ def _run(words: list[str]) -> int:
     from gdpnet.cli.app import app
     from gdpnet.errors import GDPNetError, reason_of
 
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:  # libraries end the process when they look for their parts
+        raise GDPNetError("the current folder was deleted: change to one that exists") from error
     for word in words:
         try:
             os.fsencode(word)
@@ -190,7 +196,7 @@ def _answer(error: BaseException) -> tuple[int, str]:
     if isinstance(error, MemoryError) or any(word in str(error) for word in _NO_MEMORY):
         return FAILED, _MEMORY
     if isinstance(error, OSError):
-        return FAILED, f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        return FAILED, f"{error.filename}: {error.strerror}" if error.filename else reason_of(error)
     if hasattr(
         error, "format_message"
     ):  # typer raises its own usage errors, which carry their sentence there

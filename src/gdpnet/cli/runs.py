@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from gdpnet._core.files.objects import is_address
+from gdpnet._core.files import is_address, read_some
 from gdpnet._core.limits import MOST_LIST_BYTES
 from gdpnet.cli.options import GraphSource
 from gdpnet.cli.progress import doing
@@ -193,8 +193,7 @@ def node_numbers(graph: Graph, ids: str | None, file: Path | None) -> Int[Tensor
 def _lines_of(file: Path) -> list[str]:
     """Return the lines of a list of node ids, which may be a pipe."""
     try:
-        with file.open("rb") as opened:
-            content = opened.read(MOST_LIST_BYTES + 1)
+        content = read_some(file, MOST_LIST_BYTES + 1)
         text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from gdpnet._core.files import plain
 from gdpnet._core.words import counted
 from gdpnet.cli import options as opt
 from gdpnet.cli import replacing
@@ -114,6 +117,13 @@ def tune(
     return {"settings": [*ours, *others]} | progress.counts
 
 
+def _study_of(settings: tuple[Setting, ...], config: Config) -> str:
+    """Return the name of the trials in a database, which those of another graph, seed or settings do not have."""
+    asked = [[one.to_record() | {"seed": one.seed} for one in settings], config.to_dict()]
+    digest = hashlib.sha256(json.dumps(plain(asked), sort_keys=True).encode()).hexdigest()
+    return f"gdpnet on {Path(settings[0].graph).name[:100]}, {settings[0].noise[:100]}, {digest[:16]}"
+
+
 def _tune_gdpnet(
     cases: dict[str, tuple[Setting, ...]],
     config: Config,
@@ -135,7 +145,7 @@ def _tune_gdpnet(
 
     ((name, settings),) = cases.items()
     model = GDPNet.from_config(config, seed=settings[0].seed, device=device).set_params(verbose=0)
-    study = f"gdpnet on {name}, {settings[0].noise} {' '.join(str(one.rate) for one in settings)}"
+    study = _study_of(settings, config)
     search = settings_search(model, trials=trials, seed=settings[0].seed, storage=storage, name=study)
     note(
         f"{counted(trials, 'choice')} of settings, {'by Optuna' if has_optuna() else 'at random'}, scored on "

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from gdpnet._core.profiling import phase
-from gdpnet.config import FeaturesSettings, check_seed
+from gdpnet.config import FeaturesSettings, checked_seed
 from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph, Truth, check_graph
 from gdpnet.data.label_rate import LabelRate
@@ -73,7 +73,7 @@ def with_split(graph: Graph, shares: tuple[float, float, float] | str = USUAL_SH
     two trains and tests. Shares are of training, validation and test nodes: ``(0.6, 0.2, 0.2)`` or ``60/20/20``.
     """
     check_graph(graph)
-    check_seed(seed)
+    seed = checked_seed(seed)
     parts = parse_shares(shares) if isinstance(shares, str) else checked_shares(shares)
     split = _codes_by_class(_strata(graph), seed, lambda count: _codes(count, parts))
     return fit_columns(replace(graph, split=split), split)

@@ -65,6 +65,8 @@ def remove_work(work: Place) -> None:
         _remove_objects(work)
         return
     if not work.is_dir() or not is_own(work):
+        with suppress(OSError):  # an empty one: a process may have ended before it deleted it
+            work.rmdir()
         return
     last = (work / PLAN, work / DONE)
     with suppress(OSError):  # what cannot be deleted stays, and the mark with it

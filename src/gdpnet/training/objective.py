@@ -13,7 +13,7 @@ from gdpnet.errors import GraphError
 from gdpnet.inference.objective import classification_by
 from gdpnet.representation.regression import Regression, bins_of
 from gdpnet.representation.tasks import CLASSIFICATION, MultiLabel, Task, label_names
-from gdpnet.training.data import split_for_training
+from gdpnet.training.data import check_trainable, split_for_training
 
 _RANKING = ("average_precision", "roc_auc")
 
@@ -26,6 +26,7 @@ def learned_task(graph: Graph, config: Config, seed: int) -> Task:
     train, validation = ((split == SPLITS.index(name)) & graph.labelled for name in ("train", "validation"))
     if config.task.kind == "regression":
         assert graph.targets is not None
+        check_trainable(graph, split)
         return bins_of(graph.targets[train], config.task.bins)
     metric, balanced = config.training.metric, config.task.class_weight == "balanced"
     if metric in _RANKING and int(validation.sum()) > 0 and graph.labels[validation].unique().numel() < 2:

@@ -67,6 +67,18 @@ def test_a_plugin_that_cannot_be_imported_is_refused():
         load_plugins(["no_such_plugin"])
 
 
+@pytest.mark.parametrize("name", [".", "../..", ""])
+def test_a_plugin_that_is_no_name_of_a_module_is_refused(name):
+    with pytest.raises(ConfigError, match="a plugin must be a module that can be imported, found"):
+        load_plugins([name])
+
+
+def test_a_plugin_that_fails_is_refused(tmp_path):
+    (tmp_path / "failing_plugin.py").write_text("1 / 0")
+    with pytest.raises(ConfigError, match=r"found '.*failing_plugin.py': division by zero$"):
+        load_plugins([str(tmp_path / "failing_plugin.py")])
+
+
 @pytest.mark.slow
 def test_robustness_knows_the_methods_of_a_plugin(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

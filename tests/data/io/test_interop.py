@@ -511,3 +511,10 @@ def test_rows_of_node_attributes_may_be_tensors():
         "node attribute 'x' must hold a number or a row of 2 numbers, found tensor([1., 1., 1.]) at node 'c'"
     ):
         from_networkx(network, features="x")
+
+
+def test_features_of_a_data_may_be_lists():
+    data = Data(x=[[1.0], [2.0]], edge_index=torch.tensor([[0], [1]]), train_mask=torch.tensor([True, False]))
+    graph = from_pyg(data)
+    assert graph.features.tolist() == [[1.0], [2.0]]
+    assert graph.split.tolist() == [1, 0]

@@ -116,6 +116,12 @@ def test_columns_of_any_type_are_read_or_refused_in_one_sentence(column, tmp_pat
             assert len(str(error)) <= 300  # noqa: PT017 - either is right
 
 
+def test_ids_in_half_precision_are_whole_numbers(tmp_path):
+    pq.write_table(pa.table({"id": pa.array(np.arange(3, dtype=np.float16))}), tmp_path / "nodes.parquet")
+    pq.write_table(pa.table({"source": [0], "target": [2]}), tmp_path / "edges.parquet")
+    assert read_graph(tmp_path).node_ids.tolist() == [0, 1, 2]
+
+
 def test_classes_of_5000_digits_are_read(tmp_path):
     long = "9" * 5000
     graph = read_graph(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gdpnet._core.files.atomic import atomic_path, is_stream, write_json, write_text
+from gdpnet._core.files.atomic import atomic_path, write_json, write_text
 from gdpnet._core.files.folders import check_new, check_no_links, found_in, locked_folder, new_folder
 from gdpnet._core.files.lines import (
     append_line,
@@ -12,8 +12,10 @@ from gdpnet._core.files.lines import (
     read_objects,
     start_lines,
 )
+from gdpnet._core.files.objects import is_address
 from gdpnet._core.files.places import Place, address_of, place_of, remove_folder, size_of
 from gdpnet._core.files.plain import plain
+from gdpnet._core.files.streams import is_stream, read_some
 from gdpnet._core.files.temporary import delete_left
 
 __all__ = [
@@ -28,12 +30,14 @@ __all__ = [
     "delete_left",
     "found_in",
     "has_torn_end",
+    "is_address",
     "is_stream",
     "locked_folder",
     "new_folder",
     "place_of",
     "plain",
     "read_objects",
+    "read_some",
     "remove_folder",
     "size_of",
     "start_lines",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import re
 import shutil
 import stat
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,13 +17,9 @@ from gdpnet._core.files import disk
 from gdpnet._core.files.objects import ObjectError, ObjectPath
 from gdpnet._core.files.places import Place
 from gdpnet._core.files.plain import plain
+from gdpnet._core.files.streams import is_stream, open_stream
 from gdpnet._core.files.temporary import check_held, make_temporary, release
 from gdpnet.errors import WorkError
-
-_STANDARD = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
-_MOST_LINKS = 40
-_PATIENCE = 10.0
-"""Seconds that a pipe may be without a reader."""
 
 
 @contextmanager
@@ -91,58 +84,12 @@ def _replace(temporary: Path, place: Path, *, durable: bool) -> None:
         disk.flush_folder(place.parent)
 
 
-def is_stream(path: Place) -> bool:
-    """Return whether a path leads to a device, a pipe or an open file of this process."""
-    if isinstance(path, ObjectPath):
-        return False
-    if _descriptor(path) is not None:
-        return True
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-
-
-def _descriptor(path: Path) -> int | None:
-    """Return the open file that a path such as /dev/stdout leads to."""
-    path = path.absolute()
-    for _ in range(_MOST_LINKS):
-        if found := re.fullmatch(r"/(?:dev|proc/self)/fd/(\d{1,6})", str(path)):
-            return int(found[1])
-        if str(path) in _STANDARD:
-            return _STANDARD[str(path)]
-        if not path.is_symlink():
-            return None
-        path = path.parent / path.readlink()
-    return None
-
-
 def _copy_to(path: Path, content: Path) -> None:
     """Write a file to a device, a pipe or an open file, where that stands."""
     if sys.stdout is not None:
         sys.stdout.flush()
     with os.fdopen(open_stream(path), "wb") as target, content.open("rb") as source:
         shutil.copyfileobj(source, target)
-
-
-def open_stream(path: Path) -> int:
-    """Open a device, a pipe or an open file for writing; refuse a pipe that nobody reads from after some seconds."""
-    if (number := _descriptor(path)) is not None:
-        return os.dup(number)
-    end = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:
-            if error.errno != errno.ENXIO or not path.is_fifo():
-                raise
-            if time.monotonic() > end:
-                raise OSError(f"no process reads from the pipe within {_PATIENCE:.0f} seconds") from error
-            time.sleep(0.05)
-        else:
-            os.set_blocking(descriptor, True)
-            return descriptor
 
 
 def write_text(path: Place, text: str) -> None:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from gdpnet._core.files import disk
-from gdpnet._core.files.atomic import is_stream, open_stream, write_text
+from gdpnet._core.files.atomic import write_text
 from gdpnet._core.files.locks import try_lock
 from gdpnet._core.files.objects import ObjectPath
 from gdpnet._core.files.places import Place
+from gdpnet._core.files.streams import is_stream, open_stream
 from gdpnet._core.files.temporary import check_held
 from gdpnet._core.limits import MOST_JSON_BYTES
 from gdpnet._core.strict_json import HugeNumberError, load_json
@@ -109,9 +110,12 @@ def has_torn_end(path: Path) -> bool:
     """Return whether the last line of a file of objects was cut short."""
     if not path.is_file():
         return False
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        return _is_torn(_last_line(file.fileno(), size))
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            return _is_torn(_last_line(file.fileno(), size))
+    except OSError as error:
+        raise GDPNetError(f"cannot read {path}: {error.strerror}") from error
 
 
 def clear_lines(path: Place) -> None:

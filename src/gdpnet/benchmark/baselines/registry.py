@@ -20,7 +20,7 @@ from gdpnet.benchmark.baselines.fitting import Fitted, Run, Settings, Task
 from gdpnet.benchmark.baselines.methods import METHODS, Method
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN
-from gdpnet.errors import ConfigError
+from gdpnet.errors import ConfigError, reason_of
 
 FitFunction = Callable[[Graph, int], Any]
 """Train on a graph with a seed; return one row per node with a score per class, or a model with ``predict_proba``."""
@@ -71,9 +71,9 @@ def load_plugins(modules: Iterable[str] = ()) -> None:
             sys.path.append(folder)
         try:
             import_module(stem)
-        except ModuleNotFoundError as error:
+        except Exception as error:  # the module is the user's, and may fail in any way
             raise ConfigError(
-                f"a plugin must be a module that can be imported, found '{name}': {error}"
+                f"a plugin must be a module that can be imported, found '{name}': {reason_of(error)}"
             ) from error
     if wanted:
         os.environ[_PLUGINS] = os.pathsep.join(wanted)

@@ -18,7 +18,7 @@ import torch
 
 from gdpnet._core.limits import MOST_DOWNLOAD_BYTES
 from gdpnet._core.regular import check_regular
-from gdpnet.config import check_seed
+from gdpnet.config import checked_seed
 from gdpnet.data.datasets.download import fetch
 from gdpnet.data.datasets.known import ATTACKED, DATASETS, NAMED, Attacked, Dataset, is_present
 from gdpnet.data.graph import Graph
@@ -56,7 +56,7 @@ def load_dataset(
     if name in ATTACKED:
         return _load_attacked(name, data_dir, split)
     dataset = DATASETS[name]
-    check_seed(seed)
+    seed = checked_seed(seed)
     raw = _raw_folder(name, data_dir, download)
     planetoid = dataset.collection == "Planetoid"
     read = _read_planetoid(dataset, raw) if planetoid else _read_npz(dataset, raw / dataset.raw_files[0])

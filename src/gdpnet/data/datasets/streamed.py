@@ -13,7 +13,7 @@ from jaxtyping import Int
 from gdpnet._core.files import Place, place_of
 from gdpnet._core.limits import MOST_CLASSES, MOST_FEATURES
 from gdpnet._core.threads import in_order
-from gdpnet.config import check_seed
+from gdpnet.config import checked_seed
 from gdpnet.data.io.store import StoreWriter, index_type, new_store
 from gdpnet.data.validation import SPLITS
 from gdpnet.errors import GraphError
@@ -130,7 +130,7 @@ def generate_store(settings: GeneratedSettings, seed: int, folder: str | Place) 
     It needs about ten bytes of memory per node, a few buckets of edges per thread, and twelve bytes of temporary disk
     space per directed edge.
     """
-    check_seed(seed)
+    seed = checked_seed(seed)
     names = tuple(f"class {number}" for number in range(settings.classes))
     with new_store(place_of(folder), names, None if settings.features else settings.nodes) as store:
         work = store.folder / "work"

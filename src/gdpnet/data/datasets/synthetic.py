@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from gdpnet.config import check_seed
+from gdpnet.config import checked_seed
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import SPLITS
 from gdpnet.errors import GraphError
@@ -62,7 +62,7 @@ def synthetic_graph(settings: SyntheticSettings | None = None, seed: int = 0) ->
     chosen = SyntheticSettings() if settings is None else settings
     if not isinstance(chosen, SyntheticSettings):
         raise GraphError(f"a synthetic graph needs SyntheticSettings, found {type(settings).__name__}")
-    check_seed(seed)
+    seed = checked_seed(seed)
     rng = np.random.default_rng(seed)
     topic = rng.integers(chosen.classes * chosen.topics_per_class, size=chosen.nodes)
     label = topic // chosen.topics_per_class

@@ -86,6 +86,7 @@ def _stripped(ids: Any) -> Any:
 
 def _whole_numbers(column: Any, name: str, path: Path) -> Any:
     """Return ids that are whole but stored as floating-point numbers, as pandas does beside missing values."""
+    column = pc.cast(column, pa.float64())  # there is no floor of half a precision
     column = pc.if_else(pc.is_nan(column), None, column)
     fits = pc.and_(pc.equal(pc.floor(column), column), pc.less_equal(pc.abs(column), _EXACT))
     if not pc.all(pc.fill_null(fits, True), min_count=0).as_py():

@@ -287,7 +287,7 @@ def _label_sets(y: Tensor) -> tuple[Tensor, list[str]]:
 
 
 def _split_of_masks(data: Any) -> Tensor:
-    nodes = int(data.x.shape[0])
+    nodes = int(np.shape(data.x)[0])
     code = torch.zeros(nodes, dtype=torch.int8)
     for name, mask in _MASKS.items():
         chosen = data.get(mask)

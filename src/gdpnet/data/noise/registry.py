@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from gdpnet._core.csr import find_in_rows
-from gdpnet.config import check_seed
+from gdpnet.config import checked_seed
 from gdpnet.data.graph import Graph, Truth
 from gdpnet.data.noise import links as noise_links
 from gdpnet.data.noise import nodes as noise_nodes
@@ -72,7 +72,7 @@ NOISES: dict[str, Noise] = {kind: partial(_apply, kind) for kind in _CHANGES}
 def corrupt(graph: Graph, kind: str, rate: float, seed: int, noises: Mapping[str, Noise] = NOISES) -> Noisy:
     """Corrupt a graph with one kind of noise."""
     check_kind(kind, noises)
-    check_seed(seed)
+    seed = checked_seed(seed)
     return noises[kind](graph, rate, seed)
 
 
