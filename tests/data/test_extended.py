@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gdpnet.config import Config
 from gdpnet.data.extended import Addition, ExtendedGraph, TooManyEdgesError
 from gdpnet.data.features import SparseRows, to_dense
-from gdpnet.data.graph import Graph
+from gdpnet.data.graph import Graph, Truth
 from gdpnet.data.io.files import read_graph
 from gdpnet.data.pair_features import PAIR_NAMES
 from gdpnet.data.prepare import prepare_part
@@ -42,6 +42,17 @@ def test_a_part_has_all_edges_of_nodes_nearer_than_its_border_and_none_of_the_bo
     assert part.edge.tolist() == [3, 4, 5, 6, 7, 8]  # node 2 has the edges 3 and 4 of the whole chain
     assert part.deciding.tolist() == [1, 2, 3]
     assert part.graph.features.flatten().tolist() == [2, 3, 4, 5, 6]
+
+
+def test_a_part_knows_the_noise_of_its_nodes_and_edges_unless_some_were_added():
+    truth = Truth(torch.arange(12) % 3 == 0, torch.arange(7) == 3, torch.arange(7))
+    graph = replace(chain(7), truth=truth)
+    part = ExtendedGraph(graph).around(torch.tensor([3]), hops=2, deciding=1)
+    found = part.graph.truth
+    assert found.spurious.tolist() == [True, False, False, True, False, False]  # of the edges 3 to 8
+    assert found.corrupted.tolist() == [False, False, True, False, False]
+    assert found.clean_labels.tolist() == [1, 2, 3, 4, 5]
+    assert added(graph, [9.0], [(7, 3)]).around(torch.tensor([3]), hops=2, deciding=1).graph.truth is None
 
 
 def test_a_part_in_which_nobody_decides_is_prepared_without_pair_features():

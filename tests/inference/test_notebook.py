@@ -1,6 +1,7 @@
 """What notebooks show: explanations and cleaned graphs as HTML without scripts."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -75,6 +76,26 @@ def test_dropped_edges_are_dashed_and_kept_ones_wider():
         "3.5",
         "4.8",
     ]  # 1 + 5 x 0.5, 1 + 5 x 0.75
+
+
+def test_with_a_tiny_threshold_kept_edges_are_told_from_dropped_ones():
+    one = explanation(1).decisions[0]
+    decisions = [
+        replace(one, keep_probability=keep, kept=keep >= 2e-4) for keep in (0.0, 1e-4, 2e-4, 0.02, 1.0)
+    ]
+    page = replace(explanation(), decisions=tuple(decisions), threshold=2e-4)._repr_html_()
+    ends = [(214, 96, 30), (182, 126, 96), (150, 156, 163), (86, 133, 173), (33, 113, 181)]
+    found = re.findall(r'r="6" fill="rgb\((\d+),(\d+),(\d+)\)"', page)
+    assert np.abs(np.array(found, dtype=int) - np.array(ends)).max() <= 5
+    widths = [float(one) for one in re.findall(r'stroke-width="([\d.]+)"', page)]
+    assert widths[:3] == [1.5, 1.5, 3.5]
+    assert widths[2] < widths[3] < widths[4] == 6
+    assert [row[2] for row in explanation_rows(decisions)] == ["0.000", "0.0001", "0.0002", "0.020", "1.000"]
+
+
+def explanation_rows(decisions: list[Decision]) -> list[list[str]]:
+    """Return the rows of an explanation with some decisions."""
+    return replace(explanation(), decisions=tuple(decisions)).table()[1]
 
 
 def test_many_neighbours_are_drawn_and_listed_in_part():

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gdpnet._core.csr import find_in_rows, offsets_of, place_in, ranges
 from gdpnet.data.features import Features, SparseRows, stack_rows, take_rows
-from gdpnet.data.graph import Graph, Part
+from gdpnet.data.graph import Graph, Part, Truth
 from gdpnet.data.tables.node_table import NodeTable
 from gdpnet.data.validation import UNKNOWN, id_text
 from gdpnet.errors import GraphError
@@ -211,6 +211,7 @@ class ExtendedGraph:
             class_names=graph.class_names,
             edge_weight=self.of_edges("edge_weight", edge),
             feature_names=graph.feature_names,
+            truth=self._truth_of(nodes, edge),
             table=self._table_of(nodes),
             targets=None if graph.targets is None else self._of_nodes(graph.targets, nodes, float("nan")),
             edge_features=self.of_edges("edge_features", edge),
@@ -218,6 +219,13 @@ class ExtendedGraph:
             encoding_settings=graph.encoding_settings,
         )
         return Part(part, nodes, number, torch.searchsorted(nodes, near))
+
+    def _truth_of(self, nodes: Int[Tensor, "some"], edge: Int[Tensor, "edges"]) -> Truth | None:
+        """Return what is known of the noise of some nodes and edges; nothing is, if some were added."""
+        truth = self.graph.truth
+        if truth is None or self.addition is not None:
+            return None
+        return Truth(truth.spurious[edge], truth.corrupted[nodes], truth.clean_labels[nodes])
 
     def _table_of(self, nodes: Int[Tensor, "some"]) -> NodeTable | None:
         """Return the columns of some nodes, which a model encodes to the last bit; without them if nodes are new."""

@@ -10,7 +10,7 @@ from typing import Any
 from gdpnet.data.edge_features import MISSING
 from gdpnet.errors import ConfigError
 from gdpnet.inference.ensemble import HEAD_NAMES
-from gdpnet.inference.notebook import explanation_html
+from gdpnet.inference.notebook import chance_text, explanation_html
 
 MOST_ROWS = 40
 """Neighbours that the text of an explanation lists, those of the largest contributions; all are in its decisions."""
@@ -225,7 +225,10 @@ class Explanation:
             row += [f"{one.weight:g}"] if weighted else []
             row += ["-" if one.step is None else str(one.step)] * played
             genuine = one.genuine_probability
-            row += [f"{one.keep_probability:.3f}", *["-" if genuine is None else f"{genuine:.3f}"] * known]
+            row += [
+                chance_text(one.keep_probability),
+                *["-" if genuine is None else chance_text(genuine)] * known,
+            ]
             row += [action, self._change(one.contribution)]
             rows.append([*row, one.label or "-", one.predicted or "-", one.evidence])
         return header, rows

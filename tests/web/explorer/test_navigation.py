@@ -55,6 +55,21 @@ def test_on_a_phone_a_chosen_edge_is_said_in_short_and_leads_to_its_evidence(mak
     assert not page.is_visible("#see")
 
 
+SMALL = PHONE | {"viewport": {"width": 360, "height": 640}}
+
+
+def test_what_a_phone_says_of_an_edge_neither_covers_the_picture_nor_changes_its_size(make_reader):
+    page = make_reader(**SMALL).open("node=041")
+    before = page.locator("#see .canvas").bounding_box()
+    assert before["height"] > 160
+    assert page.text_content("#see .brief") == "Tap a neighbour: its edge is described here."
+    page.evaluate(f"{PICTURE_OF}.edges('.own')[0].emit('tap')")
+    page.wait_for_selector("#see .brief button")
+    assert page.locator("#see .canvas").bounding_box() == before
+    assert page.locator("#see .brief").bounding_box()["y"] >= before["y"] + before["height"]
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_the_focus_stays_where_it_was_when_its_part_is_drawn_anew(make_reader):
     page = make_reader().open("node=041&step=1&list=hubs")
     page.click("#see [data-value='2']")

@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,9 +14,11 @@ from tools.chromium import chromium_path
 from gdpnet._core.progress import watch
 from gdpnet.benchmark.score_tables import curve_names
 from gdpnet.web.explorer import payload as payloads
+from gdpnet.web.explorer.columns import step_columns
 from gdpnet.web.explorer.judge import _histogram, _training, thresholds_of
 from gdpnet.web.explorer.packing import pack
 from gdpnet.web.explorer.page import json_text
+from gdpnet.web.explorer.part import part_of_all
 from helpers.pages import CLASSES, unpacked
 from web.explorer.reader import downloaded
 
@@ -166,3 +169,64 @@ def test_long_ids_and_classes_stay_within_their_part_of_the_page(make_reader, wr
     page.wait_for_selector("#judge .u-legend")
     assert page.evaluate(WIDE, "#judge .card") == []
     assert page.locator(f".matrix [title='{name}']").count() >= 2
+
+
+WRITTEN = """window.written = [];
+const fillText = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const width = this.measureText(text).width;
+    const left = x - (this.textAlign === "right" ? width : this.textAlign === "center" ? width / 2 : 0);
+    if (this.canvas.closest?.("[aria-label='Training: small']")) window.written.push([text, left, this.textAlign]);
+    return fillText.call(this, text, x, y);
+};"""
+
+
+@in_chromium
+@pytest.mark.parametrize(
+    ("least", "most"), [(-0.0387, -0.0321), (-2e-4, 4e-4), (0.0, 4.1e-5), (-123456.0, 0.0)]
+)
+def test_the_numbers_beside_a_chart_differ_and_are_not_cut_off(make_reader, write, payload, least, most):
+    curves = [{"name": "small", "y": [least, most, (least + most) / 2]}]
+    judge = payload["judge"] | {"training": {"epoch": [1, 2, 3], "best": 2, "curves": curves}}
+    reader = make_reader(address=write(payload | {"judge": judge}))
+    reader.page.add_init_script(WRITTEN)
+    page = reader.open("tab=judge")
+    page.wait_for_selector("section[aria-label='Training: small'] canvas")
+    page.wait_for_function("() => window.written.length > 3")
+    beside = {text: left for text, left, align in page.evaluate("window.written") if align == "right"}
+    numbers = [float(text.replace("\u2212", "-")) for text in beside]
+    assert len(numbers) >= 3
+    assert len(set(numbers)) == len(numbers)
+    assert least - (most - least) <= min(numbers) < max(numbers) <= most + (most - least)
+    assert min(beside.values()) >= 0
+
+
+@in_chromium
+def test_ids_and_classes_that_show_nothing_are_named_by_their_characters(make_reader, write, payload):
+    text = json_text(payload)
+    for old, new in ((CLASSES[0], " "), ("041", "\u200b\u00a0")):
+        text = text.replace(json_text(old), json_text(new))
+    page = make_reader(address=write(json.loads(text))).open("node=%E2%80%8B%C2%A0")
+    assert page.text_content("#see h2 bdi") == "(U+200B U+00A0)"
+    assert "(U+200B U+00A0)" in page.text_content("#why h2")
+    assert "(U+0020)" in page.text_content("#why")
+    assert "(U+0020)" in page.text_content("#see .legend")
+
+
+@in_chromium
+def test_a_graph_without_features_has_no_cosine_of_them(make_reader, write, payload):
+    about = payload["about"] | {"features": 0}
+    page = make_reader(address=write(payload | {"about": about})).open("node=041&step=1")
+    card = page.text_content(".detail .card")
+    assert "common neighbour" in card
+    assert "cosine" not in card
+
+
+def test_the_steps_of_a_very_large_node_are_not_clipped(predictor):
+    told = predictor.explain("041")
+    last = replace(told.decisions[-1], step=70_000)
+    columns = step_columns(
+        part_of_all(predictor.graph), [replace(told, decisions=(*told.decisions[:-1], last))]
+    )
+    assert unpacked(columns["step"])[-1] == 70_000
+    assert columns["common_neighbours"]["type"] == "u16"

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from gdpnet.benchmark.evaluation import evaluate
+from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.errors import ConfigError, GraphError
@@ -185,6 +186,12 @@ def test_a_neighbourhood_is_that_of_the_id_even_if_ids_are_other_whole_numbers(m
     part = neighbourhood(model, 3, numbered)
     explained = ~np.isnan(unpacked(part["nodes"]["alone"]))
     assert [one for one, there in zip(part["nodes"]["id"], explained, strict=True) if there] == ["3"]
+
+
+def test_a_graph_whose_nodes_have_no_features_has_none_on_its_page(model, graph):
+    one_hot = replace(graph, features=SparseRows.identity(80))
+    assert build_summary(model, graph, decided=False)["about"]["features"] == 300
+    assert build_summary(fitted(one_hot), decided=False, graph=one_hot)["about"]["features"] == 0
 
 
 def test_regression_has_numbers_and_no_classes():

@@ -7,6 +7,8 @@ import pytest
 import torch
 from tools.chromium import chromium_path
 
+from gdpnet.web.explorer.judge import thresholds_of
+from gdpnet.web.explorer.packing import pack
 from gdpnet.web.explorer.payload import build_payload
 from helpers.pages import unpacked
 from web.explorer.reader import PICTURE_OF, downloaded
@@ -111,3 +113,34 @@ def test_a_part_of_a_graph_says_that_it_counts_the_edges_on_this_page(make_reade
     assert "Probability of " in page.text_content(
         "#why .sum"
     )  # of the predicted class: the node is not explained
+
+
+LEVELS = f"{PICTURE_OF}.edges('.own').map((one) => [one.data('keep'), one.data('width'), one.data('colour')])"
+
+
+def test_with_a_tiny_threshold_kept_edges_are_wider_and_bluer_than_dropped_ones(make_reader, write, payload):
+    own = 3e-4
+    about = payload["about"] | {"threshold": own, "thresholds": thresholds_of(own).tolist()}
+    small = unpacked(payload["links"]["keep"]) ** 12
+    assert (small < own).any()
+    assert (small > own).any()
+    links = payload["links"] | {"keep": pack(small, "f4")}
+    page = make_reader(address=write(payload | {"about": about, "links": links, "judge": None})).open(
+        "node=041"
+    )
+    found = page.evaluate(LEVELS)
+    assert {keep >= own for keep, *_ in found} == {True, False}
+    for keep, width, colour in found:
+        red, _, blue = (int(one) for one in colour[4:-1].split(","))
+        assert (width > 1.5 + 5.5 / 2, blue > red) == (keep >= own, True if keep >= own else blue > red)
+        assert blue <= 163 or keep >= own  # grey is at the threshold
+
+
+def test_a_node_without_edges_is_not_drawn_large_and_has_no_empty_chart(make_reader, write, predictor):
+    bare = predictor.graph.keep_edges(torch.zeros(predictor.graph.num_edges, dtype=torch.bool))
+    page = make_reader(address=write(build_payload(predictor.model, bare))).open("node=041&view=both")
+    assert page.evaluate(f"{PICTURE_OF}.zoom()") <= 2
+    assert "alone" not in page.text_content("#why .sum")
+    page.keyboard.press("j")
+    page.wait_for_selector("#judge .card")
+    assert page.locator("section[aria-label='Over the threshold']").count() == 0

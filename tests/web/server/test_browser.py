@@ -1,9 +1,14 @@
 """The served explorer in Chromium: it loads what it shows from this server alone."""
 
+from dataclasses import replace
+
 import pytest
+import torch
 from tools.chromium import browser, chromium_path
 
-from helpers.server import need_server
+from gdpnet.data.graph import Truth
+from gdpnet.data.io.store import open_store, write_store
+from helpers.server import ServerProcess, need_server
 
 need_server()
 pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed (extra dev)")
@@ -24,7 +29,8 @@ COLOURS = """() => Math.max(...[...document.querySelectorAll('#see canvas')].map
 
 
 def test_the_served_explorer_shows_a_node_as_explain_does_and_asks_nobody_else(server):
-    wanted = server.results("explain", targets=["n3"])[0]
+    wanted = server.results("explain", targets=["n31"])[0]
+    assert len(wanted["decisions"]) > 3
     with browser() as chromium:
         page, asked, complaints = chromium.new_page(), [], []
         page.on("request", lambda one: asked.append(one.url))
@@ -32,11 +38,11 @@ def test_the_served_explorer_shows_a_node_as_explain_does_and_asks_nobody_else(s
         page.on("dialog", lambda one: complaints.append(f"dialog {one.message}"))
         page.goto(server.url + "/")
         page.wait_for_selector("body[data-ready]", timeout=60_000)
-        page.fill("#search", "n3")
+        page.fill("#search", "n31")
         page.wait_for_selector("#found [role=option]", timeout=60_000)
         page.keyboard.press("Enter")
         page.wait_for_function(
-            "() => document.querySelector('#see h2 bdi')?.textContent === 'n3'", timeout=60_000
+            "() => document.querySelector('#see h2 bdi')?.textContent === 'n31'", timeout=60_000
         )
         steps = page.locator(".steps tbody tr .link bdi").all_text_contents()
         assert steps == [one["neighbour"] for one in wanted["decisions"]]
@@ -82,3 +88,21 @@ def test_the_served_explorer_judges_the_model_when_it_is_asked_to(server):
         page.wait_for_selector("#judge .tiles", timeout=60_000)
         assert page.locator("#problem:not([hidden])").count() == 0
         assert complaints == []
+
+
+def test_the_served_explorer_marks_planted_noise_that_the_store_knows(place, tmp_path):
+    graph = open_store(place / "store")
+    planted = torch.zeros(graph.num_edges, dtype=torch.bool)
+    planted[graph.row_ptr[31] : graph.row_ptr[32]] = True  # the edges of n31
+    odd = torch.arange(graph.num_nodes) == 31
+    write_store(replace(graph, truth=Truth(planted, odd, graph.labels)), tmp_path / "store")
+    server = ServerProcess(place / "run", tmp_path / "store", tmp_path / "log")
+    with browser() as chromium:
+        page = chromium.new_page()
+        page.goto(f"{server.url}/#node=n31&step=1")
+        page.wait_for_selector("body[data-ready]", timeout=60_000)
+        page.wait_for_selector(".detail .card", timeout=60_000)
+        assert "Planted noise" in page.text_content(".detail .card")
+        assert "planted features" in page.text_content("#why .chips")
+        assert "planted noise" in page.text_content("#see .legend")
+    assert server.stop() == 0

@@ -1,6 +1,7 @@
 """Connections: what is no HTTP, what comes slowly or not at all, and how many there may be."""
 
 import asyncio
+import gzip
 import http.client
 import json
 import socket
@@ -85,6 +86,33 @@ def test_what_is_no_http_is_a_problem_too(server, data):
 def test_an_origin_that_cannot_be_read_is_another_site(server, origin):
     status, answer, headers = server.ask("POST", "/v1/predict", {"targets": ["n1"]}, {"Origin": origin})
     assert (status, answer["status"], headers["X-Frame-Options"]) == (403, 403, "DENY")
+
+
+@pytest.mark.slow
+def test_a_body_with_two_lengths_is_refused_and_the_connection_closed(server):
+    """A proxy that believes the other length would read the rest as the next request."""
+    both = b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\nContent-Type: application/json\r\n\r\n"
+    chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+    status, headers, problem = raw(server, HEAD + both + chunk)
+    assert (status, headers["Connection"]) == (400, "close")
+    assert "not both" in problem["detail"]
+
+
+@pytest.mark.slow
+def test_a_compressed_body_is_refused_by_the_header_that_says_so(server):
+    body = gzip.compress(BODY)
+    answer = server.refused("/v1/predict", body, **{"Content-Encoding": "gzip"})
+    assert (answer["status"], answer["errors"][0]["field"]) == (415, "Content-Encoding")
+    status, _, headers = server.ask("POST", "/v1/predict", body, {"Content-Encoding": "gzip"})
+    assert (status, headers["Accept-Encoding"]) == (415, "identity")
+    assert server.ask("POST", "/v1/predict", BODY, {"Content-Encoding": "identity"})[0] == 200
+
+
+@pytest.mark.slow
+def test_a_request_for_another_protocol_is_answered_and_logs_no_advice(server):
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket"}
+    assert server.ask("GET", "/healthz", None, upgrade)[0] == 200
+    assert "pip install" not in server.logged()
 
 
 @pytest.mark.slow

@@ -55,6 +55,17 @@ def test_a_large_wrong_body_is_refused_at_once_with_few_errors(name):
     assert time.process_time() - start < 2
 
 
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"targets": ["a"], "targets": ["b"]}', "targets"),
+        (b'{"targets": ["a"], "nodes": [{"node_id": "b", "features": {"x y": 1, "x y": 2}}]}', '"x y"'),
+    ],
+)
+def test_a_field_that_is_given_twice_is_refused(body, field):
+    assert refused(body)["errors"] == [{"field": field, "rule": "it must be given once"}]
+
+
 def test_rules_of_many_fields_are_found_in_one_pass():
     missing = [{"type": "missing", "loc": ("body", "nodes", one, "node_id")} for one in range(100_000)]
     start = time.process_time()

@@ -29,7 +29,8 @@ _MOST_EDGE_FEATURES = 6
 _CHANCES = ("draw_probability", "keep_by_node", "keep_by_neighbour")
 """Probabilities of which small ones are told apart, as shares in two bytes are not."""
 
-_NUMBERS = {"contribution": "f4", "step": "u2", "common_neighbours": "u2"}
+_COUNTS = ("step", "common_neighbours")
+_MOST_OF_TWO_BYTES = 65535
 
 
 def edge_columns(
@@ -147,8 +148,10 @@ def step_columns(part: Part, told: Iterable[Explanation]) -> dict[str, Any]:
         "distance": None,
         "keep_probability": None,
     }
-    for name, kind in _NUMBERS.items():
-        columns[name] = pack([getattr(one, name) or 0 for one in rows], kind)
+    columns["contribution"] = pack([one.contribution for one in rows], "f4")
+    for name in _COUNTS:
+        values = [getattr(one, name) or 0 for one in rows]
+        columns[name] = pack(values, "u2" if max(values, default=0) <= _MOST_OF_TWO_BYTES else "u4")
     for name in _CHANCES:
         values = [getattr(one, name) for one in rows]
         columns[name] = pack([math.nan if one is None else one for one in values], "f4")

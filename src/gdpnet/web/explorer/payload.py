@@ -165,7 +165,7 @@ def _head(predictor: Predictor, part: Part, title: str) -> dict[str, Any]:
         "seed": model.seed,
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
-        "features": graph.num_features,
+        "features": graph.num_features if graph.has_features else 0,
         "directed": graph.is_directed,
         "whole": part.whole,
         "classes": [str(name) for name in model.classes] if model.config.task.kind != "regression" else [],

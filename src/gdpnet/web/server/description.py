@@ -19,7 +19,7 @@ from gdpnet.web.server.problems import MEDIA_TYPE
 
 _REF = "#/components/schemas/"
 _EVERY = (401, 403, 421, 500)
-_ASKED = (400, 408, 413, 422, 429, 503)
+_ASKED = (400, 408, 413, 415, 422, 429, 503)
 
 
 class BrokenRule(BaseModel):

@@ -56,7 +56,7 @@ def _broken(error: Mapping[str, Any]) -> tuple[_Path, str]:
 
 
 def _field(path: _Path) -> str:
-    return ".".join(map(_name_of, path)) or "body"
+    return ".".join(map(name_of, path)) or "body"
 
 
 def _by_form(path: _Path) -> tuple[_Path, str | None]:
@@ -81,7 +81,7 @@ def _rule_of(error: Mapping[str, Any]) -> str:
     return str(error["msg"]).replace("Input should", "it should", 1)
 
 
-def _name_of(part: str | int) -> str:
+def name_of(part: str | int) -> str:
     """Return a number or a name of a path to a field; a name that is no word is quoted."""
     text = str(part)
     return text if text.replace("-", "_").isidentifier() or text.isdigit() else json.dumps(text)

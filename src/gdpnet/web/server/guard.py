@@ -22,7 +22,7 @@ from gdpnet.errors import ConfigError
 from gdpnet.web.server.limits import Limits
 from gdpnet.web.server.log import tell, tell_mistake
 from gdpnet.web.server.metrics import Metrics
-from gdpnet.web.server.problems import NO_ROUTE, ProblemError, mistake, too_many
+from gdpnet.web.server.problems import NO_ROUTE, Broken, ProblemError, mistake, too_many
 
 OPEN = ("/healthz", "/readyz")
 """Routes that need no token."""
@@ -183,6 +183,7 @@ class Guard:
             self.access.check(scope)
             if scope["path"].endswith("\n") and not scope["path"].startswith("/v1/nodes/"):
                 raise ProblemError(404, NO_ROUTE)  # the router's patterns would match without the newline
+            _check_framing(Headers(scope=scope))
             with self._counted(scope):
                 body = await self._body(scope, receive, inner[UNTIL])
                 await self.app(inner, _replay(body, receive), answer)
@@ -237,6 +238,17 @@ class Guard:
         self.metrics.requests.labels(method, name, str(status)).inc()
         self.metrics.seconds.labels(name).observe(seconds)
         tell("request", method=method, route=name, status=status, ms=round(1e3 * seconds, 2))
+
+
+def _check_framing(headers: Headers) -> None:
+    """Refuse a body with two lengths, of which a proxy may believe the other, and one that is compressed."""
+    if "transfer-encoding" in headers and "content-length" in headers:
+        rule = "a request must have Content-Length or Transfer-Encoding, not both"
+        raise ProblemError(400, rule, headers={"Connection": "close"})
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        rule = "the body must be sent as it is, without compression"
+        field = Broken("Content-Encoding", rule)
+        raise ProblemError(415, rule, field, headers={"Accept-Encoding": "identity", "Connection": "close"})
 
 
 def _too_large(most: int) -> ProblemError:

@@ -112,6 +112,9 @@ class Connection(H11Protocol):
         """Refuse what is no HTTP."""
         self._refuse(400, "the request must be valid HTTP/1.1, with one Host and a head of at most 64 KiB")
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer by HTTP/1.1 without a word: what uvicorn logs advises to install something."""
+
     def _wait(self) -> None:
         self.deadline = self.loop.call_later(self.shared.seconds, self._too_late)
 

@@ -7,11 +7,12 @@ not get millions of small things, each of which it would turn into an object or 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from gdpnet.web.server.fields import broken_rules
+from gdpnet.web.server.fields import broken_rules, name_of
 from gdpnet.web.server.limits import Limits
 from gdpnet.web.server.payload import Question
 from gdpnet.web.server.problems import Broken, ProblemError, unusable
@@ -60,12 +61,21 @@ def _check_parts(body: bytes, limits: Limits) -> None:
 
 def _parsed(body: bytes) -> Any:
     try:
-        return json.loads(body)
+        return json.loads(body, object_pairs_hook=_each_once)
     except json.JSONDecodeError as error:
         rule = f"it must be JSON, found a mistake at character {error.pos}: {error.msg}"
         raise unusable("body", rule) from error
     except (ValueError, RecursionError) as error:
         raise ProblemError(400, UNREADABLE, Broken("body", UNREADABLE)) from error
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; of a field that is given twice nobody knows which one is meant."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise unusable(name_of(twice), "it must be given once")
+    return found
 
 
 def _check_sizes(given: dict[str, Any], limits: Limits) -> None:

@@ -42,8 +42,24 @@ function axesOf(options) {
   };
   return [
     { ...axis, label: options.x, size: 34, ...(options.logarithmic ? powersOfTen(axis) : {}) },
-    { ...axis, label: options.y ?? "", size: 46, labelSize: options.y ? 18 : 0 },
+    { ...axis, label: options.y ?? "", size: sizeOf, labelSize: options.y ? 18 : 0, values: (_, places) => numbered(places) },
   ];
+}
+
+// The numbers beside an axis: with so many digits that they differ.
+function numbered(places) {
+  const step = Math.abs(places[1] - places[0]) || 1;
+  const large = Math.max(...places.map(Math.abs));
+  if (large > 0 && (large < 1e-3 || large >= 1e6))
+    return places.map((one) => (one ? one.toExponential(Math.max(0, Math.ceil(Math.log10(large / step) - 1e-9))) : "0").replace("-", "−"));
+  const digits = Math.max(0, 1 - Math.floor(Math.log10(step) + 1e-9)); // steps are 1, 2, 2.5 or 5 times a power of ten
+  return places.map((one) => String(Number(one.toFixed(digits))).replace("-", "−"));
+}
+
+// As wide as its longest number.
+function sizeOf(plot, texts) {
+  const longest = Math.max(3, ...(texts ?? []).map((one) => one.length));
+  return 18 + 7 * longest;
 }
 
 // Of a logarithmic axis the powers of ten alone: the lines between them would be one grey surface.

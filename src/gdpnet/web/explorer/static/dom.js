@@ -22,14 +22,23 @@ export function svg(tag, options = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), options, children);
 }
 
+const NOTHING_SEEN = /^[\p{Z}\p{Cc}\p{Cf}\u115f\u1160\u2800\u3164\uffa0]*$/u;
+
+// A text of the user as it can be seen: one of spaces and invisible characters alone is named by these.
+export function visible(text) {
+  if (!NOTHING_SEEN.test(text)) return text;
+  const codes = [...text].slice(0, 3).map((one) => `U+${one.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`);
+  return codes.length ? `(${codes.join(" ")}${text.length > 3 ? " …" : ""})` : "(empty)";
+}
+
 // A text of the user: isolated, so that its direction of writing changes nothing around it.
 export function said(text, options = {}) {
-  return el("bdi", { ...options, text: text === null ? "–" : text });
+  return el("bdi", { ...options, text: text === null ? "–" : visible(text) });
 }
 
 // The same for a place that takes no elements: between the characters for the isolation of a text.
 export function isolated(text) {
-  return `\u2068${text}\u2069`;
+  return `\u2068${visible(text)}\u2069`;
 }
 
 export function byId(id) {
@@ -68,8 +77,10 @@ export function precise(value, digits = 7) {
 }
 
 export function change(value, digits = 3) {
-  const text = number(value, digits);
-  return value > 0 && text !== "–" ? `+${text}` : text.replace("-", "−");
+  const text = number(value, digits).replace("-", "−");
+  if (text === "–") return text;
+  if (!Number(text.replace("−", ""))) return `±${text.replace("−", "")}`;
+  return value > 0 ? `+${text}` : text;
 }
 
 export function percent(value) {
@@ -85,7 +96,7 @@ export function capital(text) {
 }
 
 export function shortened(text, most = 18) {
-  const letters = [...text];
+  const letters = [...visible(text)];
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
 }
 

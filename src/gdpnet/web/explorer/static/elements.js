@@ -1,6 +1,6 @@
 // What the picture draws: nodes and edges as cytoscape takes them, and the legend.
-import { el, shortened } from "./dom.js";
-import { classColour, keepColour, themed } from "./colours.js";
+import { el, said, shortened } from "./dom.js";
+import { classColour, keepColour, placeAround, themed } from "./colours.js";
 
 const SIZES = [38, 26, 15];
 
@@ -55,14 +55,15 @@ export function nodeElement(store, shape, one) {
 export function edgeElement(store, one) {
   const keep = store.link("keep")[one.edge];
   const noise = store.link("spurious");
+  const level = placeAround(store.about, keep);
   const data = {
     id: `e${one.edge}`,
     edge: one.edge,
     source: `n${one.source}`,
     target: `n${one.target}`,
     keep,
-    colour: keepColour(keep),
-    width: one.own ? 1.5 + 5.5 * keep : 0.8 + 2.2 * keep,
+    colour: keepColour(level),
+    width: one.own ? 1.5 + 5.5 * level : 0.8 + 2.2 * level,
     label: noise && noise[one.edge] ? "✕" : "",
   };
   return { data, classes: [one.own ? "own" : "other", one.arrow ? "arrow" : ""].join(" ") };
@@ -76,7 +77,7 @@ export function legendOf(store, shape) {
   const parts = classes.map((name) => {
     const dot = el("span", { class: "dot", "aria-hidden": "true" });
     dot.style.background = classColour(store.about.classes, name);
-    return el("span", {}, dot, el("bdi", { text: shortened(name, 28) }));
+    return el("span", {}, dot, said(shortened(name, 28)));
   });
   if (store.about.task === "classification")
     parts.push(

@@ -50,7 +50,7 @@ function evidenceRows(store, decisions, one) {
     ["as the neighbour decides", one.byNeighbour, share(one.byNeighbour)],
     ["genuine probability", one.genuine, share(one.genuine)],
     ["drawn with probability", one.step ? one.draw : NaN, one.step ? share(one.draw) : "–"],
-    ["features shared (cosine)", one.cosine, number(one.cosine, 2)],
+    ["features shared (cosine)", store.about.features ? one.cosine : NaN, number(one.cosine, 2)],
     ["common neighbours", one.common / most, String(one.common)],
     [store.about.agreement, one.agreement, number(one.agreement, 2)],
   ].filter(([, value]) => !Number.isNaN(value));
@@ -78,7 +78,7 @@ function inWords(store, one) {
     one.common
       ? `${counted(one.common, "common neighbour")}${compared("common_neighbours", one.common)}`
       : "no common neighbour",
-    `feature cosine ${number(one.cosine, 2)}${compared("cosine", one.cosine)}`,
+    ...(store.about.features ? [`feature cosine ${number(one.cosine, 2)}${compared("cosine", one.cosine)}`] : []),
     `${store.about.agreement} ${number(one.agreement, 2)}${compared("agreement", one.agreement)}`,
   ];
   const text = parts.join("; ");

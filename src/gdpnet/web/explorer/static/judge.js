@@ -123,10 +123,11 @@ export class Judge {
 
   overThreshold() {
     const { threshold, kept } = this.judge.thresholds;
+    if (!kept.all?.[0]) return; // a graph without edges
     const tiny = threshold[1] < 0.01; // then most happens near 0, which has no place on a logarithmic scale
     const share = (counts) => counts.map((one) => one / counts[0]);
     const lines = [
-      ["edges kept", share(kept.all ?? [0])],
+      ["edges kept", share(kept.all)],
       ["homophily", threshold.map((_, at) => this.homophily(at))],
     ];
     if (kept.genuine) lines.push(["genuine kept", share(kept.genuine)], ["noise kept", share(kept.spurious)]);

@@ -27,6 +27,7 @@ export function networkStyle(scale) {
       style: {
         "font-size": 14 * scale,
         "font-weight": "bold",
+        "text-margin-y": 8, // below the outline
         "outline-width": 3,
         "outline-color": ink,
         "outline-offset": 2,

@@ -1,5 +1,5 @@
 // See: the neighbourhood of a node, drawn by cytoscape; before and after, side by side or as decisions.
-import { el, byId, tell, counted, save, fileName, segmented, share, thresholdText, keepingFocus } from "./dom.js";
+import { el, said, byId, tell, counted, save, fileName, segmented, share, thresholdText, keepingFocus } from "./dom.js";
 import { state, update } from "./state.js";
 import { themed } from "./colours.js";
 import { neighbourhoodOf, missing, spread, PADDING } from "./layout.js";
@@ -13,6 +13,7 @@ const VIEWS = [
   ["after", "After"],
   ["both", "Side by side"],
 ];
+const LARGEST = 2; // zoom of a picture that is fitted
 const MORE = 60; // neighbours that are drawn in addition when they are asked for
 const HOPS = [
   ["1", "1 hop"],
@@ -34,11 +35,11 @@ export class Picture {
     this.stage = el("div", { class: "stage" });
     this.legend = el("div", { class: "legend quiet" });
     this.note = el("p", { class: "note", hidden: true });
-    this.brief = el("div", { class: "brief row", hidden: true });
+    this.brief = el("div", { class: "brief row" });
     this.tip = el("div", { class: "tip", hidden: true, "aria-hidden": "true" });
-    // over the picture, whose size they must not change: it would be fitted again
-    const over = el("div", { class: "over" }, this.note, this.brief);
-    byId("see").append(this.head, el("div", { class: "frame" }, this.stage, over), this.legend, slider.node, this.tip);
+    // over the picture, whose size it must not change: it would be fitted again
+    const frame = el("div", { class: "frame" }, this.stage, el("div", { class: "over" }, this.note));
+    byId("see").append(this.head, frame, this.brief, this.legend, slider.node, this.tip);
     new ResizeObserver(() => this.fit()).observe(this.stage);
   }
 
@@ -63,6 +64,7 @@ export class Picture {
     this.legend.replaceChildren(...legendOf(this.store, this.shape)); // before the networks, which fill what is left of the height
     spread(store, this.shape, figures[0].canvas);
     this.panes = figures.map((one) => ({ ...one, cy: this.network(one.canvas) }));
+    this.fit();
     if (this.panes.length === 2) this.together();
     this.follow(this.source.threshold());
   }
@@ -71,7 +73,7 @@ export class Picture {
     const id = this.store.ids[this.centre];
     const hidden = this.hidden();
     this.head.replaceChildren(
-      el("h2", {}, el("span", { text: "Node " }), el("bdi", { text: id })),
+      el("h2", {}, el("span", { text: "Node " }), said(id)),
       segmented("Hops", HOPS, state.hops, (hops) => update({ hops })),
       segmented("View", VIEWS, state.view, (view) => update({ view })),
       el(
@@ -126,7 +128,7 @@ export class Picture {
         ...this.shape.nodes.map((one) => nodeElement(this.store, this.shape, one)),
         ...this.shape.edges.map((one) => edgeElement(this.store, one)),
       ],
-      layout: { name: "preset", fit: true, padding: PADDING },
+      layout: { name: "preset", fit: false },
       style: networkStyle(this.shape.scale),
       minZoom: 0.02, // a wide picture on a phone is fitted far below the zoom at which texts are read
       maxZoom: 4,
@@ -184,10 +186,11 @@ export class Picture {
     }
     // where Why is another panel, what was chosen is said here
     const words = this.source.chosenWords();
-    this.brief.hidden = words === null;
+    const quiet = this.shape.edges.some((one) => one.own) ? "Tap a neighbour: its edge is described here." : "No edges.";
+    const why = { type: "button", class: "small", text: "Why", onclick: () => this.source.showEvidence() };
     this.brief.replaceChildren(
-      el("span", {}, ...(words ?? [])),
-      el("button", { type: "button", class: "small", text: "Why", onclick: () => this.source.showEvidence() }),
+      el("span", { class: words ? null : "quiet" }, ...(words ?? [quiet])),
+      ...(words ? [el("button", why)] : []),
     );
   }
 
@@ -265,6 +268,10 @@ export class Picture {
     for (const { cy } of this.panes) {
       cy.resize();
       cy.fit(undefined, PADDING);
+      if (cy.zoom() > LARGEST) {
+        cy.zoom(LARGEST); // one node alone would fill the panel
+        cy.center();
+      }
     }
   }
 
@@ -285,7 +292,7 @@ export class Picture {
         counted(store.node("degree")[data.place], "neighbour"),
       );
     }
-    this.tip.replaceChildren(...lines.map((line) => el("div", {}, el("bdi", { text: line }))));
+    this.tip.replaceChildren(...lines.map((line) => el("div", {}, said(line))));
     const { clientX, clientY } = event.originalEvent;
     this.tip.hidden = false;
     this.tip.style.left = `${Math.min(clientX + 14, innerWidth - this.tip.offsetWidth - 8)}px`;

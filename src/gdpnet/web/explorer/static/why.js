@@ -51,9 +51,10 @@ export class Why {
     if (Number.isNaN(value)) return [];
     const first = el("p", { class: "sum" }, ...explainedWords(store, place), el("b", { text: number(value) }));
     if (!store.hasEpisode(place)) return [first];
-    first.append(
-      ` = ${number(alone)} alone ${change(value - alone)} from ${counted(this.decisions.length, "neighbour")}`,
-    );
+    if (this.decisions.length)
+      first.append(
+        ` = ${number(alone)} alone ${change(value - alone)} from ${counted(this.decisions.length, "neighbour")}`,
+      );
     const lines = [first];
     if (!this.decisions.length)
       lines.push(el("p", { class: "quiet", text: "The node has no neighbours: only its own features count." }));
