@@ -68,7 +68,7 @@ class SelfTraining:
             self.data = with_context_folds(self.data, stream)
             step.result = (
                 f"{int((found != UNKNOWN).sum()):,} of {unlabelled_nodes(self.data).numel():,} unlabelled nodes have "
-                f"one; GCNs on {taught.shares} of the edges predict them"
+                f"one; {taught.about} predict them"
             )
         self.first = found
         return found
