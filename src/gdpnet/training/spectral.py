@@ -21,7 +21,7 @@ from gdpnet.training.data import TrainingData
 _POWER = 2
 """Columns are weighed by this power of their eigenvalues, so that the last ones matter little."""
 
-_RESTARTS, _TOLERANCE = 100, 1e-4
+_RESTARTS, _TOLERANCE = 20, 1e-2
 
 _ZERO = 1e-6
 
