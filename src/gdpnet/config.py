@@ -525,6 +525,9 @@ class SelfTrainingSettings(Section):
         high=1.0,
     )
     later_share: float = setting(0.8, "the same in later rounds, and for GDPNet", high=1.0)
+    share_without_features: float = setting(
+        1.0, "the same for GDPNet on a graph without features, where a node is a number of its own", high=1.0
+    )
     settle: int = setting(
         6,
         "epochs of the policy before one may be chosen as the best, so that it has predicted labels itself",

@@ -20,6 +20,7 @@ from gdpnet.training.held_out import HeldOutNodes
 from gdpnet.training.pseudo_labels import (
     confident_labels,
     is_worth_self_training,
+    share_of_nodes,
     temperature_of,
     unlabelled_nodes,
     with_context_folds,
@@ -100,6 +101,15 @@ def test_confident_nodes_are_chosen_class_by_class(data: TrainingData) -> None:
         assert got.numel() == -(-of_class.numel() // 2)
         rest = of_class[~torch.isin(of_class, got)]
         assert probabilities[got, label].min() >= probabilities[rest, label].max()
+
+
+def test_without_features_more_nodes_get_a_label(data: TrainingData) -> None:
+    bare = make_training_data(links_between_two_classes(), QUICK, 0, CPU)
+    assert share_of_nodes(data, SETTINGS) == 0.8
+    assert share_of_nodes(bare, SETTINGS) == 1.0
+    found = SelfTraining(bare, QUICK, 0).begin(2, Key.of(0), Steps([]))
+    assert found is not None
+    assert (found != UNKNOWN).sum() > 0.8 * unlabelled_nodes(bare).numel()
 
 
 def test_no_label_below_the_least_confidence(data: TrainingData) -> None:
