@@ -502,12 +502,21 @@ class SelfTrainingSettings(Section):
     )
     width: int = setting(64, "width of that GCN")
     teachers: int = setting(2, "GCNs of different first weights per share, whose mean counts")
+    spectral: tuple[int, ...] = setting(
+        (1, 2),
+        "spectral columns per class that a linear model is fitted to beside these GCNs, for each share of the edges",
+        any_length=True,
+    )
+    max_spectral: int = setting(64, "maximum number of spectral columns")
+    max_spectral_edges: int = setting(
+        500_000, "spectral columns are not computed of a graph with more edges than this"
+    )
     teacher_rounds: int = setting(
-        2, "times that these GCNs are fitted again to the labels and their own confident predictions", low=0
+        2, "times that these models are fitted again to the labels and their own confident predictions", low=0
     )
     teacher_weight: float = setting(
         0.5,
-        "weight of these GCNs in the class probabilities that later pseudo-labels come from; aggregators have the "
+        "weight of these models in the class probabilities that later pseudo-labels come from; aggregators have the "
         "rest",
         low=0.0,
         high=1.0,
@@ -518,6 +527,9 @@ class SelfTrainingSettings(Section):
         high=1.0,
     )
     later_share: float = setting(0.8, "the same in later rounds, and for GDPNet", high=1.0)
+    share_without_features: float = setting(
+        1.0, "the same for GDPNet on a graph without features, where a node is a number of its own", high=1.0
+    )
     settle: int = setting(
         6,
         "epochs of the policy before one may be chosen as the best, so that it has predicted labels itself",

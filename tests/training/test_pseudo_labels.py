@@ -8,6 +8,7 @@ import torch
 from gdpnet import GDPNet
 from gdpnet._core.random import Key
 from gdpnet.config import Config
+from gdpnet.data.features import SparseRows
 from gdpnet.data.graph import Graph
 from gdpnet.data.noise.registry import corrupt
 from gdpnet.data.validation import UNKNOWN
@@ -19,6 +20,7 @@ from gdpnet.training.held_out import HeldOutNodes
 from gdpnet.training.pseudo_labels import (
     confident_labels,
     is_worth_self_training,
+    share_of_nodes,
     temperature_of,
     unlabelled_nodes,
     with_context_folds,
@@ -101,6 +103,15 @@ def test_confident_nodes_are_chosen_class_by_class(data: TrainingData) -> None:
         assert probabilities[got, label].min() >= probabilities[rest, label].max()
 
 
+def test_without_features_more_nodes_get_a_label(data: TrainingData) -> None:
+    bare = make_training_data(links_between_two_classes(), QUICK, 0, CPU)
+    assert share_of_nodes(data, SETTINGS) == 0.8
+    assert share_of_nodes(bare, SETTINGS) == 1.0
+    found = SelfTraining(bare, QUICK, 0).begin(2, Key.of(0), Steps([]))
+    assert found is not None
+    assert (found != UNKNOWN).sum() > 0.8 * unlabelled_nodes(bare).numel()
+
+
 def test_no_label_below_the_least_confidence(data: TrainingData) -> None:
     probabilities = sure_of(data)
     right = torch.eye(3)[data.validation_labels] * 0.7 + 0.1
@@ -170,6 +181,36 @@ def test_teacher_of_misleading_links_reads_features_alone() -> None:
     taught = fit_teacher(make_training_data(graph, QUICK, 0, CPU), 3, QUICK, Key.of(0))
     assert {one.share for one in taught.kept} == {0.0}
     assert not any(bool(one.train.any()) or bool(one.whole.any()) for one in taught.kept)
+
+
+def links_between_two_classes(nodes: int = 300) -> Graph:
+    """Return a graph without features whose links join nodes of different classes, but for one in five."""
+    draws = torch.Generator().manual_seed(2)
+    label = torch.arange(nodes) % 2
+    source = torch.arange(4 * nodes) % nodes
+    other = (torch.rand(4 * nodes, generator=draws) > 0.2).long()
+    partner = 2 * torch.randint(nodes // 2, (4 * nodes,), generator=draws) + (source + other) % 2
+    split = torch.full((nodes,), 3)
+    split[:30], split[30:80] = 1, 2
+    ends = torch.stack([source, partner])[:, source != partner]
+    return Graph.build(ends, SparseRows.identity(nodes), label, split=split, transductive=True)
+
+
+def test_teacher_reads_spectral_columns_where_links_join_different_classes() -> None:
+    graph = links_between_two_classes()
+    data, asked = make_training_data(graph, QUICK, 0, CPU), graph.nodes_in("test")
+
+    def fitted(**settings: object) -> tuple[Taught, float]:
+        taught = fit_teacher(data, 2, QUICK.with_values({"self_training": settings}), Key.of(0))
+        return taught, float((taught.nodes.argmax(dim=1) == graph.labels)[asked].float().mean())
+
+    (taught, accuracy), (without, before) = fitted(), fitted(spectral=())
+    assert any(one.spectral is not None for one in taught.kept)
+    assert "spectral columns of" in taught.about
+    assert "spectral columns" not in without.about
+    assert accuracy > before + 0.05
+    bounded = fitted(max_spectral_edges=graph.num_edges - 1)[0]
+    assert bounded.nodes.equal(without.nodes)
 
 
 def test_pseudo_labels_that_do_harm_on_validation_nodes_are_not_used(data: TrainingData, monkeypatch) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gdpnet._core.random import Key
 from gdpnet.config import Config, SelfTrainingSettings
+from gdpnet.data.features import SparseRows
 from gdpnet.data.validation import UNKNOWN
 from gdpnet.inference.ensemble import embed_fold_models
 from gdpnet.inference.select import Selected
@@ -52,6 +53,16 @@ def unlabelled_nodes(data: TrainingData) -> Int[Tensor, "unlabelled"]:
     is_left = ~torch.isin(data.seen, data.validation)
     is_left[data.targets] = False
     return is_left.nonzero().flatten()
+
+
+def share_of_nodes(data: TrainingData, settings: SelfTrainingSettings) -> float:
+    """Return the largest share of the nodes of a predicted class that get a pseudo-label for GDPNet.
+
+    Without features a node is a number of its own. What is learned of others says little about it.
+    """
+    own = data.train.features if data.train.own is None else data.train.own
+    one_hot = isinstance(own, SparseRows) and own.is_one_hot
+    return settings.share_without_features if one_hot else settings.later_share
 
 
 def temperature_of(probabilities: Float[Tensor, "n classes"], labels: Int[Tensor, "n"]) -> float:

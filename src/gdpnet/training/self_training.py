@@ -22,6 +22,7 @@ from gdpnet.training.pseudo_labels import (
     deviation_of,
     is_worth_self_training,
     predict_by_folds,
+    share_of_nodes,
     unlabelled_nodes,
     with_context_folds,
     with_pseudo_labels,
@@ -58,9 +59,8 @@ class SelfTraining:
             if not ranks.least(taught.helps):
                 step.result = "none: learning from them makes predictions worse on validation nodes"
                 return None
-            found = confident_labels(
-                self.data, taught.nodes, taught.validation, settings.later_share, settings
-            )
+            share = share_of_nodes(self.data, settings)
+            found = confident_labels(self.data, taught.nodes, taught.validation, share, settings)
             self.quality, self.taught = taught.score[0], taught
             if not ranks.least(can_be_trusted(self.data, found, self.quality)):
                 step.result = "none: predictions for unlabelled nodes are too unsure"
@@ -68,7 +68,7 @@ class SelfTraining:
             self.data = with_context_folds(self.data, stream)
             step.result = (
                 f"{int((found != UNKNOWN).sum()):,} of {unlabelled_nodes(self.data).numel():,} unlabelled nodes have "
-                f"one; GCNs on {taught.shares} of the edges predict them"
+                f"one; {taught.about} predict them"
             )
         self.first = found
         return found
@@ -113,7 +113,7 @@ class SelfTraining:
         if self.taught is not None:  # two that err in different places err less together
             nodes = nodes.lerp(self.taught.nodes, settings.teacher_weight)
             validation = validation.lerp(self.taught.validation, settings.teacher_weight)
-        return confident_labels(data, nodes, validation, settings.later_share, settings), quality
+        return confident_labels(data, nodes, validation, share_of_nodes(data, settings), settings), quality
 
     def applied(
         self, data: TrainingData, networks: Networks | TrainingState, pseudo: Int[Tensor, "nodes"]

@@ -1,7 +1,8 @@
 """Predict the classes of unlabelled nodes before GDPNet is trained: a GCN on the edges that look genuine.
 
 Few labels teach the policy little. Boosted trees that tell the graph's own edges from injected ones need no label:
-they rank the edges, and small GCNs are fitted to the best-ranked share of them. Validation nodes choose the share.
+they rank the edges, and small GCNs are fitted to the best-ranked share of them. So are linear models of the spectral
+columns of these edges, which read no features. Validation nodes choose the share and the kind.
 """
 
 from __future__ import annotations
@@ -19,18 +20,23 @@ from gdpnet._core.csr import find_in_rows
 from gdpnet._core.fit import fit
 from gdpnet._core.progress import advance, is_time_up
 from gdpnet._core.random import Key
-from gdpnet.config import Config
+from gdpnet.config import Config, SelfTrainingSettings
 from gdpnet.data.pair_features import PAIR_NAMES
 from gdpnet.data.prepare import Prepared
 from gdpnet.representation.gcn import GCN, NormalisedAdjacency
+from gdpnet.representation.linear import LinearModels
 from gdpnet.representation.sparse import table_of
 from gdpnet.representation.tasks import compare
 from gdpnet.training.data import TrainingData
 from gdpnet.training.held_out import quality_and_likelihood
 from gdpnet.training.pseudo_labels import confident_labels, deviation_of, with_pseudo_labels
+from gdpnet.training.spectral import SpectralColumns, spectral_columns
 
 _MOST_ROWS = 60_000
 """Edges that the trees are fitted to at most."""
+
+_PENALTY, _STEPS = 1.0, 60
+"""L2 penalty of a standardised spectral column, and L-BFGS iterations."""
 
 
 class Kept(NamedTuple):
@@ -39,6 +45,13 @@ class Kept(NamedTuple):
     share: float
     train: Float[Tensor, "train"]
     whole: Float[Tensor, "whole"]
+    spectral: SpectralColumns | None = None
+    """Columns of these edges that a linear model reads; None: a GCN reads edges and features."""
+
+    @property
+    def key(self) -> tuple[float, int]:
+        """Return the share, and the number of spectral columns."""
+        return self.share, 0 if self.spectral is None else self.spectral.train.shape[1]
 
 
 class Taught(NamedTuple):
@@ -48,20 +61,24 @@ class Taught(NamedTuple):
     """Of every node of the training graph."""
     validation: Float[Tensor, "validation classes"]
     kept: tuple[Kept, ...]
-    """The edges that each of its GCNs reads."""
+    """The edges that each of its models reads."""
     score: tuple[float, ...]
     """On validation nodes."""
     helps: bool = True
     """Whether learning from its confident predictions did no clear harm there."""
 
     @property
-    def shares(self) -> str:
-        """Return the shares of the edges that its GCNs read."""
-        return " and ".join(f"{share:.0%}" for share in sorted({one.share for one in self.kept}))
+    def about(self) -> str:
+        """Return which models these are, and the shares of the edges that they read."""
+        found = []
+        for name, is_spectral in (("GCNs on", False), ("spectral columns of", True)):
+            shares = sorted({one.share for one in self.kept if (one.spectral is not None) is is_spectral})
+            found += [f"{name} {' and '.join(f'{share:.0%}' for share in shares)}"] if shares else []
+        return f"{' and '.join(found)} of the edges"
 
 
 def fit_teacher(data: TrainingData, outputs: int, config: Config, key: Key) -> Taught:
-    """Fit GCNs per share of the edges, and go on with the shares that are not clearly worse than the best.
+    """Fit GCNs and linear models per share of the edges; go on with those that are not clearly worse than the best.
 
     The mean of their probabilities counts, since a GCN that has seen few labels depends much on its first weights.
     They are fitted again to the labels and to their own confident predictions, as long as they do not get worse.
@@ -73,8 +90,10 @@ def fit_teacher(data: TrainingData, outputs: int, config: Config, key: Key) -> T
         shares = (1.0, *(share for share in shares if share == 0.0))
     found: list[Taught] = []
     for number, share in enumerate(shares):
-        kept = Kept(share, *(_best_share(score, share) for score in scores or _no_ranking(data)))
-        found.append(_fit_several(data, outputs, config, key, (kept,)))
+        train, whole = (_best_share(score, share) for score in scores or _no_ranking(data))
+        kept = Kept(share, train, whole)
+        rivals = (kept, *with_spectral_columns(data, kept, outputs, settings))
+        found += [_fit_several(data, outputs, config, key, (one,)) for one in rivals]
         advance(number + 1, len(shares) + rounds)
         if is_time_up():
             break
@@ -106,9 +125,12 @@ def good_ones(found: Sequence[Taught], validation: int) -> list[Taught]:
 
 
 def _fit_several(data: TrainingData, outputs: int, config: Config, key: Key, kept: Sequence[Kept]) -> Taught:
-    """Fit GCNs of different first weights to each choice of edges; return their mean."""
+    """Fit a linear model, or GCNs of different first weights, to each choice of edges; return their mean."""
     found = []
     for edges in kept:
+        if edges.spectral is not None:
+            found.append(_fit_linear(data, outputs, edges, edges.spectral))
+            continue
         for number in range(config.self_training.teachers):
             found.append(_fit_one(data, outputs, config, key.fold_in("teacher", number), edges))
             if is_time_up():
@@ -120,9 +142,20 @@ def _mean_of(data: TrainingData, found: Sequence[Taught]) -> Taught:
     """Return the mean of the probabilities of some teachers."""
     nodes = torch.stack([one.nodes for one in found]).mean(dim=0)
     validation = torch.stack([one.validation for one in found]).mean(dim=0)
-    every = {edges.share: edges for one in found for edges in one.kept}
+    every = {edges.key: edges for one in found for edges in one.kept}
     score = quality_and_likelihood(data.task, validation, data.validation_labels)
     return Taught(nodes, validation, tuple(every.values()), score)
+
+
+def with_spectral_columns(
+    data: TrainingData, kept: Kept, outputs: int, settings: SelfTrainingSettings
+) -> list[Kept]:
+    """Return a choice of edges with each number of spectral columns; none without edges, or if they are too many."""
+    counts = sorted({min(outputs * number, settings.max_spectral) for number in settings.spectral})
+    if not counts or kept.share == 0.0 or kept.whole.numel() > settings.max_spectral_edges:
+        return []
+    columns = spectral_columns(data, kept.train, kept.whole, counts[-1])
+    return [] if columns is None else [kept._replace(spectral=columns.leading(count)) for count in counts]
 
 
 def _no_ranking(data: TrainingData) -> tuple[Tensor, Tensor]:
@@ -182,6 +215,18 @@ def _best_share(score: Float[Tensor, "edges"], share: float) -> Float[Tensor, "e
         return torch.zeros_like(score)
     place = min(score.numel() - 1, max(0, round(score.numel() * share) - 1))
     return (score >= score.sort(descending=True).values[place]).float()
+
+
+def _fit_linear(data: TrainingData, outputs: int, kept: Kept, columns: SpectralColumns) -> Taught:
+    """Fit a linear model of spectral columns."""
+    device, task = data.targets.device, data.task
+    model = LinearModels(columns.train.shape[1], outputs, 1, exclusive=task.exclusive).to(device)
+    learns = torch.ones_like(data.targets, dtype=torch.bool)[:, None]
+    model.fit(columns.train[data.targets], data.labels[data.targets], learns, task, _PENALTY, _STEPS)
+    with torch.no_grad():
+        validation = model.to_probabilities(columns.validation)
+        score = quality_and_likelihood(task, validation, data.validation_labels)
+        return Taught(model.to_probabilities(columns.train), validation, (kept,), score)
 
 
 def _fit_one(
