@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import gdpnet
+from gdpnet import cli
 from gdpnet._core.version import __version__
 from gdpnet.cli import data
 from gdpnet.cli.app import app
@@ -236,6 +237,23 @@ def test_an_interrupt_that_a_library_turns_into_another_exception_stays_an_inter
 
     monkeypatch.setattr(data, "is_present", interrupted)
     assert "interrupted" in refuse(capsys, "datasets", code=130)
+
+
+def test_a_wish_to_end_that_a_library_turns_into_another_exception_is_no_mistake(capsys, monkeypatch):
+    def terminated(*arguments):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except SystemExit:
+            raise ValueError("Invalid bounding box") from None
+
+    monkeypatch.setattr(data, "is_present", terminated)
+    before = signal.signal(signal.SIGTERM, cli.terminate)
+    try:
+        assert cli.main(["datasets"]) == 143
+        assert signal.getsignal(signal.SIGTERM) is cli.terminate
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_reader_that_goes_away_ends_a_command_without_a_traceback(tmp_path):

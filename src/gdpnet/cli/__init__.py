@@ -36,13 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
-    with _noticing_interrupts() as seen:
+    with _noticing_signals() as seen:
         try:
             code = _run(words)
             sys.stdout.flush()
         except BaseException as error:
-            # an interrupt can arrive inside a library that turns it into an exception of its own
-            code = INTERRUPTED if seen else _failed(error, debug)
+            # a signal can arrive inside a library that turns its exception into one of its own
+            code = 128 + seen[-1] if seen else _failed(error, debug)
     if code == INTERRUPTED:
         _say(
             "interrupted; finished work is saved: continue train with --resume, and other commands by running them "
@@ -57,7 +57,7 @@ def run() -> None:
     try:
         _open_standard_streams()
         _drop_unusable_variables()
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+        signal.signal(signal.SIGTERM, terminate)
         sys.unraisablehook = _signal_again
         if hasattr(sys.stdout, "reconfigure"):
             # a name that the terminal cannot show must not end a command
@@ -149,24 +149,32 @@ def _run(words: list[str]) -> int:
     return int(code or 0)
 
 
+def terminate(number: int, frame: FrameType | None) -> None:
+    """End the process in order, as an answer to SIGTERM."""
+    sys.exit(TERMINATED)
+
+
 @contextmanager
-def _noticing_interrupts() -> Iterator[list[int]]:
-    """Yield a list that is no longer empty once Ctrl-C was pressed, whatever becomes of the KeyboardInterrupt."""
+def _noticing_signals() -> Iterator[list[int]]:
+    """Yield a list of the signals to end that came, whatever becomes of the exceptions that they raise."""
     seen: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield seen
+        return
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: terminate}
+    before = {number: answer for number, answer in usual.items() if signal.getsignal(number) is answer}
 
     def notice(number: int, frame: FrameType | None) -> None:
         seen.append(number)
-        signal.default_int_handler(number, frame)
+        usual[signal.Signals(number)](number, frame)
 
-    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not usual or threading.current_thread() is not threading.main_thread():
-        yield seen
-        return
-    signal.signal(signal.SIGINT, notice)
+    for number in before:
+        signal.signal(number, notice)
     try:
         yield seen
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, answer in before.items():
+            signal.signal(number, answer)
 
 
 def _failed(error: BaseException, debug: bool) -> int:
