@@ -507,6 +507,10 @@ class SelfTrainingSettings(Section):
         "spectral columns per class that a linear model is fitted to beside these GCNs, for each share of the edges",
         any_length=True,
     )
+    spectral_penalty: float = setting(
+        1.0, "L2 penalty of a standardised spectral column in that linear model"
+    )
+    spectral_steps: int = setting(60, "L-BFGS iterations of that linear model")
     max_spectral: int = setting(64, "maximum number of spectral columns")
     max_spectral_edges: int = setting(
         500_000, "spectral columns are not computed of a graph with more edges than this"

@@ -239,7 +239,7 @@ def test_an_interrupt_that_a_library_turns_into_another_exception_stays_an_inter
     assert "interrupted" in refuse(capsys, "datasets", code=130)
 
 
-def test_a_wish_to_end_that_a_library_turns_into_another_exception_is_no_mistake(capsys, monkeypatch):
+def test_a_termination_that_a_library_turns_into_another_exception_is_no_mistake(capsys, monkeypatch):
     def terminated(*arguments):
         try:
             signal.raise_signal(signal.SIGTERM)

@@ -35,9 +35,6 @@ from gdpnet.training.spectral import SpectralColumns, spectral_columns
 _MOST_ROWS = 60_000
 """Edges that the trees are fitted to at most."""
 
-_PENALTY, _STEPS = 1.0, 60
-"""L2 penalty of a standardised spectral column, and L-BFGS iterations."""
-
 
 class Kept(NamedTuple):
     """The edges that a teacher reads, one for a kept edge and zero for another."""
@@ -129,7 +126,7 @@ def _fit_several(data: TrainingData, outputs: int, config: Config, key: Key, kep
     found = []
     for edges in kept:
         if edges.spectral is not None:
-            found.append(_fit_linear(data, outputs, edges, edges.spectral))
+            found.append(_fit_linear(data, outputs, edges, edges.spectral, config.self_training))
             continue
         for number in range(config.self_training.teachers):
             found.append(_fit_one(data, outputs, config, key.fold_in("teacher", number), edges))
@@ -217,12 +214,15 @@ def _best_share(score: Float[Tensor, "edges"], share: float) -> Float[Tensor, "e
     return (score >= score.sort(descending=True).values[place]).float()
 
 
-def _fit_linear(data: TrainingData, outputs: int, kept: Kept, columns: SpectralColumns) -> Taught:
+def _fit_linear(
+    data: TrainingData, outputs: int, kept: Kept, columns: SpectralColumns, settings: SelfTrainingSettings
+) -> Taught:
     """Fit a linear model of spectral columns."""
     device, task = data.targets.device, data.task
     model = LinearModels(columns.train.shape[1], outputs, 1, exclusive=task.exclusive).to(device)
     learns = torch.ones_like(data.targets, dtype=torch.bool)[:, None]
-    model.fit(columns.train[data.targets], data.labels[data.targets], learns, task, _PENALTY, _STEPS)
+    asked = columns.train[data.targets], data.labels[data.targets], learns, task
+    model.fit(*asked, settings.spectral_penalty, settings.spectral_steps)
     with torch.no_grad():
         validation = model.to_probabilities(columns.validation)
         score = quality_and_likelihood(task, validation, data.validation_labels)
