@@ -50,8 +50,8 @@ Elsewhere it prints one line per epoch.
 | 0 | done |
 | 1 | the work, or a part of it, failed: a trial failed, training diverged, a file could not be written |
 | 2 | wrong input: an option, a setting, a graph or a run folder; nothing was computed |
-| 130 | interrupted with Ctrl-C; finished work is saved |
-| 143 | ended by SIGTERM; finished work is saved |
+| 130 | interrupted with Ctrl-C; what was written is kept |
+| 143 | ended by SIGTERM; what was written is kept |
 
 An error is one sentence; `--debug` shows where it came from.
 

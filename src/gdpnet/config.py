@@ -373,6 +373,11 @@ class ThresholdSettings(Section):
         "removes it best is used, among those that are not clearly worse on validation nodes",
         high=1.0,
     )
+    min_lift: float = setting(
+        3.0,
+        "such a threshold must remove a share of the noise that is at least this many times the share of genuine "
+        "edges that it removes, by the genuine probabilities",
+    )
     penalty: float = setting(1e-3, "L2 penalty of the linear classifier that scores a threshold")
     steps: int = setting(60, "L-BFGS iterations of that classifier")
     max_targets: int = setting(4096, "maximum number of training nodes that it is fitted to")

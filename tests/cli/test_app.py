@@ -206,7 +206,7 @@ def fail_with(monkeypatch, error: BaseException) -> None:
             "there is not enough memory for this",
         ),
         (OSError(28, "No space left on device", "x.csv"), 1, "x.csv: No space left on device"),
-        (KeyboardInterrupt(), 130, "interrupted; finished work is saved"),
+        (KeyboardInterrupt(), 130, "interrupted; what was written is kept"),
         (WorkError("x" * 5000), 1, "x … x"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
@@ -342,3 +342,18 @@ def test_variables_that_libraries_cannot_use_are_left_out(threads):
     )
     assert found.stdout.splitlines()[-1] == "[]"
     assert found.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"), [({}, "gdpnet"), ({"COMP_WORDS": "gdpnet den", "COMP_CWORD": "1"}, "denoise")]
+)
+def test_a_request_to_complete_needs_the_words_of_a_line(asked, expected):
+    given = {"_GDPNET_COMPLETE": "complete_bash", "PYTHONPATH": str(SOURCE)} | asked
+    found = subprocess.run(
+        [sys.executable, "-m", "gdpnet", "--version"],
+        env=os.environ | given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (found.returncode, found.stdout.split()[0], found.stderr) == (0, expected, "")

@@ -111,7 +111,7 @@ def test_ctrl_c_says_how_to_continue_and_resume_continues(base, tmp_path, capsys
     monkeypatch.undo()
     assert (code, err.splitlines()[-1]) == (
         130,
-        "gdpnet: interrupted; finished work is saved: continue train with --resume, and other commands by running "
+        "gdpnet: interrupted; what was written is kept: continue train with --resume, and other commands by running "
         "them again",
     )
     out = succeed(capsys, "train", base / "graph", "--out", tmp_path / "run", "--resume", "--device", "cpu")

@@ -19,9 +19,11 @@ from gdpnet.cli.tables import write_edges
 from gdpnet.config import Config, task_config
 from gdpnet.data.graph import Graph
 from gdpnet.data.noise.registry import corrupt
+from gdpnet.data.splits import with_split
 from gdpnet.inference import model_file
 from gdpnet.inference.model_file import checksum
 from gdpnet.inference.streaming import denoise_to
+from gdpnet.training import fit_genuine
 from gdpnet.training.callbacks import Callback, Step
 from gdpnet.training.fit_genuine import NOTHING_TO_LEARN
 from helpers.setups import random_graph
@@ -58,6 +60,23 @@ def test_every_edge_has_a_probability_which_both_directions_share(model, graph):
 def test_it_does_not_depend_on_whether_keep_probabilities_are_averaged(model, graph):
     one_way = model.denoise(graph, symmetric=False)
     assert np.array_equal(one_way.genuine_probability, genuine(model, graph))
+
+
+def test_few_drawn_nodes_have_own_and_injected_edges_as_all_nodes_have(monkeypatch):
+    shares, decide = [], fit_genuine._decide_on_injected
+
+    def noticed(*given):
+        found = decide(*given)
+        shares.append(float(found.own.double().mean()))
+        return found
+
+    monkeypatch.setattr(fit_genuine, "_decide_on_injected", noticed)
+    # a ring with many triangles: the edges between two neighbours of drawn nodes are nearly all genuine
+    node = torch.arange(3000)
+    ends = torch.cat([torch.stack([node, (node + step) % 3000]) for step in (1, 2, 3)], dim=1)
+    graph = with_split(Graph.build(ends, torch.randn(3000, 4), (node // 100) % 2), "60/20/20", 0)
+    fitted(graph, EVIDENT.with_values({"evidence": {"targets": 30}}))
+    assert shares == [pytest.approx(1 / 1.5, abs=0.06)]  # half as many edges are injected as there are
 
 
 def test_saving_and_loading_changes_nothing(model, graph, tmp_path):

@@ -34,7 +34,8 @@ from helpers.small import FAST, fitted, noisy_graph
 
 PLAIN = Config().with_values({"features": {"normalise": "none"}, "representation": {"width": 2}})
 
-CANDIDATES = (KEEP_ALL, *ThresholdSettings().candidates)
+SETTINGS = ThresholdSettings()
+CANDIDATES = (KEEP_ALL, *SETTINGS.candidates)
 
 
 def blocks(shows_class: bool, wrong: int = 0) -> Graph:
@@ -373,22 +374,54 @@ def test_a_threshold_that_is_asked_for_replaces_the_chosen_one(asked, graph, mod
 def test_without_a_better_threshold_the_one_that_removes_most_noise_is_used():
     # edges 0 to 3 look genuine and 4 to 7 like noise; the policy is right about all but edge 3
     probability = torch.tensor([0.9, 0.8, 0.7, 0.1, 0.3, 0.2, 0.1, 0.1])
-    genuine = torch.tensor([0.9, 0.9, 0.9, 0.9, 0.1, 0.1, 0.1, 0.1])
-    # the sums of 2g - 1 are 0.0, 0.8, 1.6 and 2.4
-    found = removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.15, 0.25, 0.5], 0.15)
+    genuine = torch.tensor([0.95, 0.95, 0.95, 0.95, 0.05, 0.05, 0.05, 0.05])
+    # the sums of 2g - 1 are 0.0, 0.9, 1.8 and 2.7
+    found = removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.15, 0.25, 0.5], SETTINGS)
     assert found == (0.5, pytest.approx(0.5))
-    assert removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.15, 0.25], 0.15)[0] == 0.25
+    # without 0.5 none tells much, as edge 3 weighs more
+    some = [KEEP_ALL, 0.15, 0.25]
+    assert removing_noise(probability, genuine, KEEP_ALL, some, SETTINGS)[0] == KEEP_ALL
+    easy = ThresholdSettings(min_lift=1.0)
+    assert removing_noise(probability, genuine, KEEP_ALL, some, easy)[0] == 0.25
 
 
 def test_where_little_looks_like_noise_everything_is_kept():
     probability, genuine = torch.tensor([0.9, 0.9, 0.9, 0.1]), torch.tensor([1.0, 1.0, 1.0, 0.45])
-    assert removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.5], 0.15) == (KEEP_ALL, None)
-    assert removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.5], 0.1)[0] == 0.5
+    assert removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.5], SETTINGS) == (KEEP_ALL, None)
+    assert (
+        removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.5], ThresholdSettings(min_noise=0.1))[0]
+        == 0.5
+    )
 
 
 def test_a_policy_that_drops_genuine_edges_does_not_remove_the_noise():
     probability, genuine = torch.tensor([0.9, 0.9, 0.1, 0.1]), torch.tensor([0.2, 0.9, 0.9, 0.9])
-    assert removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.5], 0.15) == (KEEP_ALL, None)
+    assert removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.5], SETTINGS) == (KEEP_ALL, None)
+
+
+def test_edges_are_not_removed_where_the_policy_hardly_tells_noise_from_genuine_edges():
+    # most edges look like noise, but the dropped ones hardly more than the kept ones
+    probability, genuine = torch.tensor([0.1, 0.1, 0.9, 0.9]), torch.tensor([0.3, 0.4, 0.4, 0.4])
+    assert removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.5], SETTINGS) == (KEEP_ALL, None)
+    easy = ThresholdSettings(min_lift=1.0)
+    assert removing_noise(probability, genuine, KEEP_ALL, [KEEP_ALL, 0.5], easy)[0] == 0.5
+
+
+@pytest.mark.parametrize(("right", "expected"), [(17, 0.2), (12, 0.4)])
+def test_of_thresholds_that_are_about_as_good_the_one_that_keeps_most_is_used(right, expected, monkeypatch):
+    graph = blocks(shows_class=True, wrong=1)
+    truth, number = graph.labels[graph.split == 2], torch.arange(20)
+    # 10 hits with every edge, 17 or 12 at 0.2, and 18 at 0.4 and 0.6, not those of the nodes before
+    hits = iter([number < 10, number < right, number >= 2, number >= 2])
+    monkeypatch.setattr(threshold, "candidates_for", lambda *_: (KEEP_ALL, 0.2, 0.4, 0.6))
+    monkeypatch.setattr(
+        threshold._Probe,
+        "fit",
+        lambda *_: torch.nn.functional.one_hot(torch.where(next(hits), truth, 1 - truth), 2).float(),
+    )
+    chosen, _ = choose(graph, lambda same: torch.where(same, 0.9, 0.1))
+    assert chosen.scores == ((KEEP_ALL, 0.5), (0.2, right / 20), (0.4, 0.9), (0.6, 0.9))
+    assert chosen.threshold == expected
 
 
 def test_noise_is_removed_where_validation_nodes_do_not_tell():

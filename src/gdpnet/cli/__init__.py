@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = 128 + seen[-1] if seen else _failed(error, debug)
     if code == INTERRUPTED:
         _say(
-            "interrupted; finished work is saved: continue train with --resume, and other commands by running them "
+            "interrupted; what was written is kept: continue train with --resume, and other commands by running them "
             "again"
         )
     return code
@@ -81,6 +81,9 @@ def _drop_unusable_variables() -> None:
     threads = os.environ.get("NUMBA_NUM_THREADS", "1")
     if not threads.isdecimal() or int(threads) == 0:
         del os.environ["NUMBA_NUM_THREADS"]
+    asks_for_words = os.environ.get("_GDPNET_COMPLETE", "").startswith("complete_")
+    if asks_for_words and not {"COMP_WORDS", "_TYPER_COMPLETE_ARGS"} & set(os.environ):
+        del os.environ["_GDPNET_COMPLETE"]  # no shell asks to complete a line
 
 
 def _open_standard_streams() -> None:

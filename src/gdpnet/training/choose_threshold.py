@@ -2,10 +2,12 @@
 
 For each candidate a plain two-hop classifier is fitted to the cleaned graph, in place of the user's network.
 Keeping everything is one of the candidates. The others must beat it by more than chance: on a few hundred
-nodes the best of several is a little ahead even if cleaning does not help.
+nodes the best of several is a little ahead even if cleaning does not help. For the same reason the best of the others
+is not used, but the one that keeps most edges of those that are not clearly worse than the best.
 
 Validation nodes may be spared by whoever added the edges, or be too few to tell. So if much of the graph looks like
-noise, genuine probabilities decide among the candidates that are not clearly worse than this choice.
+noise, genuine probabilities decide among the candidates that are not clearly worse than this choice, and that remove
+noise rather than edges at random.
 
 Candidates are keep probabilities. Where all probabilities are close to 0 or 1 these keep the same edges, or none. So
 thresholds that keep given shares of the edges are tried too, and none that keeps nearly nothing.
@@ -52,10 +54,11 @@ def choose_threshold(
     selection: bool,
     genuine: Float[Tensor, "edges"] | None = None,
 ) -> Choice:
-    """Return the candidate with the best validation score; of equals the one that keeps more.
+    """Return the candidate that keeps most edges and is not clearly worse on validation nodes than the best one.
 
-    The best must be ahead of keeping everything by ``settings.margin`` standard deviations (`compare`). Of those that
-    are not clearly worse, `removing_noise` chooses by the ``genuine`` probabilities of all edges, if they are known.
+    It must also be clearly better than keeping everything: by ``settings.margin`` standard deviations (`compare`). Of
+    all that are not clearly worse than it, `removing_noise` chooses by the ``genuine`` probabilities of all edges, if
+    they are known.
     The first aggregator projects the nodes; ``train`` and ``whole`` are decisions on all edges, by a policy if
     ``selection``. Pseudo-labels are not used: the user's network will not have them.
     """
@@ -89,18 +92,18 @@ def choose_threshold(
         scores.append((threshold, data.task.quality(probabilities, data.validation_labels)))
         found[threshold] = probabilities
         advance(number + 1, len(every))
-    best = max(scores, key=lambda pair: (pair[1], -pair[0]))[0]
-    lead = compare(data.task, found[best], found[KEEP_ALL], data.validation_labels)
-    usual = best if lead.exceeds(settings.margin) else KEEP_ALL
     metric = getattr(data.task, "metric", "score")
+
+    def is_ahead(mine: float, other: float) -> bool:
+        return compare(data.task, found[mine], found[other], data.validation_labels).exceeds(settings.margin)
+
+    best = max(scores, key=lambda pair: (pair[1], -pair[0]))[0]
+    good = [one for one in found if is_ahead(one, KEEP_ALL) and not is_ahead(best, one)]
+    usual = min(good) if is_ahead(best, KEEP_ALL) else KEEP_ALL
     if genuine is None:
         return Choice(usual, tuple(scores), metric)
-    harmless = [
-        threshold
-        for threshold, shown in found.items()
-        if not compare(data.task, found[usual], shown, data.validation_labels).exceeds(settings.margin)
-    ]
-    threshold, noise_share = removing_noise(of_edges, genuine, usual, harmless, settings.min_noise)
+    harmless = [threshold for threshold in found if not is_ahead(usual, threshold)]
+    threshold, noise_share = removing_noise(of_edges, genuine, usual, harmless, settings)
     return Choice(threshold, tuple(scores), metric, noise_share=noise_share)
 
 
@@ -109,20 +112,33 @@ def removing_noise(
     genuine: Float[Tensor, "edges"],
     usual: float,
     harmless: Sequence[float],
-    min_noise: float,
+    settings: ThresholdSettings,
 ) -> tuple[float, float | None]:
     """Return the threshold that keeps most genuine and fewest spurious edges, and the share of noise in the graph.
 
     With g the genuine probability, it has the largest sum of 2g - 1 over the kept edges. Only ``harmless`` thresholds
-    count, which are not clearly worse on validation nodes than the ``usual`` one. That one is used, and no share
-    returned, if the share of noise, the mean of 1 - g, is below ``min_noise``, or if no other has a larger sum.
+    count, which are not clearly worse on validation nodes than the ``usual`` one. And they must remove a share of the
+    noise that is ``settings.min_lift`` times the share of genuine edges that they remove: where keep probabilities
+    hardly tell one from the other, nothing is gained by removing many of both.
+
+    The usual one is used, and no share returned, if the share of noise, the mean of 1 - g, is below
+    ``settings.min_noise``, or if no other has a larger sum.
     """
     noise_share = float(1.0 - genuine.double().mean()) if genuine.numel() else 0.0
-    if noise_share < min_noise:
+    if noise_share < settings.min_noise:
         return usual, None
-    worth = 2.0 * genuine.double() - 1.0
+    chance = genuine.double()
+
+    def removed(of: Float[Tensor, "edges"], threshold: float) -> float:
+        return float(of[probability < threshold].sum() / of.sum().clamp(min=1e-12))
+
+    def tells(threshold: float) -> bool:
+        lost = removed(chance, threshold)
+        return removed(1.0 - chance, threshold) >= settings.min_lift * lost
+
     chosen = max(
-        (usual, *sorted(harmless)), key=lambda threshold: float(worth[probability >= threshold].sum())
+        (usual, *sorted(filter(tells, harmless))),
+        key=lambda threshold: float((2.0 * chance - 1.0)[probability >= threshold].sum()),
     )
     return chosen, noise_share if chosen != usual else None
 

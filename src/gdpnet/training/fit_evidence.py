@@ -40,8 +40,6 @@ class FittedEvidence(NamedTuple):
     """What was learned of a graph from its own edges and injected ones."""
 
     model: EvidenceModel
-    bound: float
-    """The largest share of noise that it allows."""
     score: Float[Tensor, "edges"]
     """The evidence score of every edge of the graph."""
 
@@ -124,8 +122,8 @@ def fit_evidence(prepared: Prepared, config: Config, key: Key) -> FittedEvidence
     some, rows = _second_rows(model, drawn[-1], settings.rows, key.fold_in("last"))
     score = model.second.to_probabilities(rows.to(model.device))[:, 0].to(rows.device)
     score = _mean_of_directions(drawn[-1], some, score)
-    bound = calibrate(model.second_calibration, logit(score)[:, None], drawn[-1].own[some], settings)
-    return FittedEvidence(model, bound, evidence_of(model, prepared, config))
+    calibrate(model.second_calibration, logit(score)[:, None], drawn[-1].own[some], settings)
+    return FittedEvidence(model, evidence_of(model, prepared, config))
 
 
 def _fit_first(graphs: Sequence[Perturbed], settings: EvidenceSettings, key: Key) -> BoostedTrees:
@@ -184,8 +182,8 @@ def calibrate(
     inputs: Float[Tensor, "edges inputs"],
     own: Bool[Tensor, "edges"],
     settings: EvidenceSettings,
-) -> float:
-    """Fit a logistic regression of own against injected edges; return the largest share of noise that it allows."""
+) -> None:
+    """Fit a logistic regression of own against injected edges, and estimate the share of noise among the own."""
     known = own.cpu().numpy()
     inputs = inputs.to(calibration.weight.device)
     # few inputs and many edges: Newton's method takes a tenth of the time of the default
@@ -195,7 +193,6 @@ def calibrate(
     calibration.bias.fill_(float(model.intercept_[0] + shift))
     bound = estimate_noise_share(calibration.log_ratio(inputs).cpu(), own.cpu())
     calibration.noise_share.fill_(believed_share(bound, settings))
-    return bound
 
 
 def believed_share(bound: float, settings: EvidenceSettings) -> float:

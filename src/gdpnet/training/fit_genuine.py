@@ -32,7 +32,6 @@ from gdpnet.training.callbacks import Steps
 from gdpnet.training.fit_evidence import (
     FittedEvidence,
     Perturbed,
-    believed_share,
     calibrate,
     fit_evidence,
     inject,
@@ -75,13 +74,13 @@ def fit_genuine(
         if fitted is None:
             step.result = NOTHING_TO_LEARN
             return None
-        networks.evidence, bound, score = fitted
+        networks.evidence, score = fitted
         match_share(networks.evidence.second_calibration, logit(score)[:, None])
         found = _decide_on_injected(networks, graph, whole, config, key.fold_in("genuine"))
         if found is None:
             step.result = "evidence alone: no edges can be injected for the policy to decide on"
             return score
-        networks.genuine, step.result = _combine(found, bound, config.evidence)
+        networks.genuine, step.result = _combine(found, config.evidence)
     return score
 
 
@@ -119,7 +118,7 @@ class Decided:
 def _decide_on_injected(
     networks: Networks, graph: Graph, whole: Prepared, config: Config, key: Key
 ) -> Decided | None:
-    """Let the policy decide on a perturbed copy of the graph, or on the edges between some of its nodes."""
+    """Let the policy decide on a perturbed copy of the graph, or on the edges of some of its nodes."""
     noisy = inject(graph, config.evidence.rate, key.seed32)
     if noisy is None:
         return None
@@ -127,19 +126,28 @@ def _decide_on_injected(
     read = read if networks.basis is None else reduce_features(read, networks.basis.cpu())
     perturbed = prepare(read, config, whole.device)
     own = Perturbed.of(Links.of(perturbed, config), Links.of(whole, config)).own.to(whole.device)
-    nodes = with_neighbours(perturbed, _some_nodes(perturbed, config.evidence.targets, key))
+    some = _some_nodes(perturbed, config.evidence.targets, key)
+    nodes = with_neighbours(perturbed, some)
     aggregators, stream = networks.aggregators, key.fold_in("predict")
     chosen = select(networks.policy, aggregators, perturbed, nodes, config, stream)
-    asked = torch.zeros(perturbed.num_nodes, dtype=torch.bool, device=whole.device)
-    asked[nodes] = True
+    is_drawn, is_asked = _flags(perturbed, some), _flags(perturbed, nodes)
     target, neighbour = noisy.target.to(whole.device), noisy.neighbour.long().to(whole.device)
-    both = asked[target] & asked[neighbour]
+    # not the edges between two neighbours of drawn nodes: these close triangles, which injected edges hardly do
+    known = is_asked[target] & is_asked[neighbour] & (is_drawn[target] | is_drawn[neighbour])
     keep = perturbed.on_edges(perturbed.symmetrise(chosen.probability))
     assert networks.evidence is not None
     score = evidence_of(networks.evidence, perturbed, config)
     classes = local_classes(aggregators, chosen, config.inference.mode, 0, perturbed.num_nodes)
-    inputs = genuine_inputs(Parts(score[both], keep[both]), classes[target[both]], classes[neighbour[both]])
-    return Decided(inputs, own[both])
+    target, neighbour = target[known], neighbour[known]
+    inputs = genuine_inputs(Parts(score[known], keep[known]), classes[target], classes[neighbour])
+    return Decided(inputs, own[known])
+
+
+def _flags(prepared: Prepared, nodes: Int[Tensor, "some"]) -> Bool[Tensor, "nodes"]:
+    """Return which nodes of a graph are among some."""
+    flags = torch.zeros(prepared.num_nodes, dtype=torch.bool, device=prepared.device)
+    flags[nodes] = True
+    return flags
 
 
 def _some_nodes(prepared: Prepared, most: int, key: Key) -> Int[Tensor, "some"]:
@@ -147,20 +155,13 @@ def _some_nodes(prepared: Prepared, most: int, key: Key) -> Int[Tensor, "some"]:
     return order[:most].sort().values.to(prepared.device)
 
 
-def _combine(
-    found: Decided, of_evidence: float, settings: EvidenceSettings
-) -> tuple[Calibration | None, str]:
-    """Fit the combination; if one part is better alone, nothing but that part is read.
-
-    The share of noise that the evidence allows is too high if evidence is weak. That of the combination is a little
-    too low, as the networks have been trained with the noise of the graph. The mean of both is used; if evidence
-    cannot tell, that of the combination alone.
-    """
+def _combine(found: Decided, settings: EvidenceSettings) -> tuple[Calibration | None, str]:
+    """Fit the combination; if one part is better alone, nothing but that part is read."""
     own, inputs = found.own, found.inputs
     if not bool(own.any()) or bool(own.all()):
         return None, "evidence alone: no injected edge was decided on"
     combined = Calibration(len(NAMES)).to(own.device)
-    bound = calibrate(combined, inputs, own, settings)
+    calibrate(combined, inputs, own, settings)
     alone = [float(roc_auc(own, inputs[:, place])) for place in range(len(NAMES))]
     together = float(roc_auc(own, combined.log_ratio(inputs)))
     each = ", ".join(f"{score:.3f} by {name}" for score, name in zip(alone, NAMES, strict=True))
@@ -169,9 +170,6 @@ def _combine(
         best = alone.index(max(alone))
         part = torch.zeros(len(NAMES), device=own.device)
         part[best] = 1.0
-        bound = calibrate(combined, inputs * part, own, settings)
+        calibrate(combined, inputs * part, own, settings)
         result += f": {NAMES[best]} alone"
-    if of_evidence <= settings.max_noise:
-        bound = (bound + of_evidence) / 2
-    combined.noise_share.fill_(believed_share(bound, settings))
     return combined, result
