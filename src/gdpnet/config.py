@@ -368,7 +368,7 @@ class ThresholdSettings(Section):
     )
     margin: float = setting(1.0, "standard deviations by which a threshold must beat keeping every edge")
     min_noise: float = setting(
-        0.15,
+        0.05,
         "if at least this share of the edges looks like noise, by the genuine probabilities, the threshold that "
         "removes it best is used, among those that are not clearly worse on validation nodes",
         high=1.0,
@@ -377,6 +377,20 @@ class ThresholdSettings(Section):
         3.0,
         "such a threshold must remove a share of the noise that is at least this many times the share of genuine "
         "edges that it removes, by the genuine probabilities",
+    )
+    spared_ratio: float = setting(
+        1.4,
+        "noise spares the validation nodes if its share is this many times as large around other nodes: then the "
+        "all-edges head, which these nodes would weigh, is left out",
+        low=1.0,
+    )
+    spared_deviations: float = setting(
+        3.0, "standard deviations by which the share must also be larger around other nodes"
+    )
+    spared_weight: float = setting(
+        5.0,
+        "what an edge that is noise costs then, where a genuine one gives 1; otherwise both are 1",
+        low=1.0,
     )
     penalty: float = setting(1e-3, "L2 penalty of the linear classifier that scores a threshold")
     steps: int = setting(60, "L-BFGS iterations of that classifier")

@@ -53,12 +53,13 @@ def choose_threshold(
     *,
     selection: bool,
     genuine: Float[Tensor, "edges"] | None = None,
+    cost: float = 1.0,
 ) -> Choice:
     """Return the candidate that keeps most edges and is not clearly worse on validation nodes than the best one.
 
     It must also be clearly better than keeping everything: by ``settings.margin`` standard deviations (`compare`). Of
     all that are not clearly worse than it, `removing_noise` chooses by the ``genuine`` probabilities of all edges, if
-    they are known.
+    they are known; ``cost`` is that of an edge that is noise.
     The first aggregator projects the nodes; ``train`` and ``whole`` are decisions on all edges, by a policy if
     ``selection``. Pseudo-labels are not used: the user's network will not have them.
     """
@@ -103,7 +104,7 @@ def choose_threshold(
     if genuine is None:
         return Choice(usual, tuple(scores), metric)
     harmless = [threshold for threshold in found if not is_ahead(usual, threshold)]
-    threshold, noise_share = removing_noise(of_edges, genuine, usual, harmless, settings)
+    threshold, noise_share = removing_noise(of_edges, genuine, usual, harmless, settings, cost)
     return Choice(threshold, tuple(scores), metric, noise_share=noise_share)
 
 
@@ -113,13 +114,14 @@ def removing_noise(
     usual: float,
     harmless: Sequence[float],
     settings: ThresholdSettings,
+    cost: float = 1.0,
 ) -> tuple[float, float | None]:
     """Return the threshold that keeps most genuine and fewest spurious edges, and the share of noise in the graph.
 
-    With g the genuine probability, it has the largest sum of 2g - 1 over the kept edges. Only ``harmless`` thresholds
-    count, which are not clearly worse on validation nodes than the ``usual`` one. And they must remove a share of the
-    noise that is ``settings.min_lift`` times the share of genuine edges that they remove: where keep probabilities
-    hardly tell one from the other, nothing is gained by removing many of both.
+    With g the genuine probability, it has the largest sum of g - ``cost`` (1 - g) over the kept edges. Only
+    ``harmless`` thresholds count, which are not clearly worse on validation nodes than the ``usual`` one. And they
+    must remove a share of the noise that is ``settings.min_lift`` times the share of genuine edges that they remove:
+    where keep probabilities hardly tell one from the other, nothing is gained by removing many of both.
 
     The usual one is used, and no share returned, if the share of noise, the mean of 1 - g, is below
     ``settings.min_noise``, or if no other has a larger sum.
@@ -138,7 +140,7 @@ def removing_noise(
 
     chosen = max(
         (usual, *sorted(filter(tells, harmless))),
-        key=lambda threshold: float((2.0 * chance - 1.0)[probability >= threshold].sum()),
+        key=lambda threshold: float((chance - cost * (1.0 - chance))[probability >= threshold].sum()),
     )
     return chosen, noise_share if chosen != usual else None
 

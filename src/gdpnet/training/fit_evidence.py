@@ -21,7 +21,7 @@ from gdpnet._core.progress import stop_if_abandoned
 from gdpnet._core.random import Key
 from gdpnet.config import Config, EvidenceSettings
 from gdpnet.data.graph import Graph
-from gdpnet.data.noise.registry import corrupt
+from gdpnet.data.noise.links import add_random_links
 from gdpnet.data.pair_features import pairs_between, pairs_of
 from gdpnet.data.prepare import Prepared
 from gdpnet.data.validation import UNKNOWN
@@ -80,7 +80,7 @@ class Perturbed(NamedTuple):
 def inject(graph: Graph, rate: float, seed: int) -> Graph | None:
     """Return a copy of a graph with random edges added; None if it has nearly all that there can be."""
     try:
-        return corrupt(replace(graph, truth=None), "random-links", rate, seed).graph
+        return add_random_links(replace(graph, truth=None), rate, np.random.default_rng(seed))
     except GraphError:
         return None
 
