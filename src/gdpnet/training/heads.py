@@ -55,13 +55,13 @@ class Heads:
 
     def finalise(self) -> Finalised:
         """Choose the threshold of the cleaned graph; fit the heads, and add those that help to the ensemble."""
-        spared = self._is_validation_spared()
+        spared = self._noise_that_spares()
         done = Finalised(self._choose_threshold(spared))
         convolutions = self._begin_gcn(done.threshold.threshold)
         return self._add_gcn(self._weigh(self._add_hopwise(done), spared), convolutions)
 
-    def _is_validation_spared(self) -> NoiseAround | None:
-        """Return how much noise there is around validation nodes and others, if it spares the first."""
+    def _noise_that_spares(self) -> NoiseAround | None:
+        """Return how much noise there is around validation nodes and around others, if it spares the first."""
         settings, validation = self.config.threshold, self.data.validation
         if self.genuine is None or not validation.numel():
             return None
