@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.cluster import KMeans
 from torch import Tensor
 from torch_geometric.data import Data
 
+from gdpnet._core.progress import limit
 from gdpnet._core.random import Key
 from gdpnet.benchmark.records import append_record, read_records
 from gdpnet.benchmark.unsupervised import summarise
@@ -165,6 +167,18 @@ def test_two_far_groups_of_rows_are_two_clusters():
     assert numbers[0] == numbers[1] != numbers[2]
     again, _ = group_rows(rows, centres.flip(0), 10, Key.of(0))
     assert (again == 1 - numbers).all()
+
+
+def test_of_random_starts_the_best_is_used_as_many_as_there_is_time_for():
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32))
+    seed = Key.of(0).fold_in("k-means").seed32
+    best = KMeans(5, n_init=10, random_state=seed).fit(rows.numpy())
+    numbers, centres = group_rows(rows, 5, 10, Key.of(0))
+    assert np.array_equal(numbers, best.labels_)
+    assert np.array_equal(centres, best.cluster_centers_)
+    with limit(0.01):  # a billion starts would never end
+        in_time, _ = group_rows(rows, 5, 10**9, Key.of(0))
+    assert in_time.unique().numel() == 5
 
 
 @pytest.mark.slow

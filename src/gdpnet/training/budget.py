@@ -46,6 +46,10 @@ class Budget(Callback):
         total = self.settings.seconds or math.inf
         return total - spent - (perf_counter() - self.last)
 
+    def limit_preparation(self) -> AbstractContextManager[Limit]:
+        """Limit what precedes the epochs, where it can end early, to half of the seconds."""
+        return limit(self.left / 2)
+
     def limit_rest(self) -> AbstractContextManager[Limit]:
         """Limit what follows the epochs to the seconds that are left."""
         return limit(self.left)

@@ -59,7 +59,7 @@ def run_epochs(
     is_small_on_cpu = device.type == "cpu" and is_small(graph, config)
     if is_small_on_cpu:
         beside.give_torch_one_thread()
-    with steps.run("data", "preparing the graph") as step:
+    with steps.run("data", "preparing the graph") as step, budget.limit_preparation():
         task = TASKS[config.task.kind](graph, config, seed, device, objective, held_out, ranks, beside)
         targets, validation = task.data.targets.numel(), task.data.validation.numel()
         step.result = f"{targets:,} training and {validation:,} validation nodes"

@@ -19,6 +19,7 @@ from jaxtyping import Float, Int, Shaped
 from sklearn.cluster import KMeans
 from torch import Tensor
 
+from gdpnet._core.progress import advance, is_time_up
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
@@ -175,8 +176,23 @@ def group_rows(
     """Find clusters by k-means, from given centres or from random starts; return cluster numbers and centres."""
     host, seed = rows.cpu().numpy(), key.fold_in("k-means").seed32
     if isinstance(centres, int):
-        found = KMeans(centres, n_init=restarts, random_state=seed).fit(host)
+        found = _best_of_starts(host, centres, restarts, seed)
     else:
         found = KMeans(len(centres), init=centres.cpu().numpy(), n_init=1, random_state=seed).fit(host)
     numbers = torch.from_numpy(found.labels_).long().to(rows.device)
     return numbers, torch.from_numpy(found.cluster_centers_.astype(np.float32)).to(rows.device)
+
+
+def _best_of_starts(
+    rows: Float[np.ndarray, "nodes width"], clusters: int, restarts: int, seed: int
+) -> KMeans:
+    """Return the best of some random starts of k-means, of fewer if the time is up."""
+    random = np.random.RandomState(seed)
+    best = KMeans(clusters, n_init=1, random_state=random).fit(rows)
+    for number in range(1, restarts):
+        if is_time_up():
+            break
+        advance(number, restarts)
+        found = KMeans(clusters, n_init=1, random_state=random).fit(rows)
+        best = min(best, found, key=lambda one: one.inertia_)
+    return best

@@ -26,6 +26,9 @@ pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="a certi
 class Answers(BaseHTTPRequestHandler):
     """What the server says to each path."""
 
+    slow_bytes = 0
+    """Bytes that it has sent one at a time."""
+
     def do_GET(self):
         name = self.path.rsplit("/", 1)[1]
         if name == "away":
@@ -48,7 +51,7 @@ class Answers(BaseHTTPRequestHandler):
             return
         if name == "silent":
             time.sleep(1)
-        content = CONTENT * 100 if name == "large" else CONTENT
+        content = CONTENT * 100 if name in ("large", "slow") else CONTENT
         self.send_response(200)
         if name not in ("endless", "cut"):
             self.send_header("Content-Length", str(len(content) + (5 if name == "short" else 0)))
@@ -56,6 +59,10 @@ class Answers(BaseHTTPRequestHandler):
         if name == "cut":
             self.wfile.write(content[:5])
             return
+        for _ in range(100 if name == "slow" else 0):
+            time.sleep(0.05)
+            self.wfile.write(b"x")
+            Answers.slow_bytes += 1
         for _ in range(1000 if name == "endless" else 1):
             self.wfile.write(content)
 
@@ -171,6 +178,15 @@ def test_a_server_that_is_silent_or_never_ends_is_given_up(
     monkeypatch.setattr(download, limit, 0.2 if limit == "_SILENCE" else 0.0)
     with pytest.raises(DatasetError, match=sentence):
         fetch(f"{server}/{name}", tmp_path / "file", check)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_server_that_sends_byte_by_byte_is_given_up_before_a_piece_is_full(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(download, "_LONGEST", 0.3)
+    with pytest.raises(DatasetError, match="was not downloaded within 0 seconds"):
+        fetch(f"{server}/slow", tmp_path / "file", check)
+    assert 0 < Answers.slow_bytes < 100
     assert list(tmp_path.iterdir()) == []
 
 

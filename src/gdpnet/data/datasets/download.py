@@ -47,7 +47,7 @@ def _read(answer: Any, url: str, most: int) -> bytes:
     if expected is not None and expected > most:
         raise DatasetError(f"{url} must have at most {most:,} bytes, found {expected:,}")
     content, end = bytearray(), time.monotonic() + _LONGEST
-    while piece := answer.read(_PIECE):
+    while piece := answer.read1(_PIECE):  # not read, which waits for a whole piece however slowly it comes
         content += piece
         if len(content) > most:
             raise DatasetError(f"{url} must have at most {most:,} bytes, found more")
