@@ -10,6 +10,7 @@ from gdpnet import GDPNet
 from gdpnet.config import Config, ThresholdSettings
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import prepare
+from gdpnet.inference.threshold import Choice
 from gdpnet.training.callbacks import Callback, Step
 from gdpnet.training.choose_threshold import removing_noise
 from gdpnet.training.spared import NoiseAround, noise_around
@@ -96,8 +97,12 @@ def test_validation_nodes_that_are_spared_do_not_weigh_the_reading_of_all_edges(
     config = FAST.with_values(heads | {"training": {"epochs": 8, "warmup": 3, "injected": 0.5}})
     steps = Steps()
     model = GDPNet.from_config(config, seed=0, device="cpu").fit(graph, callbacks=[steps])
-    assert ("do not show what it does" in steps.said["threshold"]) is not everywhere
+    assert ("do not show what the noise does" in steps.said["threshold"]) is not everywhere
+    assert ("do not show what the noise does" in model.denoise(graph).summary) is not everywhere
     assert ("all-edges head" in steps.said) is everywhere
     if not everywhere:
         assert model.trained_.weights.all_edges == 0
         assert model.trained_.networks.all_edges is None
+        assert Choice.from_dict(model.threshold_.to_dict()) == model.threshold_
+        validation, others = model.threshold_.spared
+        assert 1.4 * validation <= others

@@ -26,9 +26,9 @@ from gdpnet.representation.gcn import NormalisedAdjacency
 from gdpnet.representation.propagation import Propagation
 from gdpnet.representation.tasks import CLASSIFICATION, MultiLabel, Partners, Task, label_names
 from gdpnet.training.checkpoint import Checkpoint
+from gdpnet.training.find_clusters import group_rows
 from gdpnet.training.link_task import LinksTask, fit_link_predictor
 from gdpnet.training.run_folder import create_run
-from gdpnet.training.unsupervised import group_rows
 from helpers.graphs import small_graph
 from helpers.small import noisy_graph, write_folder
 

@@ -29,7 +29,7 @@ from gdpnet.errors import ConfigError, GraphError, nearest
 from gdpnet.estimator import GDPNet
 from gdpnet.inference.unsupervised import cluster_scores
 from gdpnet.representation.propagation import inner_products
-from gdpnet.training.unsupervised import clusters_of
+from gdpnet.training.find_clusters import clusters_of
 
 SWEEP = Sweep("task", ("task", "graph", "noise", "rate", "method"), ("task", "graph", "method"))
 

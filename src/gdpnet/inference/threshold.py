@@ -31,10 +31,22 @@ class Choice:
     """The threshold that would be used if it did not remove nearly every edge."""
     noise_share: float | None = None
     """The estimated share of noise in the graph, if that decided and not the validation scores."""
+    spared: tuple[float, float] | None = None
+    """The estimated shares of noise around validation nodes and around others, if noise spares the first."""
 
     @property
     def reason(self) -> str:
         """Return one sentence that says what was chosen and why."""
+        if self.spared is None:
+            return self._choice
+        validation, others = self.spared
+        return (
+            f"{self._choice}; validation nodes do not show what the noise does: {validation:.0%} of their edges look "
+            f"like it, and {others:.0%} of the others"
+        )
+
+    @property
+    def _choice(self) -> str:
         if not self.scores and self.threshold == KEEP_ALL and self.lowered_from is None:
             return "everything is kept: the model was trained without selection"
         if not self.scores:
@@ -64,7 +76,8 @@ class Choice:
         """Return plain values."""
         scores = [list(pair) for pair in self.scores]
         found = {"threshold": self.threshold, "scores": scores, "metric": self.metric}
-        further = {"lowered_from": self.lowered_from, "noise_share": self.noise_share}
+        spared = None if self.spared is None else list(self.spared)
+        further = {"lowered_from": self.lowered_from, "noise_share": self.noise_share, "spared": spared}
         return found | {name: value for name, value in further.items() if value is not None}
 
     @classmethod
@@ -72,7 +85,10 @@ class Choice:
         """Build a choice from the values of `to_dict`."""
         scores = tuple((float(a), float(b)) for a, b in values["scores"])
         further = values.get("lowered_from"), values.get("noise_share")
-        return cls(float(values["threshold"]), scores, values.get("metric", "micro_f1"), *further)
+        spared = (
+            None if values.get("spared") is None else (float(values["spared"][0]), float(values["spared"][1]))
+        )
+        return cls(float(values["threshold"]), scores, values.get("metric", "micro_f1"), *further, spared)
 
 
 def edge_weights(probability: Float[Tensor, "edges"], threshold: float) -> Float[Tensor, "edges"]:

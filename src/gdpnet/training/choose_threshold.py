@@ -38,6 +38,7 @@ from gdpnet.representation.aggregator import Aggregators
 from gdpnet.representation.head_product import multiply_heads
 from gdpnet.representation.tasks import Task, compare
 from gdpnet.training.data import TrainingData
+from gdpnet.training.spared import noise_that_spares
 
 _APART = 0.095
 """Difference in the share of edges kept from which two thresholds are not about the same."""
@@ -53,13 +54,12 @@ def choose_threshold(
     *,
     selection: bool,
     genuine: Float[Tensor, "edges"] | None = None,
-    cost: float = 1.0,
 ) -> Choice:
     """Return the candidate that keeps most edges and is not clearly worse on validation nodes than the best one.
 
     It must also be clearly better than keeping everything: by ``settings.margin`` standard deviations (`compare`). Of
     all that are not clearly worse than it, `removing_noise` chooses by the ``genuine`` probabilities of all edges, if
-    they are known; ``cost`` is that of an edge that is noise.
+    they are known; noise costs more if it spares the validation nodes.
     The first aggregator projects the nodes; ``train`` and ``whole`` are decisions on all edges, by a policy if
     ``selection``. Pseudo-labels are not used: the user's network will not have them.
     """
@@ -104,8 +104,10 @@ def choose_threshold(
     if genuine is None:
         return Choice(usual, tuple(scores), metric)
     harmless = [threshold for threshold in found if not is_ahead(usual, threshold)]
+    spared = noise_that_spares(genuine, whole.prepared, data.validation, settings)
+    cost = 1.0 if spared is None else settings.spared_weight
     threshold, noise_share = removing_noise(of_edges, genuine, usual, harmless, settings, cost)
-    return Choice(threshold, tuple(scores), metric, noise_share=noise_share)
+    return Choice(threshold, tuple(scores), metric, noise_share=noise_share, spared=spared)
 
 
 def removing_noise(

@@ -27,7 +27,6 @@ from gdpnet.training.fit_gcn_head import (
 from gdpnet.training.fit_hopwise_head import fit_hopwise, is_worth_hopwise
 from gdpnet.training.fit_without_decisions import AllEdgesBegun, fit_without_decisions
 from gdpnet.training.held_out import HeldOutNodes
-from gdpnet.training.spared import NoiseAround, noise_around
 from gdpnet.training.state import Finalised
 from gdpnet.training.weigh_heads import mixed, weigh_heads
 
@@ -55,34 +54,17 @@ class Heads:
 
     def finalise(self) -> Finalised:
         """Choose the threshold of the cleaned graph; fit the heads, and add those that help to the ensemble."""
-        spared = self._noise_that_spares()
-        done = Finalised(self._choose_threshold(spared))
+        done = Finalised(self._choose_threshold())
         convolutions = self._begin_gcn(done.threshold.threshold)
-        return self._add_gcn(self._weigh(self._add_hopwise(done), spared), convolutions)
+        return self._add_gcn(self._weigh(self._add_hopwise(done)), convolutions)
 
-    def _noise_that_spares(self) -> NoiseAround | None:
-        """Return how much noise there is around validation nodes and around others, if it spares the first."""
-        settings, validation = self.config.threshold, self.data.validation
-        if self.genuine is None or not validation.numel():
-            return None
-        found = noise_around(self.genuine, self.whole.prepared, validation)
-        noise_share = 1.0 - float(self.genuine.double().mean())
-        is_spared = found is not None and noise_share >= settings.min_noise and found.is_less(settings)
-        return found if is_spared else None
-
-    def _choose_threshold(self, spared: NoiseAround | None) -> Choice:
+    def _choose_threshold(self) -> Choice:
         with self.steps.run("threshold", "choosing the threshold of the cleaned graph", share=0.3) as step:
             given = (self.networks.aggregators, self.data, self.train, self.whole, self.config.threshold)
             has_policy = self.networks.policy is not None
-            cost = 1.0 if spared is None else self.config.threshold.spared_weight
-            choice = choose_threshold(*given, selection=has_policy, genuine=self.genuine, cost=cost)
+            choice = choose_threshold(*given, selection=has_policy, genuine=self.genuine)
             scores = ", ".join(f"{threshold:g}: {score:.3f}" for threshold, score in choice.scores)
             step.result = choice.reason + (f" (candidates {scores})" if scores else "")
-            if spared is not None:
-                step.result += (
-                    f"; {spared.validation:.0%} of the edges of validation nodes look like noise and "
-                    f"{spared.others:.0%} of the others, so that validation nodes do not show what it does"
-                )
         return choice
 
     def _add_hopwise(self, done: Finalised) -> Finalised:
@@ -107,13 +89,13 @@ class Heads:
                 done = replace(done, weights=weights, score=best.validation_f1)
         return done
 
-    def _weigh(self, done: Finalised, spared: NoiseAround | None) -> Finalised:
+    def _weigh(self, done: Finalised) -> Finalised:
         """Fit the heads that no decision has a part in, and find the weights of all on held-out nodes.
 
         If noise spares the held-out nodes these would prefer to read every edge, so that no head does.
         """
         networks, data, held_out = self.networks, self.data, HeldOutNodes.of(self.data)
-        all_edges = self.all_edges if spared is None else None
+        all_edges = self.all_edges if done.threshold.spared is None else None
         given = (networks, data, held_out, self.config, self.key, self.steps, all_edges)
         new, prior = fit_without_decisions(*given), done.weights
         if not new:

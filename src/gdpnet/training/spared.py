@@ -33,6 +33,19 @@ class NoiseAround(NamedTuple):
         return is_clear and self.others >= settings.spared_ratio * self.validation
 
 
+def noise_that_spares(
+    genuine: Float[Tensor, "edges"],
+    prepared: Prepared,
+    validation: Int[Tensor, "some"],
+    settings: ThresholdSettings,
+) -> tuple[float, float] | None:
+    """Return the noise around validation nodes and around others, if there is noise and it spares the first."""
+    if float(1.0 - genuine.double().mean()) < settings.min_noise:
+        return None
+    found = noise_around(genuine, prepared, validation)
+    return None if found is None or not found.is_less(settings) else (found.validation, found.others)
+
+
 def noise_around(
     genuine: Float[Tensor, "edges"], prepared: Prepared, validation: Int[Tensor, "some"]
 ) -> NoiseAround | None:

@@ -12,20 +12,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int, Shaped
-from sklearn.cluster import KMeans
 from torch import Tensor
 
-from gdpnet._core.progress import advance, is_time_up
 from gdpnet._core.random import Key
 from gdpnet.config import Config
 from gdpnet.data.graph import Graph
 from gdpnet.data.prepare import Prepared, prepare
 from gdpnet.data.schema import as_read
-from gdpnet.errors import ConfigError, GraphError
 from gdpnet.inference.networks import Networks
 from gdpnet.inference.threshold import KEEP_ALL, Choice, guarded
 from gdpnet.inference.unsupervised import (
@@ -38,28 +34,9 @@ from gdpnet.representation.propagation import Encoder, fit_encoder
 from gdpnet.representation.tasks import Clustering, Partners
 from gdpnet.training.callbacks import Steps
 from gdpnet.training.data import TrainingData, cut_into_folds
+from gdpnet.training.find_clusters import clusters_of, group_rows
 from gdpnet.training.state import Finalised, TrainingState
 from gdpnet.training.strategy import TrainingTask
-
-
-def clusters_of(graph: Graph, config: Config) -> int:
-    """Return the number of clusters, or of communities for link prediction, to find, or refuse it."""
-    links = config.task.kind == "links"
-    usual = min(config.links.communities, graph.num_nodes) if links else graph.num_classes
-    count = config.task.clusters or usual
-    if config.policy.hops > 1 and config.training.selection:
-        raise ConfigError(
-            f"policy.hops must be 1 for the task {config.task.kind}, found {config.policy.hops}"
-        )
-    if count == 0:
-        raise ConfigError(
-            "task.clusters must give the number of clusters, as the graph has no classes to count"
-        )
-    if count > graph.num_nodes:
-        raise GraphError(
-            f"there must be at least as many nodes as clusters ({count}), found {graph.num_nodes}"
-        )
-    return count
 
 
 class UnlabelledTask(TrainingTask):
@@ -165,34 +142,3 @@ def fit_infomax(prepared: Prepared, weight: Float[Tensor, "edges"], config: Conf
     assert isinstance(prepared.features, Tensor)
     propagation = propagation_over(prepared, weight, config.propagation)
     return fit_encoder(prepared.features, propagation, config.clusters, key.fold_in("infomax").seed32)
-
-
-def group_rows(
-    rows: Float[Tensor, "nodes width"],
-    centres: Float[Tensor, "clusters width"] | int,
-    restarts: int,
-    key: Key,
-) -> tuple[Int[Tensor, "nodes"], Float[Tensor, "clusters width"]]:
-    """Find clusters by k-means, from given centres or from random starts; return cluster numbers and centres."""
-    host, seed = rows.cpu().numpy(), key.fold_in("k-means").seed32
-    if isinstance(centres, int):
-        found = _best_of_starts(host, centres, restarts, seed)
-    else:
-        found = KMeans(len(centres), init=centres.cpu().numpy(), n_init=1, random_state=seed).fit(host)
-    numbers = torch.from_numpy(found.labels_).long().to(rows.device)
-    return numbers, torch.from_numpy(found.cluster_centers_.astype(np.float32)).to(rows.device)
-
-
-def _best_of_starts(
-    rows: Float[np.ndarray, "nodes width"], clusters: int, restarts: int, seed: int
-) -> KMeans:
-    """Return the best of some random starts of k-means, of fewer if the time is up."""
-    random = np.random.RandomState(seed)
-    best = KMeans(clusters, n_init=1, random_state=random).fit(rows)
-    for number in range(1, restarts):
-        if is_time_up():
-            break
-        advance(number, restarts)
-        found = KMeans(clusters, n_init=1, random_state=random).fit(rows)
-        best = min(best, found, key=lambda one: one.inertia_)
-    return best
