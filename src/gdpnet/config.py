@@ -385,11 +385,13 @@ class ThresholdSettings(Section):
         low=1.0,
     )
     spared_deviations: float = setting(
-        3.0, "standard deviations by which the share must also be larger around other nodes"
+        3.0,
+        "standard deviations by which the share around other nodes must also exceed that around validation nodes",
     )
     spared_weight: float = setting(
         5.0,
-        "what an edge that is noise costs then, where a genuine one gives 1; otherwise both are 1",
+        "weight of a spurious edge against a genuine one in the choice of the threshold if noise spares the "
+        "validation nodes; otherwise 1",
         low=1.0,
     )
     penalty: float = setting(1e-3, "L2 penalty of the linear classifier that scores a threshold")
@@ -676,7 +678,7 @@ class Config:
         """Refuse what is no section of settings, and class weights and metrics for tasks that have none."""
         for item in fields(self):
             found, wanted = getattr(self, item.name), item.default_factory
-            if not isinstance(found, wanted):  # type: ignore[arg-type]
+            if not isinstance(found, wanted):  # type: ignore[arg-type]  # every default factory is a class
                 name = getattr(wanted, "__name__", "")
                 raise ConfigError(f"'{item.name}' must be {name}, found {type(found).__name__}")
         kind, weight, metric = self.task.kind, self.task.class_weight, self.training.metric

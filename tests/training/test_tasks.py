@@ -182,6 +182,13 @@ def test_of_random_starts_the_best_is_used_as_many_as_there_is_time_for():
 
 
 @pytest.mark.slow
+def test_a_fit_that_must_end_in_time_does_not_try_every_start_before_and_after_its_epochs():
+    settings = {"clusters__restarts": 10**9, "clusters__steps": 5, "training__seconds": 1.0}
+    model = GDPNet(task="clusters", device="cpu", **settings).fit(noisy_graph(40))
+    assert model.history_
+
+
+@pytest.mark.slow
 def test_a_link_predictor_predicts_edges_within_two_groups():
     rng = np.random.default_rng(0)
     side = np.repeat([0, 1], 30)

@@ -114,7 +114,7 @@ def _with_shared_options(command: Callable[..., Any]) -> Callable[..., None]:
             )
 
     keyword_only = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in options]
-    run.__signature__ = signature(command).replace(parameters=keyword_only)  # type: ignore[attr-defined]
+    run.__signature__ = signature(command).replace(parameters=keyword_only)  # type: ignore[attr-defined]  # typer reads it
     return run
 
 

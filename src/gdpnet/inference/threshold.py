@@ -41,8 +41,8 @@ class Choice:
             return self._choice
         validation, others = self.spared
         return (
-            f"{self._choice}; validation nodes do not show what the noise does: {validation:.0%} of their edges look "
-            f"like it, and {others:.0%} of the others"
+            f"{self._choice}; {validation:.0%} of the edges of validation nodes look like noise and {others:.0%} of "
+            "the others, so validation scores hardly show its harm"
         )
 
     @property

@@ -16,6 +16,7 @@ thresholds that keep given shares of the edges are tried too, and none that keep
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -95,6 +96,7 @@ def choose_threshold(
         advance(number + 1, len(every))
     metric = getattr(data.task, "metric", "score")
 
+    @cache  # a metric other than micro-F1 takes a bootstrap
     def is_ahead(mine: float, other: float) -> bool:
         return compare(data.task, found[mine], found[other], data.validation_labels).exceeds(settings.margin)
 
