@@ -5,6 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+
+from helpers.graphs import small_graph
+
+pytest.importorskip("fastapi", reason="requests to the server are among the cases (gdpnet[serve])")
+
 from campaigns.bench import Bench
 from campaigns.cases import BASE, Case
 from campaigns.feeds import answer_to
@@ -13,8 +18,6 @@ from campaigns.invariants import graph_faults
 from campaigns.kinds import make_case
 from campaigns.mutations import damage, damage_json
 from campaigns.objects import draw_object
-
-from helpers.graphs import small_graph
 
 
 def test_a_case_is_kept_in_a_file(tmp_path):
